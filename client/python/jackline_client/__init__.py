@@ -1,0 +1,47 @@
+"""The Jackline client: start, watch, steer and read runs of a Jackline server.
+
+    async with JacklineClient.from_environment() as client:
+        started = await client.start_run("refunds", input={"message": "…"})
+        async for frame in client.watch(started.run.run_id):
+            for event in frame.events:
+                ...
+
+Everything public is named here or in `jackline_client.errors` and `jackline_client.credentials`; messages are
+those of `jackline.v1`. Names are loaded on first use, so that the command line starts without gRPC.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jackline_client._client import TERMINAL_STATES, JacklineClient, RunFilter
+    from jackline_client._requests import ControlOptions, InputValue, StartOptions
+    from jackline_client._watch import Frame, WatchPolicy
+
+__all__ = [
+    "TERMINAL_STATES",
+    "ControlOptions",
+    "Frame",
+    "InputValue",
+    "JacklineClient",
+    "RunFilter",
+    "StartOptions",
+    "WatchPolicy",
+]
+
+_HOMES = {
+    "TERMINAL_STATES": "jackline_client._client",
+    "ControlOptions": "jackline_client._requests",
+    "Frame": "jackline_client._watch",
+    "InputValue": "jackline_client._requests",
+    "JacklineClient": "jackline_client._client",
+    "RunFilter": "jackline_client._client",
+    "StartOptions": "jackline_client._requests",
+    "WatchPolicy": "jackline_client._watch",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,382 @@
+"""The client: one method for each call of the contract.
+
+Owns the Python face of RunService and WorkflowService. Does not own channels (`_connection`), resuming
+(`_watch`) or the shape of requests (`_requests`).
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+
+from jackline.v1 import run_service_pb2 as wire
+from jackline.v1 import workflow_service_pb2 as workflow_wire
+from jackline.v1.control_pb2 import (
+    AbortCommand,
+    AbortMode,
+    AnswerCommand,
+    SteerCommand,
+    SubmitToolResultCommand,
+)
+from jackline.v1.run_pb2 import Interrupt, Run, RunMessage, RunState, ToolCall, View
+from jackline_client._connection import Connection, Endpoint
+from jackline_client._requests import (
+    ControlOptions,
+    InputValue,
+    StartOptions,
+    control_request,
+    inline_workflow,
+    json_bytes,
+    start_request,
+    timestamp,
+)
+from jackline_client._watch import Frame, Watch, WatchPolicy
+from jackline_client.credentials import find_address, find_token
+
+_CALL_S = 30.0
+_WAIT_PIECE_S = 60.0
+_WAIT_MARGIN_S = 10.0
+TERMINAL_STATES = frozenset(
+    {
+        RunState.RUN_STATE_SUCCEEDED,
+        RunState.RUN_STATE_NEEDS_REVIEW,
+        RunState.RUN_STATE_EXHAUSTED,
+        RunState.RUN_STATE_FAILED,
+        RunState.RUN_STATE_ABORTED,
+    }
+)
+"""The states that a run does not leave."""
+
+_Item = TypeVar("_Item")
+
+
+def _no_labels() -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to list; everything left out matches all."""
+
+    states: tuple[RunState.ValueType, ...] = ()
+    workflow: str = ""
+    labels: Mapping[str, str] = field(default_factory=_no_labels)
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+
+class JacklineClient:
+    """A client of one server. Make it inside a running event loop and close it, or use it with `async with`.
+
+    All methods raise `CallError` by reason (see `errors`), and cancelling one cancels its call; a run is only
+    ever stopped by `abort`. Calls that are safe to repeat are repeated when the server can't be reached.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        channel_credentials: grpc.ChannelCredentials | None = None,
+        watch_policy: WatchPolicy | None = None,
+        timeout_s: float = _CALL_S,
+    ) -> None:
+        """Prepares a client of `host:port`; without channel credentials the connection is not encrypted."""
+        endpoint = Endpoint(address=address, token=token, channel_credentials=channel_credentials)
+        self._connection = Connection(endpoint=endpoint)
+        self._watch_policy = watch_policy or WatchPolicy()
+        self._timeout_s = timeout_s
+
+    @classmethod
+    def from_environment(cls, address: str | None = None) -> Self:
+        """Makes a client with the address and the token that the environment and the state directory give.
+
+        Raises AddressError and CredentialError; a token that is nowhere to be found is not an error yet.
+        """
+        found = find_address(address)
+        return cls(found, token=find_token(found))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends all calls and closes the connection. May be repeated. No run is stopped by it."""
+        await self._connection.close()
+
+    # Starting and watching.
+
+    async def start_run(
+        self,
+        workflow: str | None = None,
+        *,
+        input: InputValue | None = None,  # noqa: A002 - the field's own name
+        request_id: str | None = None,
+        **options: Unpack[StartOptions],
+    ) -> wire.StartRunResponse:
+        """Starts a run of a named or inline workflow; returns when it is durable.
+
+        A repeat with the same `request_id` and content returns the same run; RequestIdReused for another
+        content.
+        """
+        request = start_request(workflow, input, request_id, options)
+        return await self._connection.call(self._connection.runs.StartRun, request, timeout_s=self._timeout_s)
+
+    def watch(
+        self,
+        run_id: str,
+        *,
+        after_sequence: int = 0,
+        view: View.ValueType = View.VIEW_METADATA,
+        deltas: bool = False,
+    ) -> AsyncGenerator[Frame]:
+        """Yields the run's events after `after_sequence`, follows it, and ends after its last event only.
+
+        Resumes by itself where it was. Raises StreamCut when that does not help, SequenceBroken for a hole or
+        a repeated event. Leave it early inside `contextlib.aclosing`, which ends the stream at once.
+        """
+        connection = self._connection
+        watch = Watch(
+            request=wire.StreamProgressRequest(
+                run_id=run_id, after_sequence=after_sequence, view=view, include_deltas=deltas
+            ),
+            open_stream=lambda request: connection.streams.StreamProgress(
+                request, metadata=connection.metadata
+            ),
+            is_over=lambda position: self._is_over(run_id, position),
+            policy=self._watch_policy,
+        )
+        return watch.frames()
+
+    async def _is_over(self, run_id: str, position: int) -> bool:
+        run = await self.get_run(run_id)
+        return run.state in TERMINAL_STATES and run.head_sequence == position
+
+    # Commands.
+
+    async def pause(self, run_id: str, **options: Unpack[ControlOptions]) -> wire.ControlResponse:
+        """Holds the run before its next call. A paused run stays paused."""
+        request = control_request(run_id, options)
+        request.pause.SetInParent()
+        return await self._control(request, options)
+
+    async def resume(self, run_id: str, **options: Unpack[ControlOptions]) -> wire.ControlResponse:
+        """Lets a paused run go on. A running run is left as it is."""
+        request = control_request(run_id, options)
+        request.resume.SetInParent()
+        return await self._control(request, options)
+
+    async def steer(self, run_id: str, text: str, **options: Unpack[ControlOptions]) -> wire.ControlResponse:
+        """Puts guidance into the conversation, as a marked message of the user's role."""
+        request = control_request(run_id, options)
+        request.steer.CopyFrom(SteerCommand(text=text))
+        return await self._control(request, options)
+
+    async def abort(
+        self,
+        run_id: str,
+        *,
+        graceful: bool = False,
+        skip_routes: bool = False,
+        **options: Unpack[ControlOptions],
+    ) -> wire.ControlResponse:
+        """Ends the run at once, or at its next boundary. Aborting a finished run changes nothing."""
+        request = control_request(run_id, options)
+        mode = AbortMode.ABORT_MODE_GRACEFUL if graceful else AbortMode.ABORT_MODE_NOW
+        request.abort.CopyFrom(AbortCommand(mode=mode, skip_routes=skip_routes))
+        return await self._control(request, options)
+
+    async def answer(
+        self,
+        run_id: str,
+        interrupt_id: str,
+        option: str,
+        *,
+        text: str = "",
+        **options: Unpack[ControlOptions],
+    ) -> wire.ControlResponse:
+        """Answers an open interrupt with one of its options."""
+        request = control_request(run_id, options)
+        request.answer.CopyFrom(AnswerCommand(interrupt_id=interrupt_id, option=option, text=text))
+        return await self._control(request, options)
+
+    async def submit_tool_result(
+        self,
+        run_id: str,
+        call_id: str,
+        *,
+        output: InputValue | None = None,
+        error: str | None = None,
+        **options: Unpack[ControlOptions],
+    ) -> wire.ControlResponse:
+        """Says what a tool call whose outcome is unknown returned: either its `output` or its `error`."""
+        if (output is None) == (error is None):
+            raise ValueError("give either output or error")
+        command = SubmitToolResultCommand(call_id=call_id)
+        if output is not None:
+            command.output_json = json_bytes(output)
+        elif error is not None:
+            command.error = error
+        request = control_request(run_id, options)
+        request.submit_tool_result.CopyFrom(command)
+        return await self._control(request, options)
+
+    async def _control(self, request: wire.ControlRequest, options: ControlOptions) -> wire.ControlResponse:
+        timeout_s = options.get("timeout_s", self._timeout_s)
+        return await self._connection.call(self._connection.runs.Control, request, timeout_s=timeout_s)
+
+    # Reading runs.
+
+    async def get_run(self, run_id: str, *, view: View.ValueType = View.VIEW_METADATA) -> Run:
+        """Reads a run."""
+        request = wire.GetRunRequest(run_id=run_id, view=view)
+        answer = await self._connection.call(self._connection.runs.GetRun, request, timeout_s=self._timeout_s)
+        return answer.run
+
+    async def wait_run(
+        self, run_id: str, *, timeout_s: float = 3600.0, view: View.ValueType = View.VIEW_METADATA
+    ) -> wire.WaitRunResponse:
+        """Waits at most `timeout_s` seconds for the run to end; `finished` says whether it did."""
+        left_s = timeout_s
+        while True:
+            # In pieces, so that a connection that died unnoticed costs a minute at most.
+            piece_s = max(0.0, min(left_s, _WAIT_PIECE_S))
+            left_s -= piece_s
+            request = wire.WaitRunRequest(run_id=run_id, view=view, timeout=_duration(piece_s))
+            answer = await self._connection.call(
+                self._connection.runs.WaitRun, request, timeout_s=piece_s + _WAIT_MARGIN_S
+            )
+            if answer.finished or left_s <= 0:
+                return answer
+
+    def list_runs(self, runs: RunFilter | None = None, *, page_size: int = 0) -> AsyncGenerator[Run]:
+        """Yields the runs that match, newest first, page by page."""
+        wanted = runs or RunFilter()
+
+        async def page(token: str) -> tuple[Iterable[Run], str]:
+            request = wire.ListRunsRequest(
+                states=wanted.states,
+                workflow=wanted.workflow,
+                labels=wanted.labels,
+                created_after=timestamp(wanted.created_after) if wanted.created_after else None,
+                created_before=timestamp(wanted.created_before) if wanted.created_before else None,
+                page_size=page_size,
+                page_token=token,
+            )
+            answer = await self._connection.call(
+                self._connection.runs.ListRuns, request, timeout_s=self._timeout_s
+            )
+            return answer.runs, answer.next_page_token
+
+        return _pages(page)
+
+    async def list_tool_calls(
+        self, run_id: str, *, view: View.ValueType = View.VIEW_METADATA
+    ) -> list[ToolCall]:
+        """Lists the tool calls of a run in the order they were asked for."""
+        request = wire.ListToolCallsRequest(run_id=run_id, view=view)
+        answer = await self._connection.call(
+            self._connection.runs.ListToolCalls, request, timeout_s=self._timeout_s
+        )
+        return list(answer.tool_calls)
+
+    async def list_run_messages(self, run_id: str, *, step_id: str = "", visit: int = 0) -> list[RunMessage]:
+        """Reads the conversation of one visit of a step as the model saw it; by default the last."""
+        request = wire.ListRunMessagesRequest(run_id=run_id, step_id=step_id, visit=visit)
+        answer = await self._connection.call(
+            self._connection.runs.ListRunMessages, request, timeout_s=self._timeout_s
+        )
+        return list(answer.messages)
+
+    def list_interrupts(
+        self, run_id: str = "", *, view: View.ValueType = View.VIEW_METADATA, page_size: int = 0
+    ) -> AsyncGenerator[Interrupt]:
+        """Yields the open interrupts of all runs or of one, oldest first, page by page."""
+
+        async def page(token: str) -> tuple[Iterable[Interrupt], str]:
+            request = wire.ListInterruptsRequest(
+                run_id=run_id, view=view, page_size=page_size, page_token=token
+            )
+            answer = await self._connection.call(
+                self._connection.runs.ListInterrupts, request, timeout_s=self._timeout_s
+            )
+            return answer.interrupts, answer.next_page_token
+
+        return _pages(page)
+
+    async def get_server_info(self) -> wire.GetServerInfoResponse:
+        """Says what the server is and what it serves."""
+        return await self._connection.call(
+            self._connection.runs.GetServerInfo, wire.GetServerInfoRequest(), timeout_s=self._timeout_s
+        )
+
+    # Workflows.
+
+    async def validate_workflow(
+        self, yaml: str, files: Mapping[str, bytes] | None = None
+    ) -> workflow_wire.ValidateWorkflowResponse:
+        """Checks a workflow and stores nothing."""
+        request = workflow_wire.ValidateWorkflowRequest(workflow=inline_workflow(yaml, files))
+        return await self._connection.call(
+            self._connection.workflows.ValidateWorkflow, request, timeout_s=self._timeout_s
+        )
+
+    async def put_workflow(
+        self, yaml: str, files: Mapping[str, bytes] | None = None, *, alias: str = "", expect_digest: str = ""
+    ) -> workflow_wire.PutWorkflowResponse:
+        """Stores a revision and moves an alias to it; AliasMoved if it is not where `expect_digest` says."""
+        request = workflow_wire.PutWorkflowRequest(
+            workflow=inline_workflow(yaml, files), alias=alias, expect_digest=expect_digest
+        )
+        return await self._connection.call(
+            self._connection.workflows.PutWorkflow, request, timeout_s=self._timeout_s
+        )
+
+    async def get_workflow(self, workflow: str) -> workflow_wire.GetWorkflowResponse:
+        """Reads a revision (`name`, `name@alias` or `name@digest`) with its files."""
+        request = workflow_wire.GetWorkflowRequest(workflow=workflow)
+        return await self._connection.call(
+            self._connection.workflows.GetWorkflow, request, timeout_s=self._timeout_s
+        )
+
+    def list_workflows(self, *, page_size: int = 0) -> AsyncGenerator[workflow_wire.Revision]:
+        """Yields the latest revision of each workflow by name, page by page."""
+
+        async def page(token: str) -> tuple[Iterable[workflow_wire.Revision], str]:
+            request = workflow_wire.ListWorkflowsRequest(page_size=page_size, page_token=token)
+            answer = await self._connection.call(
+                self._connection.workflows.ListWorkflows, request, timeout_s=self._timeout_s
+            )
+            return answer.revisions, answer.next_page_token
+
+        return _pages(page)
+
+    async def describe_workflow(self, workflow: str) -> workflow_wire.DescribeWorkflowResponse:
+        """Describes a revision: its plan, its tools, the most that one run can spend."""
+        request = workflow_wire.DescribeWorkflowRequest(workflow=workflow)
+        return await self._connection.call(
+            self._connection.workflows.DescribeWorkflow, request, timeout_s=self._timeout_s
+        )
+
+
+async def _pages(page: Callable[[str], Awaitable[tuple[Iterable[_Item], str]]]) -> AsyncGenerator[_Item]:
+    token = ""
+    while True:
+        items, token = await page(token)
+        for item in items:
+            yield item
+        if not token:
+            return
+
+
+def _duration(seconds: float) -> Duration:
+    whole = int(seconds)
+    return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))

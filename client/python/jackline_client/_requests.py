@@ -1,0 +1,115 @@
+"""From Python values to request messages.
+
+Owns the shapes a caller may give. Does not check what the server checks: sizes, names, bounds.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypedDict
+
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from jackline.v1.control_pb2 import Expectation, ReceiptStage
+from jackline.v1.run_pb2 import OnQuestion, RunBounds
+from jackline.v1.run_service_pb2 import ControlRequest, InlineWorkflow, StartRunRequest
+
+InputValue = Mapping[str, object] | bytes | str
+"""The input of a run: an object, or JSON text taken exactly."""
+
+
+class StartOptions(TypedDict, total=False):
+    """What else may be said when a run is started; see StartRunRequest."""
+
+    inline_yaml: str
+    """A workflow file in place of a workflow's name."""
+    files: Mapping[str, bytes]
+    """The files that `inline_yaml` names, by their path from its folder."""
+    labels: Mapping[str, str]
+    bounds: RunBounds
+    """Tightens the workflow's bounds."""
+    deadline: datetime
+    """Absolute end of the run, with its time zone."""
+    on_question: OnQuestion.ValueType
+    subject: Mapping[str, object]
+    """On whose behalf; for tools, never shown to the model."""
+
+
+class ControlOptions(TypedDict, total=False):
+    """What else may be said with a command; see ControlRequest."""
+
+    reason: str
+    """Why, for the record."""
+    command_id: str
+    """Makes the command idempotent; made by the library when left out."""
+    expect: Expectation
+    """What has to hold, or the command is refused."""
+    wait: ReceiptStage.ValueType
+    """How far to wait before the answer; ACCEPTED when left out."""
+    timeout_s: float
+    """Seconds for the call, waiting included."""
+
+
+def json_bytes(value: InputValue) -> bytes:
+    """Encodes an object as JSON; text and bytes stay as they are. Raises ValueError for NaN and infinity."""
+    match value:
+        case bytes():
+            return value
+        case str():
+            return value.encode()
+        case _:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def start_request(
+    workflow: str | None, value: InputValue | None, request_id: str | None, options: StartOptions
+) -> StartRunRequest:
+    """Builds a StartRunRequest; makes a request id if there is none, so that the call may be retried."""
+    request = StartRunRequest(
+        request_id=request_id or uuid.uuid4().hex,
+        labels=options.get("labels") or {},
+        bounds=options.get("bounds"),
+        on_question=options.get("on_question", OnQuestion.ON_QUESTION_UNSPECIFIED),
+    )
+    inline = options.get("inline_yaml")
+    if (workflow is None) == (inline is None):
+        raise ValueError("give either a workflow's name or inline_yaml")
+    if inline is not None:
+        request.inline_workflow.CopyFrom(inline_workflow(inline, options.get("files")))
+    elif workflow is not None:
+        request.workflow = workflow
+    if value is not None:
+        request.input_json = json_bytes(value)
+    if (deadline := options.get("deadline")) is not None:
+        request.deadline.CopyFrom(timestamp(deadline))
+    if (subject := options.get("subject")) is not None:
+        request.subject.CopyFrom(ParseDict(dict(subject), Struct()))
+    return request
+
+
+def inline_workflow(yaml: str, files: Mapping[str, bytes] | None) -> InlineWorkflow:
+    """Puts a workflow file and the files it names together."""
+    return InlineWorkflow(yaml=yaml, files=files or {})
+
+
+def control_request(run_id: str, options: ControlOptions) -> ControlRequest:
+    """Builds a ControlRequest without its command; makes a command id if there is none."""
+    return ControlRequest(
+        run_id=run_id,
+        command_id=options.get("command_id") or uuid.uuid4().hex,
+        reason=options.get("reason", ""),
+        expect=options.get("expect"),
+        wait=options.get("wait", ReceiptStage.RECEIPT_STAGE_UNSPECIFIED),
+    )
+
+
+def timestamp(moment: datetime) -> Timestamp:
+    """Turns a moment with a time zone into a Timestamp. Raises ValueError for one without."""
+    if moment.tzinfo is None:
+        raise ValueError("a time needs its time zone")
+    stamp = Timestamp()
+    stamp.FromDatetime(moment)
+    return stamp

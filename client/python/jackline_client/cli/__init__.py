@@ -1,0 +1,1 @@
+"""The `jackline` command. Owns what a person types and sees; everything else is the library's."""

@@ -1,0 +1,52 @@
+"""`jackline validate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jackline.v1.workflow_service_pb2 import Finding, Severity
+from jackline_client import JacklineClient
+from jackline_client.cli.event_lines import enum_word
+from jackline_client.cli.exit_codes import ExitCode
+from jackline_client.cli.given import WorkflowFiles, read_workflow
+from jackline_client.cli.json_lines import json_line
+from jackline_client.cli.options import AddressOption, JsonOption
+from jackline_client.cli.screen import Screen
+from jackline_client.cli.session import carry_out
+
+
+def validate(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A workflow file; - reads it from standard input.")
+    ],
+    *,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """Check a workflow file with the files it names.
+
+    Prints each finding as file:line:column: severity: message [code].
+    """
+    given = read_workflow(file)
+
+    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+        answer = await client.validate_workflow(given.yaml, given.files)
+        for finding in answer.findings:
+            if as_json:
+                screen.raw(json_line(finding))
+            else:
+                is_error = finding.severity == Severity.SEVERITY_ERROR
+                screen.line(_finding(finding, given), style="bad" if is_error else "")
+        if answer.valid and not as_json and not answer.findings:
+            screen.line(f"{given.path}: no findings", style="good")
+        return ExitCode.OK if answer.valid else ExitCode.RUN_FAILED
+
+    carry_out(work, address=address)
+
+
+def _finding(finding: Finding, given: WorkflowFiles) -> str:
+    path = str(Path(given.path).parent / finding.file) if finding.file in given.files else given.path
+    place = f"{path}:{finding.line}:{finding.column}" if finding.line else path
+    severity = enum_word(Severity.Name, finding.severity, "SEVERITY_")
+    return f"{place}: {severity}: {finding.message} [{finding.code}]"

@@ -1,0 +1,192 @@
+"""`jackline pause`, `resume`, `steer`, `abort` and `answer`."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from jackline.v1.control_pb2 import CommandDisposition, ReceiptStage
+from jackline.v1.error_reason_pb2 import ErrorReason
+from jackline.v1.run_pb2 import View
+from jackline.v1.run_service_pb2 import ControlResponse
+from jackline_client import ControlOptions, JacklineClient
+from jackline_client.cli.event_lines import answer_commands, enum_word
+from jackline_client.cli.exit_codes import ExitCode
+from jackline_client.cli.given import read_file
+from jackline_client.cli.json_lines import json_line
+from jackline_client.cli.options import AddressOption, JsonOption, ReasonOption, RunArgument
+from jackline_client.cli.screen import Screen
+from jackline_client.cli.session import carry_out
+
+# The server answers shortly before the call's time is over, with how far the command has come.
+_WAIT_S = 10.0
+_LARGEST_TEXT = 64 * 1024
+
+
+class Stage(StrEnum):
+    """How far to wait."""
+
+    ACCEPTED = "accepted"
+    EFFECTIVE = "effective"
+    SETTLED = "settled"
+
+
+WaitOption = Annotated[Stage, typer.Option("--wait", help="How far to wait for it, at most 10 s.")]
+_STAGES = {
+    Stage.ACCEPTED: ReceiptStage.RECEIPT_STAGE_ACCEPTED,
+    Stage.EFFECTIVE: ReceiptStage.RECEIPT_STAGE_EFFECTIVE,
+    Stage.SETTLED: ReceiptStage.RECEIPT_STAGE_SETTLED,
+}
+_Send = Callable[[JacklineClient], Awaitable[ControlResponse]]
+
+
+def pause(
+    run_id: RunArgument,
+    *,
+    reason: ReasonOption = "",
+    wait: WaitOption = Stage.EFFECTIVE,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """Hold a run before its next call, until it is resumed."""
+    _command(lambda client: client.pause(run_id, **_options(reason, wait)), "pause", as_json, address)
+
+
+def resume(
+    run_id: RunArgument,
+    *,
+    reason: ReasonOption = "",
+    wait: WaitOption = Stage.EFFECTIVE,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """Let a paused run go on."""
+    _command(lambda client: client.resume(run_id, **_options(reason, wait)), "resume", as_json, address)
+
+
+def steer(
+    run_id: RunArgument,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The guidance; - reads it from standard input.")
+    ],
+    *,
+    reason: ReasonOption = "",
+    wait: WaitOption = Stage.EFFECTIVE,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """Put guidance into a run's conversation."""
+    words = _text(text)
+    _command(lambda client: client.steer(run_id, words, **_options(reason, wait)), "steer", as_json, address)
+
+
+def abort(
+    run_id: RunArgument,
+    *,
+    graceful: Annotated[
+        bool, typer.Option("--graceful", help="At the next boundary instead of at once.")
+    ] = False,
+    skip_routes: Annotated[
+        bool, typer.Option("--skip-routes", help="Leave out a routed cleanup path.")
+    ] = False,
+    reason: ReasonOption = "",
+    wait: WaitOption = Stage.SETTLED,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """End a run."""
+    _command(
+        lambda client: client.abort(
+            run_id, graceful=graceful, skip_routes=skip_routes, **_options(reason, wait)
+        ),
+        "abort",
+        as_json,
+        address,
+    )
+
+
+def answer(
+    run_id: RunArgument,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[INTERRUPT] OPTION", help="INTERRUPT may be left out if exactly one is open."
+        ),
+    ],
+    *,
+    text: Annotated[
+        str, typer.Option("--text", metavar="TEXT", help="Words for the model, or for the record.")
+    ] = "",
+    reason: ReasonOption = "",
+    wait: WaitOption = Stage.EFFECTIVE,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """Answer an open question of a run."""
+    match words:
+        case [option]:
+            interrupt_id = None
+        case [interrupt_id, option]:
+            pass
+        case _:
+            raise typer.BadParameter("write RUN [INTERRUPT] OPTION")
+
+    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+        chosen = interrupt_id or await _only_interrupt(client, screen, run_id)
+        if chosen is None:
+            return ExitCode.REFUSED
+        response = await client.answer(run_id, chosen, option, text=text, **_options(reason, wait))
+        return _report(screen, response, "answer", as_json=as_json)
+
+    carry_out(work, address=address)
+
+
+async def _only_interrupt(client: JacklineClient, screen: Screen, run_id: str) -> str | None:
+    run = await client.get_run(run_id, view=View.VIEW_METADATA)
+    if len(run.interrupts) == 1:
+        return run.interrupts[0].interrupt_id
+    if not run.interrupts:
+        screen.problem(f"jackline: the run {run_id} has no open question")
+        return None
+    screen.problem(f"jackline: the run {run_id} has {len(run.interrupts)} open questions; say which:")
+    for interrupt in run.interrupts:
+        for command in answer_commands(run_id, interrupt.interrupt_id, interrupt.options, ""):
+            screen.problem(f"  {command}")
+    return None
+
+
+def _options(reason: str, wait: Stage) -> ControlOptions:
+    return ControlOptions(reason=reason, wait=_STAGES[wait], timeout_s=_WAIT_S)
+
+
+def _text(text: str) -> str:
+    if text != "-":
+        return text
+    return read_file("-", limit=_LARGEST_TEXT).decode("utf-8", "replace").strip()
+
+
+def _command(send: _Send, name: str, as_json: bool, address: str | None) -> None:
+    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+        return _report(screen, await send(client), name, as_json=as_json)
+
+    carry_out(work, address=address)
+
+
+def _report(screen: Screen, response: ControlResponse, name: str, *, as_json: bool) -> ExitCode:
+    receipt = response.receipt
+    rejected = receipt.disposition == CommandDisposition.COMMAND_DISPOSITION_REJECTED
+    if as_json:
+        screen.raw(json_line(response))
+    elif rejected:
+        reason = enum_word(ErrorReason.Name, receipt.rejection, "ERROR_REASON_").upper()
+        screen.problem(f"jackline: {name} was rejected [{reason}]")
+    elif receipt.already_terminal:
+        screen.line("the run had ended before")
+    elif receipt.stage == ReceiptStage.RECEIPT_STAGE_SETTLED:
+        screen.line(f"{name}: done (event {receipt.sequence})")
+    elif receipt.stage == ReceiptStage.RECEIPT_STAGE_EFFECTIVE:
+        screen.line(f"{name}: in effect (event {receipt.sequence})")
+    else:
+        screen.line(f"{name}: accepted; it takes effect at the run's next boundary")
+    return ExitCode.REFUSED if rejected else ExitCode.OK

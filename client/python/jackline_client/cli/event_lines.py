@@ -1,0 +1,327 @@
+"""Events as lines for a person.
+
+Owns the wording of live progress: one compact line an event. Does not own safety (`printable`, `Screen`) nor
+the stream. A fact that this version does not know has no line.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from jackline.v1.control_pb2 import CommandKind
+from jackline.v1.error_reason_pb2 import ErrorReason
+from jackline.v1.event_pb2 import (
+    AnswerProblem,
+    CallProblem,
+    Delta,
+    ModelCallPurpose,
+    ModelFailureClass,
+    NoticeCode,
+    RecoveryCause,
+    StepEvent,
+)
+from jackline.v1.run_pb2 import InterruptKind, Run, RunState, StopReason, ToolCallStatus
+from jackline_client.cli.printable import printable
+
+_SHORT = 60
+_LONG = 600
+_ARGUMENTS = 160
+_Value = TypeVar("_Value", bound=int)
+_NORMAL_SIGNALS = frozenset({"", "default"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line and how it looks on a terminal."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    tool: str
+    arguments: bytes
+
+
+class EventLines:
+    """Turns the events of one run into lines, in order. Remembers what a later event is about."""
+
+    def __init__(self, *, address_flag: str = "") -> None:
+        """`address_flag` goes into the commands that are shown for typing."""
+        self._address_flag = address_flag
+        self._calls: dict[str, _Call] = {}
+        self._model = ""
+        self._purpose = ""
+        self._makers: Mapping[str, Callable[[StepEvent], Iterator[Line]]] = {
+            "run_started": self._run_started,
+            "run_recovered": self._run_recovered,
+            "run_suspended": self._run_suspended,
+            "run_finished": self._run_finished,
+            "step_started": self._step_started,
+            "step_finished": self._step_finished,
+            "model_call_started": self._model_call_started,
+            "model_replied": self._model_replied,
+            "model_call_failed": self._model_call_failed,
+            "tool_call_requested": self._tool_call_requested,
+            "tool_call_started": self._tool_call_started,
+            "tool_call_finished": self._tool_call_finished,
+            "answer_rejected": self._answer_rejected,
+            "interrupt_raised": self._interrupt_raised,
+            "interrupt_resolved": self._interrupt_resolved,
+            "command_applied": self._command_applied,
+            "command_rejected": self._command_rejected,
+            "paused": self._paused,
+            "resumed": self._resumed,
+            "steered": self._steered,
+            "timer_fired": self._timer_fired,
+            "noticed": self._noticed,
+        }
+
+    def of(self, event: StepEvent) -> Iterator[Line]:
+        """Yields the lines of one event: mostly one, none for facts that say nothing new to a person."""
+        maker = self._makers.get(event.WhichOneof("fact") or "")
+        return maker(event) if maker else iter(())
+
+    def _run_started(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.run_started
+        yield Line(text=f"run {event.run_id} of {_short(fact.workflow)} started", style="head")
+
+    def _run_recovered(self, event: StepEvent) -> Iterator[Line]:
+        cause = enum_word(RecoveryCause.Name, event.run_recovered.cause, "RECOVERY_CAUSE_")
+        yield Line(text=f"taken over by a worker ({cause})", style="dim")
+
+    def _run_suspended(self, _event: StepEvent) -> Iterator[Line]:
+        yield Line(text="let go of by its worker; goes on elsewhere", style="dim")
+
+    def _run_finished(self, event: StepEvent) -> Iterator[Line]:
+        fact, content = event.run_finished, event.content.result
+        state = enum_word(RunState.Name, fact.state, "RUN_STATE_")
+        good = fact.state == RunState.RUN_STATE_SUCCEEDED
+        yield Line(
+            text=f"run {state}: {_ending(fact.signal, fact.stop_reason, fact.stop_leaf)}"
+            + (", partial" if fact.partial else ""),
+            style="good" if good else "bad",
+        )
+        if content.error:
+            yield Line(text=f"  error: {printable(content.error, limit=_LONG)}", style="bad")
+        if content.result_json:
+            yield Line(text=f"  result: {_json_text(content.result_json)}")
+
+    def _step_started(self, event: StepEvent) -> Iterator[Line]:
+        again = f" (visit {event.visit})" if event.visit > 1 else ""
+        yield Line(text=f"step {_short(event.step_id)}{again}", style="head")
+
+    def _step_finished(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.step_finished
+        following = f", next {_short(fact.next_step)}" if fact.next_step else ""
+        yield Line(
+            text=f"step {_short(event.step_id)} → {_ending(fact.signal, fact.stop_reason, fact.stop_leaf)}"
+            + (", partial" if fact.partial else "")
+            + following
+        )
+        if event.content.result.error:
+            yield Line(text=f"  error: {printable(event.content.result.error, limit=_LONG)}", style="bad")
+
+    def _model_call_started(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.model_call_started
+        self._model = _short(fact.model)
+        purpose = enum_word(ModelCallPurpose.Name, fact.purpose, "MODEL_CALL_PURPOSE_")
+        self._purpose = "" if purpose == "turn" else f" ({purpose})"
+        if fact.attempt > 1:
+            yield Line(text=f"  {self._turn(event)}attempt {fact.attempt}", style="dim")
+
+    def _model_replied(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.model_replied
+        about = "~" if fact.usage.estimated else ""
+        tokens = fact.usage.prompt_tokens + fact.usage.completion_tokens
+        calls = f", {_count(fact.tool_calls, 'tool call')}" if fact.tool_calls else ""
+        yield Line(
+            text=f"  {self._turn(event)}model {self._model}{self._purpose}: "
+            f"{about}{_count(tokens, 'token')}{calls}, {fact.latency_ms:,} ms"
+        )
+        if event.content.reply.text:
+            yield Line(text=f"    {printable(event.content.reply.text, limit=_LONG)}", style="dim")
+
+    def _model_call_failed(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.model_call_failed
+        failure = enum_word(ModelFailureClass.Name, fact.failure, "MODEL_FAILURE_CLASS_")
+        again = f", again in {fact.retry_in_ms:,} ms" if fact.HasField("retry_in_ms") else ""
+        words = f": {printable(event.content.text, limit=_LONG)}" if event.content.text else ""
+        yield Line(
+            text=f"  {self._turn(event)}model {self._model} failed ({failure}){again}{words}", style="bad"
+        )
+
+    def _tool_call_requested(self, event: StepEvent) -> Iterator[Line]:
+        fact, content = event.tool_call_requested, event.content.call
+        self._calls[fact.call_id] = _Call(tool=content.tool or fact.tool, arguments=content.arguments)
+        return iter(())
+
+    def _tool_call_started(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.tool_call_started
+        if fact.attempt > 1:
+            yield Line(text=f"  {self._call(fact.call_id, fact.tool)} attempt {fact.attempt}", style="dim")
+
+    def _tool_call_finished(self, event: StepEvent) -> Iterator[Line]:
+        fact, content = event.tool_call_finished, event.content.tool_result
+        call = self._call(fact.call_id, fact.tool)
+        self._calls.pop(fact.call_id, None)
+        status = enum_word(ToolCallStatus.Name, fact.status, "TOOL_CALL_STATUS_")
+        if fact.problem:
+            status += f" ({enum_word(CallProblem.Name, fact.problem, 'CALL_PROBLEM_')})"
+        good = fact.status == ToolCallStatus.TOOL_CALL_STATUS_COMPLETED
+        took = f" {fact.duration_ms:,} ms" if fact.duration_ms or good else ""
+        left = ", left behind" if fact.abandoned else ""
+        words = f": {printable(content.error, limit=_LONG)}" if content.error else ""
+        yield Line(
+            text=f"  {call} → {'ok' if good else status}{took}{left}{words}", style="" if good else "bad"
+        )
+
+    def _answer_rejected(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.answer_rejected
+        problem = enum_word(AnswerProblem.Name, fact.problem, "ANSWER_PROBLEM_")
+        repair = f", repair {fact.repair}" if fact.repair else ""
+        words = f": {printable(event.content.text, limit=_LONG)}" if event.content.text else ""
+        yield Line(text=f"  {self._turn(event)}answer rejected ({problem}){repair}{words}", style="bad")
+
+    def _interrupt_raised(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.interrupt_raised
+        kind = enum_word(InterruptKind.Name, fact.kind, "INTERRUPT_KIND_")
+        question = printable(event.content.text, limit=_LONG) or kind
+        until = (
+            f" (until {fact.expires_at.ToDatetime():%Y-%m-%d %H:%M} UTC)"
+            if fact.HasField("expires_at")
+            else ""
+        )
+        yield Line(text=f"  ? {question}{until}", style="ask")
+        call = self._calls.get(fact.call_id)
+        if call is not None:
+            yield Line(text=f"    about {self._call(fact.call_id, call.tool)}")
+        for line in answer_commands(event.run_id, fact.interrupt_id, fact.options, self._address_flag):
+            yield Line(text=f"    {line}", style="ask")
+
+    def _interrupt_resolved(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.interrupt_resolved
+        if not fact.option:
+            yield Line(text="  ? nobody answered in time")
+            return
+        words = f": {printable(event.content.answer.text, limit=_LONG)}" if event.content.answer.text else ""
+        yield Line(text=f"  ? answered {_short(fact.option)} by {_short(fact.principal)}{words}")
+
+    def _command_applied(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.command_applied
+        kind = enum_word(CommandKind.Name, fact.kind, "COMMAND_KIND_")
+        words = f": {printable(event.content.text, limit=_LONG)}" if event.content.text else ""
+        yield Line(text=f"  {kind} by {_short(fact.principal)}{words}", style="dim")
+
+    def _command_rejected(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.command_rejected
+        kind = enum_word(CommandKind.Name, fact.kind, "COMMAND_KIND_")
+        reason = enum_word(ErrorReason.Name, fact.reason, "ERROR_REASON_")
+        yield Line(text=f"  {kind} by {_short(fact.principal)} rejected ({reason})", style="bad")
+
+    def _paused(self, event: StepEvent) -> Iterator[Line]:
+        yield Line(text=f"paused by {_short(event.paused.principal)}", style="ask")
+        yield Line(text=f"  jackline resume {shlex.quote(event.run_id)}{self._address_flag}", style="ask")
+
+    def _resumed(self, event: StepEvent) -> Iterator[Line]:
+        yield Line(text=f"resumed by {_short(event.resumed.principal)}")
+
+    def _steered(self, event: StepEvent) -> Iterator[Line]:
+        words = printable(event.content.text, limit=_LONG) or f"{event.steered.bytes:,} bytes"
+        yield Line(text=f"  guidance by {_short(event.steered.principal)}: {words}")
+
+    def _timer_fired(self, event: StepEvent) -> Iterator[Line]:
+        if not event.timer_fired.subject:
+            yield Line(text="the deadline passed", style="bad")
+
+    def _noticed(self, event: StepEvent) -> Iterator[Line]:
+        code = enum_word(NoticeCode.Name, event.noticed.code, "NOTICE_CODE_")
+        words = f": {printable(event.content.text, limit=_LONG)}" if event.content.text else ""
+        yield Line(text=f"  note ({code}){words}", style="dim")
+
+    def _turn(self, event: StepEvent) -> str:
+        return f"turn {event.iteration}: " if event.iteration else ""
+
+    def _call(self, call_id: str, tool: str) -> str:
+        call = self._calls.get(call_id)
+        if call is None:
+            return f"{_short(tool)}(…)"
+        return f"{_short(call.tool)}({_arguments(call.arguments)})"
+
+
+def summary(run: Run) -> Line:
+    """Says what a run has spent."""
+    spent = [
+        _count(run.ledger.tokens, "token"),
+        f"${run.ledger.cost_micros / 1_000_000:.4f}",
+        _count(run.ledger.model_requests, "model call"),
+        _count(run.ledger.tool_calls, "tool call"),
+        f"{run.active_time.ToMilliseconds() / 1000:.1f} s",
+    ]
+    return Line(text="  " + " · ".join(spent), style="dim")
+
+
+def answer_commands(run_id: str, interrupt_id: str, options: Iterable[str], flag: str) -> Iterator[str]:
+    """Yields one command to type for each option of an interrupt."""
+    for option in options:
+        words = (run_id, interrupt_id, option)
+        yield "jackline answer " + " ".join(shlex.quote(printable(word, limit=200)) for word in words) + flag
+
+
+def delta_text(delta: Delta) -> str:
+    """Returns what a delta adds to the live line."""
+    match delta.WhichOneof("part"):
+        case "text":
+            return delta.text
+        case "reasoning":
+            return delta.reasoning
+        case "tool_arguments":
+            return delta.tool_arguments.tool + delta.tool_arguments.fragment
+        case _:
+            return ""
+
+
+def _ending(signal: str, stop_reason: StopReason.ValueType, leaf: str) -> str:
+    reason = enum_word(StopReason.Name, stop_reason, "STOP_REASON_") if stop_reason else ""
+    shown = _short(signal) or reason
+    details = [word for word in (reason, _short(leaf)) if word not in _NORMAL_SIGNALS | {"outcome", shown}]
+    return f"{shown} ({', '.join(details)})" if details else shown
+
+
+def enum_word(name: Callable[[_Value], str], value: _Value, prefix: str) -> str:
+    """Returns an enum value's name in small letters; its number if this version does not know it."""
+    try:
+        return name(value).removeprefix(prefix).lower()
+    except ValueError:
+        return str(value)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _short(text: str) -> str:
+    return printable(text, limit=_SHORT)
+
+
+def _json_text(value: bytes) -> str:
+    return printable(value.decode("utf-8", "replace"), limit=_LONG)
+
+
+def _arguments(value: bytes) -> str:
+    """Shows a call's arguments as name=value; as they stand if they are no JSON object."""
+    text = value.decode("utf-8", "replace")
+    try:
+        arguments: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return printable(text, limit=_ARGUMENTS)
+    if not isinstance(arguments, dict):
+        return printable(text, limit=_ARGUMENTS)
+    shown = (
+        f"{name}={item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)}"
+        for name, item in cast("dict[str, object]", arguments).items()
+    )
+    return printable(", ".join(shown), limit=_ARGUMENTS)

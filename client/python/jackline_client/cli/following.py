@@ -1,0 +1,127 @@
+"""Following a run to its end, for a person or as JSON lines.
+
+Owns the live view shared by `run` and `watch`. Does not own the wording (`event_lines`) nor resuming (the
+library).
+"""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from jackline.v1.run_pb2 import Run, RunState, View
+from jackline_client import Frame, JacklineClient
+from jackline_client.cli.event_lines import EventLines, delta_text, summary
+from jackline_client.cli.exit_codes import ExitCode, exit_code_of_state
+from jackline_client.cli.json_lines import json_line
+from jackline_client.cli.screen import Screen
+from jackline_client.errors import JacklineError
+
+_LIVE_TEXT = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """How to follow."""
+
+    as_json: bool
+    deltas: bool
+    after_sequence: int = 0
+    view: View.ValueType = View.VIEW_FULL
+    address: str | None = None
+    """As it was given on the command line: it goes into the commands that are shown."""
+
+    @property
+    def address_flag(self) -> str:
+        """The flag to repeat in a command for typing."""
+        return f" --address {shlex.quote(self.address)}" if self.address else ""
+
+
+async def follow(client: JacklineClient, screen: Screen, run_id: str, how: Following) -> ExitCode:
+    """Shows a run until it ends and returns the exit code of its state.
+
+    Raises StreamCut rather than end early.
+    """
+    show = _JsonView(screen) if how.as_json else _LiveView(screen, how)
+    state: RunState.ValueType | None = None
+    deltas = how.deltas and screen.is_live and not how.as_json
+    frames = client.watch(run_id, after_sequence=how.after_sequence, view=how.view, deltas=deltas)
+    async with aclosing(frames):
+        async for frame in frames:
+            show.frame(frame)
+            for event in frame.events:
+                if event.HasField("run_finished"):
+                    state = event.run_finished.state
+    screen.end_live()
+    if state is None or not how.as_json:
+        run = await _read_ended(client, run_id, must=state is None)
+        state = run.state if run is not None else state
+        if run is not None and not how.as_json:
+            line = summary(run)
+            screen.line(line.text, style=line.style)
+    return exit_code_of_state(_state_name(state))
+
+
+async def _read_ended(client: JacklineClient, run_id: str, *, must: bool) -> Run | None:
+    """Reads what a run came to.
+
+    Once its last event was seen, the run has ended whether this can be read or not.
+    """
+    try:
+        return await client.get_run(run_id)
+    except JacklineError:
+        if must:
+            raise
+        return None
+
+
+def how_to_go_on(run_id: str, how: Following) -> Iterator[str]:
+    """Says what became of a run whose watcher was interrupted, and what can be typed."""
+    yield f"jackline: the run {run_id} goes on"
+    yield f"  jackline watch {run_id}{how.address_flag}"
+    yield f"  jackline abort {run_id}{how.address_flag}"
+
+
+def _state_name(state: RunState.ValueType | None) -> str:
+    try:
+        return RunState.Name(state) if state is not None else ""
+    except ValueError:
+        return ""
+
+
+class _JsonView:
+    """One event a line."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def frame(self, frame: Frame) -> None:
+        for event in frame.events:
+            self._screen.raw(json_line(event))
+
+
+class _LiveView:
+    """One line an event, and below them the text that is being made."""
+
+    def __init__(self, screen: Screen, how: Following) -> None:
+        self._screen = screen
+        self._lines = EventLines(address_flag=how.address_flag)
+        self._text = ""
+        self._degraded = False
+
+    def frame(self, frame: Frame) -> None:
+        if frame.reset is not None or frame.resumed:
+            self._show_live("")
+        for event in frame.events:
+            self._text = ""
+            for line in self._lines.of(event):
+                self._screen.line(line.text, style=line.style)
+        if frame.store_degraded and not self._degraded:
+            self._screen.problem("jackline: the server can't reach its store just now; nothing is lost")
+        self._degraded = frame.store_degraded
+        if frame.deltas:
+            self._show_live(self._text + "".join(delta_text(delta) for delta in frame.deltas))
+
+    def _show_live(self, text: str) -> None:
+        self._text = text[-_LIVE_TEXT:]
+        self._screen.live(self._text)

@@ -1,0 +1,201 @@
+"""What a person gave on the command line, as values: inputs, labels, bounds, durations, workflow files.
+
+Owns reading and refusing it with exit code 2 and one line that says what to write instead. Does not own what
+the server checks.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import cast
+
+import typer
+from google.protobuf.duration_pb2 import Duration
+
+from jackline.v1.run_pb2 import RunBounds
+
+_LARGEST_INPUT = 4 * 1024 * 1024
+_LARGEST_WORKFLOW = 256 * 1024
+_FILE_FOLDERS = ("steering", "skills")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LARGEST_NUMBER = 2**63 - 1
+_LARGEST_SMALL_NUMBER = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowFiles:
+    """A workflow file with the files of its folder that it names."""
+
+    yaml: str
+    files: Mapping[str, bytes]
+    path: str
+    """As it was given; `-` for standard input."""
+
+
+def read_input(text: str | None, file: str | None, pairs: Iterable[str]) -> bytes | None:
+    """Puts a run's input together as JSON text: exactly as given, or an object with the pairs added."""
+    if text is not None and file is not None:
+        raise typer.BadParameter("give --input or --input-file, not both")
+    given: bytes | None = None
+    if text is not None and text != "-":
+        given = text.encode("utf-8", "surrogateescape")
+    elif text == "-" or file is not None:
+        given = read_file(file or "-", limit=_LARGEST_INPUT)
+    value: object = None if given is None else _parsed(given)
+    added = dict(_pair(pair) for pair in pairs)
+    if not added:
+        return given
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        raise typer.BadParameter("-i adds to an input that is a JSON object")
+    return json.dumps({**cast("dict[str, object]", value), **added}, ensure_ascii=False).encode()
+
+
+def _parsed(given: bytes) -> object:
+    try:
+        return json.loads(given.decode())
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"the input is not UTF-8: byte {error.start + 1}") from error
+    except json.JSONDecodeError as error:
+        raise typer.BadParameter(
+            f"the input is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from error
+    except RecursionError as error:
+        raise typer.BadParameter("the input is nested too deeply") from error
+
+
+def _pair(pair: str) -> tuple[str, object]:
+    key, separator, value = pair.partition("=")
+    if not separator or not key.removesuffix(":"):
+        raise typer.BadParameter(f"-i {pair!r}: write key=text, or key:=JSON")
+    if not key.endswith(":"):
+        return key, value
+    try:
+        return key.removesuffix(":"), json.loads(value)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise typer.BadParameter(f"-i {pair!r}: what follows := is not JSON") from error
+
+
+def read_labels(pairs: Iterable[str]) -> dict[str, str]:
+    """Reads `key=value` labels."""
+    labels: dict[str, str] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise typer.BadParameter(f"--label {pair!r}: write key=value")
+        labels[key] = value
+    return labels
+
+
+def read_bounds(pairs: Iterable[str]) -> RunBounds | None:
+    """Reads the bounds of a run; None without any."""
+    bounds = RunBounds()
+    given = False
+    for pair in pairs:
+        given = True
+        name, _, value = pair.partition("=")
+        match name:
+            case "token_budget":
+                bounds.token_budget = _number(pair, value, _LARGEST_NUMBER)
+            case "cost_budget_usd":
+                bounds.cost_budget_micros = _micros(pair, value)
+            case "steps":
+                bounds.steps = _number(pair, value, _LARGEST_SMALL_NUMBER)
+            case "events":
+                bounds.events = _number(pair, value, _LARGEST_SMALL_NUMBER)
+            case "run_timeout":
+                bounds.run_timeout.CopyFrom(_duration(pair, value))
+            case _:
+                raise typer.BadParameter(
+                    f"--bound {pair!r}: write token_budget=N, cost_budget_usd=0.50, steps=N, events=N "
+                    "or run_timeout=15m"
+                )
+    return bounds if given else None
+
+
+def _number(pair: str, value: str, largest: int) -> int:
+    if re.fullmatch(r"[0-9]{1,19}", value) is None or int(value) > largest:
+        raise typer.BadParameter(f"--bound {pair!r}: not a whole number from 0 to {largest}")
+    return int(value)
+
+
+def _micros(pair: str, value: str) -> int:
+    try:
+        micros = Decimal(value) * 1_000_000
+        if 0 <= micros <= _LARGEST_NUMBER and micros == micros.to_integral_value():
+            return int(micros)
+    except InvalidOperation:
+        pass
+    raise typer.BadParameter(f"--bound {pair!r}: not an amount such as 0.50, with at most six decimals")
+
+
+def _duration(pair: str, value: str) -> Duration:
+    match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", value)
+    if match is None:
+        raise typer.BadParameter(f"--bound {pair!r}: not a time such as 90s, 15m or 2h")
+    milliseconds = int(match[1]) * _UNITS_MS[match[2]]
+    return Duration(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)
+
+
+def read_workflow(path: str) -> WorkflowFiles:
+    """Reads a workflow file and the steering and skill files of its folder that it names; `-` is stdin."""
+    given = read_file(path, limit=_LARGEST_WORKFLOW)
+    try:
+        yaml = given.decode()
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{path} is not UTF-8: byte {error.start + 1}") from error
+    if "\0" in yaml:
+        raise typer.BadParameter(f"{path} is not a text file")
+    files: dict[str, bytes] = {}
+    size = len(given)
+    for name, file in _named_files(yaml, Path(path).parent) if path != "-" else ():
+        files[name] = read_file(str(file), limit=_LARGEST_WORKFLOW)
+        size += len(files[name])
+        if size > _LARGEST_WORKFLOW:
+            raise typer.BadParameter(
+                f"{path} and the files it names are larger than {_LARGEST_WORKFLOW} bytes"
+            )
+    return WorkflowFiles(yaml=yaml, files=files, path=path)
+
+
+def _named_files(yaml: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yields the files in the steps' own folders that the text names.
+
+    Links are left out: what a folder from elsewhere links to is not meant to leave this machine.
+    """
+    for kind in _FILE_FOLDERS:
+        for own_folder in sorted(folder.glob(f"*/{kind}")):
+            if own_folder.is_symlink() or own_folder.parent.is_symlink():
+                continue
+            for file in sorted(own_folder.rglob("*")):
+                if (
+                    file.relative_to(own_folder).as_posix() in yaml
+                    and file.is_file()
+                    and not file.is_symlink()
+                ):
+                    yield file.relative_to(folder).as_posix(), file
+
+
+def read_file(path: str, *, limit: int) -> bytes:
+    """Reads a file, or standard input for `-`, of at most `limit` bytes."""
+    if path == "-":
+        # A closed standard input is None, whatever its type says.
+        source = getattr(sys.stdin, "buffer", None)
+        if source is None:
+            raise typer.BadParameter("standard input is closed")
+        content = source.read(limit + 1)
+    else:
+        try:
+            with Path(path).open("rb") as file:
+                content = file.read(limit + 1)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a file name"
+            raise typer.BadParameter(f"{path} can't be read: {reason}") from error
+    if len(content) > limit:
+        raise typer.BadParameter(f"{path} is larger than {limit} bytes")
+    return content

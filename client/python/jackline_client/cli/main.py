@@ -1,0 +1,156 @@
+"""The entry point of the `jackline` command.
+
+Owns the table of commands and loading one when it is called: `--help` and `--version` start without gRPC. A
+command is a typer function, or a typer application for a group; those of the server extra come by the entry
+point group `jackline.commands`. Does not own any command.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from jackline_client.cli.exit_codes import ExitCode, exit_code_table
+from jackline_client.cli.screen import prepare_streams
+
+_GROUP = "jackline.commands"
+_INSTALL_SERVER = "pip install 'jackline[server]'"
+_ANY_ARGUMENTS: Mapping[str, object] = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "help_option_names": [],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    target: str
+    summary: str
+
+
+_OWN: Mapping[str, _Own] = {
+    "run": _Own(target="running:run", summary="Start a run and show it until it ends."),
+    "watch": _Own(target="running:watch", summary="Show a run from its first event until it ends."),
+    "get": _Own(target="reading:get", summary="Show where a run stands and what it came to."),
+    "ls": _Own(target="reading:ls", summary="List runs, newest first."),
+    "pause": _Own(target="controlling:pause", summary="Hold a run before its next call."),
+    "resume": _Own(target="controlling:resume", summary="Let a paused run go on."),
+    "steer": _Own(target="controlling:steer", summary="Put guidance into a run's conversation."),
+    "abort": _Own(target="controlling:abort", summary="End a run."),
+    "answer": _Own(target="controlling:answer", summary="Answer an open question of a run."),
+    "validate": _Own(target="checking:validate", summary="Check a workflow file."),
+    "token": _Own(target="tokens:app", summary="Print the token for a server."),
+}
+_SERVER: Mapping[str, str] = {"serve": "Run a server (needs the server extra)."}
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows its commands by name and loads the one that is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer 0.20 and 0.29 have different classes for it
+        """Names all commands, loading none."""
+        return [*_OWN, *sorted({*_SERVER, *_provided()} - set(_OWN))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - see above
+        """Returns a stand-in that carries the summary: help asks for every command."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        summary = (
+            _OWN[cmd_name].summary if cmd_name in _OWN else _SERVER.get(cmd_name, "Provided by the server.")
+        )
+        return _command(cmd_name, lambda: None, summary=summary)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - see above
+        """Loads the command that is called."""
+        name = args[0]
+        if name not in self.list_commands(ctx):
+            return super().resolve_command(ctx, args)
+        return name, _command(name, _load(name)), args[1:]
+
+
+def _provided() -> dict[str, EntryPoint]:
+    return {found.name: found for found in entry_points(group=_GROUP)}
+
+
+def _load(name: str) -> Any:  # noqa: ANN401 - a typer function of any signature, or an application
+    if name in _OWN:
+        module, _, attribute = _OWN[name].target.partition(":")
+        return getattr(import_module(f"jackline_client.cli.{module}"), attribute)
+    found = _provided().get(name)
+    if found is None:
+        return _missing(name, "")
+    try:
+        return found.load()
+    except ModuleNotFoundError as error:
+        return _missing(name, f" ({error.name} is missing)")
+
+
+def _missing(name: str, why: str) -> Callable[..., None]:
+    def stand_in() -> None:
+        typer.echo(f"jackline: {name} needs the server{why}: {_INSTALL_SERVER}", err=True)
+        raise typer.Exit(ExitCode.USAGE)
+
+    return stand_in
+
+
+def _command(name: str, target: Any, *, summary: str | None = None) -> Any:  # noqa: ANN401 - see `_load`
+    if isinstance(target, typer.Typer):
+        return typer.main.get_command(target)
+    holder = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    is_stand_in = getattr(target, "__name__", "") == "stand_in"
+    holder.command(name, help=summary, context_settings=dict(_ANY_ARGUMENTS) if is_stand_in else None)(target)
+    command = typer.main.get_command(holder)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Start, watch and steer bounded agent runs on a Jackline server.",
+    epilog="Exit codes:\n\n\b\n" + exit_code_table(),
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"jackline {_version()}")
+        raise typer.Exit
+
+
+def _version() -> str:
+    try:
+        return version("jackline")
+    except PackageNotFoundError:
+        return "(not installed as a package)"
+
+
+@app.callback()
+def root(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Start, watch and steer bounded agent runs on a Jackline server."""
+
+
+def main() -> None:
+    """Runs the command line of this process and exits."""
+    prepare_streams()
+    # gRPC's C core would write its own lines about lost connections between ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    app(prog_name="jackline")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The Jackline server: hosts bounded LLM agent loops behind a gRPC contract."""

@@ -1,0 +1,1 @@
+"""What the doors share: checks of requests, scopes, statuses, views and page tokens. No transport."""

@@ -1,0 +1,47 @@
+"""Every size and count that a door enforces: the one table, printed by GetServerInfo.
+
+A name ends with its unit. Bounds of a run are its workflow's and stand elsewhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The table; the defaults are the contract's."""
+
+    message_bytes: int = 4 * _MIB
+    input_bytes: int = _MIB
+    workflow_bytes: int = 256 * _KIB
+    subject_bytes: int = 16 * _KIB
+    subject_levels: int = 16
+    json_levels: int = 100
+    steer_bytes: int = 64 * _KIB
+    answer_bytes: int = 64 * _KIB
+    tool_output_bytes: int = 256 * _KIB
+    tool_error_bytes: int = 64 * _KIB
+    reason_bytes: int = 4 * _KIB
+    name_characters: int = 128
+    request_id_characters: int = 128
+    labels_count: int = 32
+    label_key_characters: int = 63
+    label_value_characters: int = 255
+    page_default_count: int = 50
+    page_most_count: int = 500
+    frame_bytes: int = 256 * _KIB
+    connection_streams_count: int = 128
+    principal_streams_count: int = 100
+    call_seconds: int = 30
+    wait_seconds: int = 3600
+    stall_seconds: int = 300
+
+    def published(self) -> Mapping[str, int]:
+        """All of them by name."""
+        return asdict(self)
+
+
+LIMITS = Limits()

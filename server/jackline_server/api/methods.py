@@ -1,0 +1,106 @@
+"""Every method that a door serves, and what a caller must be allowed to use it.
+
+Owns the one policy table: a method that is not in it is not served. What depends on the request (a view, an
+inline workflow, an answer to a question) is in `missing_scope`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
+
+from jackline.v1 import run_pb2, run_service_pb2
+from jackline_server.api.refusals import DoorReason, DoorRefused
+from jackline_server.identity.principals import Principal, Scope
+
+_RUNS = "/jackline.v1.RunService/"
+_WORKFLOWS = "/jackline.v1.WorkflowService/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodRule:
+    """Who may use a method: anybody (`public`), or whoever holds one of `any_of`.
+
+    An empty `any_of` lets every valid credential in. `capped` is false for calls that wait by design.
+    """
+
+    any_of: frozenset[Scope] = frozenset()
+    public: bool = False
+    capped: bool = True
+
+
+def _with(*scopes: Scope) -> MethodRule:
+    return MethodRule(any_of=frozenset(scopes))
+
+
+PUBLIC = MethodRule(public=True)
+ANY_CREDENTIAL = MethodRule()
+
+METHODS: Mapping[str, MethodRule] = {
+    f"{_RUNS}StartRun": _with(Scope.RUNS_START),
+    f"{_RUNS}StreamProgress": MethodRule(any_of=frozenset({Scope.RUNS_OBSERVE}), capped=False),
+    f"{_RUNS}Control": _with(Scope.RUNS_CONTROL, Scope.RUNS_APPROVE),
+    f"{_RUNS}GetRun": _with(Scope.RUNS_OBSERVE),
+    f"{_RUNS}WaitRun": MethodRule(any_of=frozenset({Scope.RUNS_OBSERVE}), capped=False),
+    f"{_RUNS}ListRuns": _with(Scope.RUNS_OBSERVE),
+    f"{_RUNS}ListToolCalls": _with(Scope.RUNS_OBSERVE),
+    f"{_RUNS}ListRunMessages": _with(Scope.RUNS_CONTENT),
+    f"{_RUNS}ListInterrupts": _with(Scope.RUNS_OBSERVE),
+    f"{_RUNS}GetServerInfo": ANY_CREDENTIAL,
+    f"{_WORKFLOWS}ValidateWorkflow": _with(Scope.WORKFLOWS_READ),
+    f"{_WORKFLOWS}PutWorkflow": _with(Scope.WORKFLOWS_WRITE),
+    f"{_WORKFLOWS}GetWorkflow": _with(Scope.WORKFLOWS_READ),
+    f"{_WORKFLOWS}ListWorkflows": _with(Scope.WORKFLOWS_READ),
+    f"{_WORKFLOWS}DescribeWorkflow": _with(Scope.WORKFLOWS_READ),
+    "/grpc.health.v1.Health/Check": PUBLIC,
+    "/grpc.health.v1.Health/Watch": MethodRule(public=True, capped=False),
+    "/grpc.health.v1.Health/List": PUBLIC,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": MethodRule(capped=False),
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": MethodRule(capped=False),
+}
+
+
+def check_method(principal: Principal, rule: MethodRule) -> None:
+    """Refuse a caller that may not use the method at all. Raises DoorRefused (SCOPE_MISSING)."""
+    if rule.any_of and not rule.any_of & principal.scopes:
+        raise _scope_missing(sorted(rule.any_of, key=lambda scope: scope.value)[0])
+
+
+def check_request(principal: Principal, request: Message) -> None:
+    """Refuse what this request asks for beyond its method. Raises DoorRefused (SCOPE_MISSING)."""
+    for scope in _needed(request):
+        if scope not in principal.scopes:
+            raise _scope_missing(scope)
+
+
+def _needed(request: Message) -> tuple[Scope, ...]:
+    match request:
+        case run_service_pb2.StartRunRequest():
+            inline = request.WhichOneof("source") == "inline_workflow"
+            return (Scope.WORKFLOWS_WRITE,) if inline else ()
+        case run_service_pb2.ControlRequest():
+            kind = request.WhichOneof("command")
+            return (Scope.RUNS_APPROVE if kind in _APPROVALS else Scope.RUNS_CONTROL,)
+        case run_service_pb2.StreamProgressRequest():
+            content = request.view == run_pb2.VIEW_FULL or request.include_deltas
+            return (Scope.RUNS_CONTENT,) if content else ()
+        case (
+            run_service_pb2.GetRunRequest()
+            | run_service_pb2.WaitRunRequest()
+            | run_service_pb2.ListToolCallsRequest()
+            | run_service_pb2.ListInterruptsRequest()
+        ):
+            return (Scope.RUNS_CONTENT,) if request.view == run_pb2.VIEW_FULL else ()
+        case _:
+            return ()
+
+
+_APPROVALS = frozenset({"answer", "submit_tool_result"})
+
+
+def _scope_missing(scope: Scope) -> DoorRefused:
+    return DoorRefused(
+        DoorReason.SCOPE_MISSING,
+        f"The credential lacks the scope {scope.value}. Use one that has it.",
+        metadata={"scope": scope.value},
+    )

@@ -1,0 +1,1 @@
+"""Facts, plans, commands and runs as protobuf and back, total both ways."""

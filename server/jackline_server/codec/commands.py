@@ -1,0 +1,130 @@
+"""A command as it waits in the command table, and back.
+
+Stored is: one byte for the format, the length of the principal as two bytes (big-endian), the principal in
+UTF-8, then a `jackline.v1.ControlRequest` without run and wait. So a command is what the caller sent, and
+who it was from. `read_action` also serves the doors.
+"""
+
+from typing import assert_never
+
+from google.protobuf.message import DecodeError
+
+from jackline.v1 import control_pb2, run_service_pb2
+from jackline_server.codec.enums import ABORT_MODE, PHASE
+from jackline_server.codec.values import optional_json
+from jackline_server.core.commands import (
+    Abort,
+    Action,
+    Answer,
+    Command,
+    Pause,
+    Resume,
+    Steer,
+    SubmitToolResult,
+)
+from jackline_server.core.facts import AbortMode
+from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.store_ports import StoreDamaged
+
+_FORMAT = 1
+_HEADER = 3
+
+
+def encode_command(command: Command) -> bytes:
+    """The command's bytes; its ordinal is not part of them."""
+    message = run_service_pb2.ControlRequest(command_id=command.command_id, reason=command.reason)
+    if command.expect_phase is not None:
+        message.expect.state = PHASE.wire[command.expect_phase]
+    if command.expect_sequence is not None:
+        message.expect.sequence = command.expect_sequence
+    _set_action(message, command.action)
+    principal = command.principal.encode()
+    header = bytes((_FORMAT,)) + len(principal).to_bytes(2, "big")
+    return header + principal + message.SerializeToString(deterministic=True)
+
+
+def decode_command(data: bytes, *, ordinal: int) -> Command:
+    """The command back.
+
+    Raises:
+        UnknownFact: a newer version wrote it.
+        StoreDamaged: the bytes are no command.
+    """
+    if len(data) < _HEADER:
+        raise StoreDamaged("a command can't be read")
+    if data[0] != _FORMAT:
+        raise UnknownFact(f"a command is stored in format {data[0]}")
+    end = _HEADER + int.from_bytes(data[1:_HEADER], "big")
+    try:
+        principal = data[_HEADER:end].decode()
+        message = run_service_pb2.ControlRequest.FromString(data[end:])
+    except (DecodeError, UnicodeDecodeError):
+        raise StoreDamaged("a command can't be read") from None
+    action = read_action(message)
+    if action is None:
+        raise UnknownFact(f"command {message.command_id} is of a newer version")
+    expect = message.expect
+    return Command(
+        command_id=message.command_id,
+        ordinal=ordinal,
+        principal=principal,
+        reason=message.reason,
+        expect_phase=PHASE.read_optional(expect.state),
+        expect_sequence=expect.sequence if expect.HasField("sequence") else None,
+        action=action,
+    )
+
+
+def _set_action(message: run_service_pb2.ControlRequest, action: Action) -> None:
+    match action:
+        case Pause():
+            message.pause.SetInParent()
+        case Resume():
+            message.resume.SetInParent()
+        case Steer():
+            message.steer.text = action.text
+        case Abort():
+            message.abort.mode = ABORT_MODE.wire[action.mode]
+            message.abort.skip_routes = action.skip_routes
+        case Answer():
+            message.answer.interrupt_id = action.interrupt_id
+            message.answer.option = action.option
+            message.answer.text = action.text
+        case SubmitToolResult():
+            _set_tool_result(message.submit_tool_result, action)
+        case _:
+            assert_never(action)
+
+
+def _set_tool_result(into: control_pb2.SubmitToolResultCommand, action: SubmitToolResult) -> None:
+    into.call_id = action.call_id
+    if action.output_json is not None:
+        into.output_json = action.output_json.encode()
+    else:
+        into.error = action.error
+
+
+def read_action(message: run_service_pb2.ControlRequest) -> Action | None:
+    """What the request asks for; None if it holds no command that this version knows."""
+    match message.WhichOneof("command"):
+        case "pause":
+            return Pause()
+        case "resume":
+            return Resume()
+        case "steer":
+            return Steer(text=message.steer.text)
+        case "abort":
+            mode = ABORT_MODE.read_optional(message.abort.mode) or AbortMode.NOW
+            return Abort(mode=mode, skip_routes=message.abort.skip_routes)
+        case "answer":
+            found = message.answer
+            return Answer(interrupt_id=found.interrupt_id, option=found.option, text=found.text)
+        case "submit_tool_result":
+            result = message.submit_tool_result
+            return SubmitToolResult(
+                call_id=result.call_id,
+                output_json=optional_json(result.output_json),
+                error=result.error,
+            )
+        case None:
+            return None

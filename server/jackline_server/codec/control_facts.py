@@ -1,0 +1,224 @@
+"""Facts of people, commands, timers and notices, in protobuf."""
+
+from jackline.v1 import event_pb2
+from jackline_server.codec.enums import (
+    ABORT_MODE,
+    COMMAND_KIND,
+    INTERRUPT_KIND,
+    NOTICE_CODE,
+    REJECTION,
+    TIMER_KIND,
+)
+from jackline_server.codec.fact_coder import FactCoder
+from jackline_server.codec.values import milliseconds, optional_json, set_time
+from jackline_server.core.facts import (
+    CommandApplied,
+    CommandRejected,
+    InterruptRaised,
+    InterruptResolved,
+    Noticed,
+    Paused,
+    Resumed,
+    Steered,
+    TimerFired,
+)
+
+
+def _pack_interrupt_raised(fact: InterruptRaised, event: event_pb2.StepEvent) -> None:
+    into = event.interrupt_raised
+    into.interrupt_id = fact.interrupt_id
+    into.kind = INTERRUPT_KIND.wire[fact.kind]
+    into.call_id = fact.call_id
+    into.options.extend(fact.options)
+    if fact.expires_unix_ms is not None:
+        set_time(into.expires_at, fact.expires_unix_ms)
+
+
+def _fill_interrupt_raised(fact: InterruptRaised, content: event_pb2.Content) -> None:
+    if fact.question:
+        content.text = fact.question
+
+
+def _unpack_interrupt_raised(event: event_pb2.StepEvent) -> InterruptRaised:
+    found = event.interrupt_raised
+    return InterruptRaised(
+        interrupt_id=found.interrupt_id,
+        kind=INTERRUPT_KIND.read(found.kind),
+        call_id=found.call_id,
+        options=tuple(found.options),
+        expires_unix_ms=milliseconds(found.expires_at) if found.HasField("expires_at") else None,
+        question=event.content.text,
+    )
+
+
+def _pack_interrupt_resolved(fact: InterruptResolved, event: event_pb2.StepEvent) -> None:
+    into = event.interrupt_resolved
+    into.interrupt_id = fact.interrupt_id
+    into.option = fact.option
+    into.principal = fact.principal
+
+
+def _fill_interrupt_resolved(fact: InterruptResolved, content: event_pb2.Content) -> None:
+    if fact.text:
+        content.answer.text = fact.text
+    if fact.output_json is not None:
+        content.answer.output_json = fact.output_json.encode()
+
+
+def _unpack_interrupt_resolved(event: event_pb2.StepEvent) -> InterruptResolved:
+    found, content = event.interrupt_resolved, event.content.answer
+    return InterruptResolved(
+        interrupt_id=found.interrupt_id,
+        option=found.option,
+        principal=found.principal,
+        text=content.text,
+        output_json=optional_json(content.output_json),
+    )
+
+
+def _pack_command_applied(fact: CommandApplied, event: event_pb2.StepEvent) -> None:
+    into = event.command_applied
+    into.command_id = fact.command_id
+    into.kind = COMMAND_KIND.wire[fact.kind]
+    into.principal = fact.principal
+    if fact.abort_mode is not None:
+        into.abort_mode = ABORT_MODE.wire[fact.abort_mode]
+    into.skip_routes = fact.skip_routes
+
+
+def _fill_command_applied(fact: CommandApplied, content: event_pb2.Content) -> None:
+    if fact.reason:
+        content.text = fact.reason
+
+
+def _unpack_command_applied(event: event_pb2.StepEvent) -> CommandApplied:
+    found = event.command_applied
+    return CommandApplied(
+        command_id=found.command_id,
+        kind=COMMAND_KIND.read(found.kind),
+        principal=found.principal,
+        abort_mode=ABORT_MODE.read_optional(found.abort_mode),
+        skip_routes=found.skip_routes,
+        reason=event.content.text,
+    )
+
+
+def _pack_command_rejected(fact: CommandRejected, event: event_pb2.StepEvent) -> None:
+    into = event.command_rejected
+    into.command_id = fact.command_id
+    into.kind = COMMAND_KIND.wire[fact.kind]
+    into.principal = fact.principal
+    into.reason = REJECTION.wire[fact.rejection]
+
+
+def _unpack_command_rejected(event: event_pb2.StepEvent) -> CommandRejected:
+    found = event.command_rejected
+    return CommandRejected(
+        command_id=found.command_id,
+        kind=COMMAND_KIND.read(found.kind),
+        principal=found.principal,
+        rejection=REJECTION.read(found.reason),
+    )
+
+
+def _pack_paused(fact: Paused, event: event_pb2.StepEvent) -> None:
+    event.paused.principal = fact.principal
+
+
+def _unpack_paused(event: event_pb2.StepEvent) -> Paused:
+    return Paused(principal=event.paused.principal)
+
+
+def _pack_resumed(fact: Resumed, event: event_pb2.StepEvent) -> None:
+    event.resumed.principal = fact.principal
+
+
+def _unpack_resumed(event: event_pb2.StepEvent) -> Resumed:
+    return Resumed(principal=event.resumed.principal)
+
+
+def _pack_steered(fact: Steered, event: event_pb2.StepEvent) -> None:
+    into = event.steered
+    into.principal = fact.principal
+    into.bytes = len(fact.text.encode())
+
+
+def _fill_steered(fact: Steered, content: event_pb2.Content) -> None:
+    if fact.text:
+        content.text = fact.text
+
+
+def _unpack_steered(event: event_pb2.StepEvent) -> Steered:
+    return Steered(principal=event.steered.principal, text=event.content.text)
+
+
+def _pack_timer_fired(fact: TimerFired, event: event_pb2.StepEvent) -> None:
+    into = event.timer_fired
+    into.kind = TIMER_KIND.wire[fact.kind]
+    into.subject = fact.subject
+
+
+def _unpack_timer_fired(event: event_pb2.StepEvent) -> TimerFired:
+    found = event.timer_fired
+    return TimerFired(kind=TIMER_KIND.read(found.kind), subject=found.subject)
+
+
+def _pack_noticed(fact: Noticed, event: event_pb2.StepEvent) -> None:
+    event.noticed.code = NOTICE_CODE.wire[fact.code]
+
+
+def _fill_noticed(fact: Noticed, content: event_pb2.Content) -> None:
+    if fact.text:
+        content.text = fact.text
+
+
+def _unpack_noticed(event: event_pb2.StepEvent) -> Noticed:
+    return Noticed(code=NOTICE_CODE.read(event.noticed.code), text=event.content.text)
+
+
+CONTROL_FACTS = (
+    FactCoder(
+        fact=InterruptRaised,
+        field="interrupt_raised",
+        pack=_pack_interrupt_raised,
+        fill=_fill_interrupt_raised,
+        unpack=_unpack_interrupt_raised,
+    ),
+    FactCoder(
+        fact=InterruptResolved,
+        field="interrupt_resolved",
+        pack=_pack_interrupt_resolved,
+        fill=_fill_interrupt_resolved,
+        unpack=_unpack_interrupt_resolved,
+    ),
+    FactCoder(
+        fact=CommandApplied,
+        field="command_applied",
+        pack=_pack_command_applied,
+        fill=_fill_command_applied,
+        unpack=_unpack_command_applied,
+    ),
+    FactCoder(
+        fact=CommandRejected,
+        field="command_rejected",
+        pack=_pack_command_rejected,
+        unpack=_unpack_command_rejected,
+    ),
+    FactCoder(fact=Paused, field="paused", pack=_pack_paused, unpack=_unpack_paused),
+    FactCoder(fact=Resumed, field="resumed", pack=_pack_resumed, unpack=_unpack_resumed),
+    FactCoder(
+        fact=Steered,
+        field="steered",
+        pack=_pack_steered,
+        fill=_fill_steered,
+        unpack=_unpack_steered,
+    ),
+    FactCoder(fact=TimerFired, field="timer_fired", pack=_pack_timer_fired, unpack=_unpack_timer_fired),
+    FactCoder(
+        fact=Noticed,
+        field="noticed",
+        pack=_pack_noticed,
+        fill=_fill_noticed,
+        unpack=_unpack_noticed,
+    ),
+)

@@ -1,0 +1,67 @@
+"""The domain's enums beside the contract's: one table a pair, built by name once.
+
+A member `X` of the domain is the value `<PREFIX>_X` of the contract. Owns no meaning of its own.
+"""
+
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from jackline.v1 import control_pb2, error_reason_pb2, event_pb2, plan_pb2, run_pb2
+from jackline_server.core import facts, plan
+from jackline_server.runtime.ports import UnknownFact
+
+if TYPE_CHECKING:
+    # Generic in the stubs only: at run time an enum of the contract is a plain wrapper object.
+    from google.protobuf.internal.enum_type_wrapper import (
+        _EnumTypeWrapper as EnumTypeWrapper,  # pyright: ignore[reportPrivateUsage]  # the stubs name it so
+    )
+
+E = TypeVar("E", bound=Enum)
+V = TypeVar("V", bound=int)
+
+
+class EnumTable(Generic[E, V]):
+    """One enum of the domain beside one of the contract."""
+
+    __slots__ = ("domain", "of", "wire")
+
+    def __init__(self, domain: type[E], wire: "EnumTypeWrapper[V]", prefix: str) -> None:
+        self.domain = domain
+        self.wire: dict[E, V] = {member: wire.Value(f"{prefix}_{member.name}") for member in domain}
+        """What each member is on the wire."""
+        self.of: dict[int, E] = {int(value): member for member, value in self.wire.items()}
+        """What each value on the wire is here."""
+
+    def read(self, value: int) -> E:
+        """The member of a stored value. Raises UnknownFact: only a newer version can have written it."""
+        member = self.of.get(value)
+        if member is None:
+            raise UnknownFact(f"{self.domain.__name__} has no value {value}")
+        return member
+
+    def read_optional(self, value: int) -> E | None:
+        """The same, where 0 stands for nothing."""
+        return None if value == 0 else self.read(value)
+
+
+PHASE = EnumTable(facts.Phase, run_pb2.RunState, "RUN_STATE")
+STOP_REASON = EnumTable(facts.StopReason, run_pb2.StopReason, "STOP_REASON")
+RECOVERY_CAUSE = EnumTable(facts.RecoveryCause, event_pb2.RecoveryCause, "RECOVERY_CAUSE")
+PURPOSE = EnumTable(facts.Purpose, event_pb2.ModelCallPurpose, "MODEL_CALL_PURPOSE")
+FINISH_REASON = EnumTable(facts.FinishReason, event_pb2.FinishReason, "FINISH_REASON")
+FAILURE_CLASS = EnumTable(facts.FailureClass, event_pb2.ModelFailureClass, "MODEL_FAILURE_CLASS")
+CALL_STATUS = EnumTable(facts.CallStatus, run_pb2.ToolCallStatus, "TOOL_CALL_STATUS")
+CALL_PROBLEM = EnumTable(facts.CallProblem, event_pb2.CallProblem, "CALL_PROBLEM")
+ANSWER_PROBLEM = EnumTable(facts.AnswerProblem, event_pb2.AnswerProblem, "ANSWER_PROBLEM")
+INTERRUPT_KIND = EnumTable(facts.InterruptKind, run_pb2.InterruptKind, "INTERRUPT_KIND")
+COMMAND_KIND = EnumTable(facts.CommandKind, control_pb2.CommandKind, "COMMAND_KIND")
+ABORT_MODE = EnumTable(facts.AbortMode, control_pb2.AbortMode, "ABORT_MODE")
+REJECTION = EnumTable(facts.Rejection, error_reason_pb2.ErrorReason, "ERROR_REASON")
+TIMER_KIND = EnumTable(facts.TimerKind, event_pb2.TimerKind, "TIMER_KIND")
+NOTICE_CODE = EnumTable(facts.NoticeCode, event_pb2.NoticeCode, "NOTICE_CODE")
+EFFECT = EnumTable(plan.Effect, run_pb2.Effect, "EFFECT")
+ON_QUESTION = EnumTable(plan.OnQuestion, run_pb2.OnQuestion, "ON_QUESTION")
+ON_LIMIT = EnumTable(plan.OnLimit, plan_pb2.OnLimit, "ON_LIMIT")
+ON_UNKNOWN = EnumTable(plan.OnUnknown, plan_pb2.OnUnknown, "ON_UNKNOWN")
+ANSWER_FORM = EnumTable(plan.AnswerForm, plan_pb2.AnswerForm, "ANSWER_FORM")
+CHOICE_MODE = EnumTable(plan.ChoiceMode, plan_pb2.ToolChoiceMode, "TOOL_CHOICE_MODE")

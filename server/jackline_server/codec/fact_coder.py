@@ -1,0 +1,29 @@
+"""How one kind of fact stands in a `StepEvent`: the shape that the tables of facts are made of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from jackline.v1 import event_pb2
+from jackline_server.core.facts import Fact
+
+F = TypeVar("F", bound=Fact)
+
+
+def _nothing(fact: Fact, content: event_pb2.Content) -> None:
+    """For facts without content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactCoder(Generic[F]):
+    """One kind of fact. `field` is its member of the oneof.
+
+    `pack` sets that member and nothing else. `fill` sets the content, and leaves it untouched if there
+    is none. `unpack` reads both back; the envelope's fields are set in the event when it runs.
+    """
+
+    fact: type[F]
+    field: str
+    pack: Callable[[F, event_pb2.StepEvent], None]
+    unpack: Callable[[event_pb2.StepEvent], F]
+    fill: Callable[[F, event_pb2.Content], None] = _nothing

@@ -1,0 +1,77 @@
+"""A fact with its envelope as the bytes of a `StepEvent`, and back.
+
+Owns the split of an event: metadata first, then content, so that the metadata view is a prefix of the
+full event. The tables of the kinds of facts are in `run_facts`, `turn_facts` and `control_facts`.
+"""
+
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from jackline.v1 import event_pb2
+from jackline_server.codec.control_facts import CONTROL_FACTS
+from jackline_server.codec.fact_coder import FactCoder
+from jackline_server.codec.run_facts import RUN_FACTS
+from jackline_server.codec.turn_facts import TURN_FACTS
+from jackline_server.codec.values import milliseconds
+from jackline_server.core.facts import Fact
+from jackline_server.runtime.ports import Envelope, Record, UnknownFact
+from jackline_server.runtime.store_ports import StoreDamaged, StoredEvent
+
+FACT_CODERS: tuple[FactCoder[Any], ...] = (*RUN_FACTS, *TURN_FACTS, *CONTROL_FACTS)
+_BY_TYPE: dict[type[Fact], FactCoder[Any]] = {coder.fact: coder for coder in FACT_CODERS}
+_BY_FIELD: dict[str, FactCoder[Any]] = {coder.field: coder for coder in FACT_CODERS}
+
+
+def encode_fact(record: Record) -> StoredEvent:
+    """The event's bytes, metadata and content apart; `meta + content` is the full event."""
+    envelope, fact = record.envelope, record.fact
+    coder = _BY_TYPE[type(fact)]
+    event = event_pb2.StepEvent(
+        run_id=envelope.run_id,
+        sequence=envelope.sequence,
+        step_id=envelope.step_id,
+        iteration=envelope.iteration,
+        signal=envelope.signal,
+        active_ms=envelope.active_ms,
+        visit=envelope.visit,
+    )
+    time = event.time
+    time.seconds = envelope.unix_ms // 1000
+    time.nanos = envelope.unix_ms % 1000 * 1_000_000
+    coder.pack(fact, event)
+    rest = event_pb2.StepEvent()
+    coder.fill(fact, rest.content)
+    return StoredEvent(
+        envelope.sequence,
+        event.SerializeToString(),
+        rest.SerializeToString(deterministic=True),
+    )
+
+
+def decode_fact(stored: StoredEvent) -> Record:
+    """The record back.
+
+    Raises:
+        UnknownFact: a newer version wrote it.
+        StoreDamaged: the bytes are no event.
+    """
+    try:
+        event = event_pb2.StepEvent.FromString(stored.meta + stored.content)
+    except DecodeError:
+        raise StoreDamaged(f"event {stored.sequence} can't be read") from None
+    field = event.WhichOneof("fact")
+    coder = None if field is None else _BY_FIELD.get(field)
+    if coder is None:
+        raise UnknownFact(f"event {event.sequence} holds a fact of a newer version")
+    envelope = Envelope(
+        run_id=event.run_id,
+        sequence=event.sequence,
+        unix_ms=milliseconds(event.time),
+        active_ms=event.active_ms,
+        step_id=event.step_id,
+        visit=event.visit,
+        iteration=event.iteration,
+        signal=event.signal,
+    )
+    return Record(envelope=envelope, fact=coder.unpack(event))

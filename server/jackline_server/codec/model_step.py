@@ -1,0 +1,117 @@
+"""A step that asks a model, in protobuf."""
+
+from jackline.v1 import plan_pb2
+from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, EFFECT, ON_LIMIT
+from jackline_server.core.plan import (
+    ModelStep,
+    OutcomePlan,
+    PromptSection,
+    StepBounds,
+    ToolChoice,
+    ToolEntry,
+)
+
+
+def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
+    """Write what is the model step's own."""
+    into.model = step.model
+    into.system.extend(plan_pb2.PromptSection(title=part.title, text=part.text) for part in step.system)
+    into.prompt = step.prompt
+    into.tools.extend(_tool_message(tool) for tool in step.tools)
+    into.allow_effects.extend(sorted(EFFECT.wire[effect] for effect in step.allow_effects))
+    into.tool_choice = CHOICE_MODE.wire[step.tool_choice.mode]
+    into.tool_choice_name = step.tool_choice.name
+    into.max_parallel = step.max_parallel
+    _set_bounds(into.bounds, step.bounds)
+    outcome = into.outcome
+    outcome.enum.extend(step.outcome.enum)
+    if step.outcome.schema_json is not None:
+        outcome.schema_json = step.outcome.schema_json
+    outcome.output_key = step.outcome.output_key
+    outcome.repairs = step.outcome.repairs
+    outcome.form = ANSWER_FORM.wire[step.outcome.form]
+    into.on_limit = ON_LIMIT.wire[step.on_limit]
+
+
+def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
+    """The step back."""
+    found = message.model_step
+    return ModelStep(
+        step_id=message.step_id,
+        kind=message.kind,
+        description=message.description,
+        input=dict(message.input) if message.input_selected else None,
+        routes=dict(message.routes),
+        next_step=message.next_step,
+        model=found.model,
+        system=tuple(PromptSection(title=part.title, text=part.text) for part in found.system),
+        prompt=found.prompt,
+        tools=tuple(_read_tool(tool) for tool in found.tools),
+        allow_effects=frozenset(EFFECT.read(effect) for effect in found.allow_effects),
+        tool_choice=ToolChoice(mode=CHOICE_MODE.read(found.tool_choice), name=found.tool_choice_name),
+        max_parallel=found.max_parallel,
+        bounds=_read_bounds(found.bounds),
+        outcome=_read_outcome(found.outcome),
+        on_limit=ON_LIMIT.read(found.on_limit),
+    )
+
+
+def _tool_message(tool: ToolEntry) -> plan_pb2.ToolEntryPlan:
+    return plan_pb2.ToolEntryPlan(
+        ref=tool.ref,
+        description=tool.description,
+        parameters_json=tool.parameters_json,
+        bind=tool.bind,
+        max_calls=tool.max_calls,
+        writes_context=tool.writes_context,
+    )
+
+
+def _read_tool(message: plan_pb2.ToolEntryPlan) -> ToolEntry:
+    return ToolEntry(
+        ref=message.ref,
+        description=message.description,
+        parameters_json=message.parameters_json,
+        bind=dict(message.bind),
+        max_calls=message.max_calls if message.HasField("max_calls") else None,
+        writes_context=message.writes_context,
+    )
+
+
+def _read_outcome(message: plan_pb2.OutcomePlan) -> OutcomePlan:
+    return OutcomePlan(
+        enum=tuple(message.enum),
+        schema_json=message.schema_json if message.HasField("schema_json") else None,
+        output_key=message.output_key,
+        repairs=message.repairs,
+        form=ANSWER_FORM.read(message.form),
+    )
+
+
+def _set_bounds(into: plan_pb2.StepBounds, bounds: StepBounds) -> None:
+    into.max_iterations = bounds.max_iterations
+    into.model_requests = bounds.model_requests
+    into.tool_calls = bounds.tool_calls
+    if bounds.token_budget is not None:
+        into.token_budget = bounds.token_budget
+    if bounds.cost_budget_micros is not None:
+        into.cost_budget_micros = bounds.cost_budget_micros
+    if bounds.timeout_ms is not None:
+        into.timeout_ms = bounds.timeout_ms
+    into.model_timeout_ms = bounds.model_timeout_ms
+    into.idle_timeout_ms = bounds.idle_timeout_ms
+    into.tool_timeout_ms = bounds.tool_timeout_ms
+
+
+def _read_bounds(message: plan_pb2.StepBounds) -> StepBounds:
+    return StepBounds(
+        max_iterations=message.max_iterations,
+        model_requests=message.model_requests,
+        tool_calls=message.tool_calls,
+        token_budget=message.token_budget if message.HasField("token_budget") else None,
+        cost_budget_micros=message.cost_budget_micros if message.HasField("cost_budget_micros") else None,
+        timeout_ms=message.timeout_ms if message.HasField("timeout_ms") else None,
+        model_timeout_ms=message.model_timeout_ms,
+        idle_timeout_ms=message.idle_timeout_ms,
+        tool_timeout_ms=message.tool_timeout_ms,
+    )

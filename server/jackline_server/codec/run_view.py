@@ -1,0 +1,170 @@
+"""A run's state as a `jackline.v1.Run`.
+
+Owns what each view shows. Labels are the store row's and are merged by whoever has it.
+"""
+
+from jackline.v1 import run_pb2
+from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, PHASE, STOP_REASON
+from jackline_server.codec.values import set_bounds, set_ledger, set_subject, set_time, set_usage
+from jackline_server.core.evolve import summary_of
+from jackline_server.core.exits import RUNNING, is_reserved
+from jackline_server.core.facts import RunFinished
+from jackline_server.core.plan import ToolStep
+from jackline_server.core.state import Interrupt, RunState, StepSummary
+
+_STOPPED = "stopped"
+
+
+def encode_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> bytes:
+    """The bytes of the view that lists show."""
+    return run_summary(
+        state, created_unix_ms=created_unix_ms, finished_unix_ms=finished_unix_ms
+    ).SerializeToString()
+
+
+def run_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> run_pb2.Run:
+    """The run in view METADATA, without its steps and interrupts."""
+    started, finished = state.started, state.finished
+    run = run_pb2.Run(
+        run_id=state.run_id,
+        workflow=started.workflow,
+        plan_digest=started.plan_digest,
+        state=PHASE.wire[state.phase],
+        signal=state.signal,
+        head_sequence=state.sequence,
+        recoveries=state.recoveries,
+        step_id=_step_id(state),
+    )
+    if finished is not None:
+        _set_end(run, finished)
+    set_usage(run.usage, state.usage)
+    set_ledger(run.ledger, state.ledger)
+    set_bounds(run.bounds, started.bounds)
+    set_time(run.created_at, created_unix_ms)
+    set_time(run.active_time, state.active_ms)
+    if finished_unix_ms is not None:
+        set_time(run.finished_at, finished_unix_ms)
+    if started.deadline_unix_ms is not None:
+        set_time(run.deadline, started.deadline_unix_ms)
+    return run
+
+
+def run_message(
+    state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None, full: bool
+) -> run_pb2.Run:
+    """The run with its steps and interrupts, in view FULL or METADATA."""
+    run = run_summary(state, created_unix_ms=created_unix_ms, finished_unix_ms=finished_unix_ms)
+    summaries = state.summaries
+    if state.visit is not None:
+        set_ledger(run.visit_ledger, state.visit.ledger)
+        summaries = (*summaries, summary_of(state.visit, signal=RUNNING, finished_active_ms=None))
+    run.steps.extend(_step_message(summary) for summary in summaries)
+    run.interrupts.extend(interrupt_messages(state, full=full))
+    if full:
+        _set_content(run, state)
+    return run
+
+
+def interrupt_messages(state: RunState, *, full: bool) -> list[run_pb2.Interrupt]:
+    """The open interrupts of the run, oldest first."""
+    return [
+        _interrupt_message(state, interrupt, full=full) for interrupt in state.oversight.interrupts.values()
+    ]
+
+
+def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]:
+    """The registry in the order in which the calls were asked for.
+
+    In view FULL, `tool` is the name as the model wrote it and `result` the output, or else the error.
+    """
+    messages: list[run_pb2.ToolCall] = []
+    for call in sorted(state.calls.values(), key=lambda call: call.ordinal):
+        message = run_pb2.ToolCall(
+            call_id=call.call_id,
+            tool=call.name if full else call.tool,
+            step_id=call.step_id,
+            visit=call.visit,
+            iteration=call.iteration,
+            status=CALL_STATUS.wire[call.status],
+            attempts=call.attempts,
+            call_key=call.call_key,
+            requested_sequence=call.requested_sequence,
+        )
+        if call.effect is not None:
+            message.effect = EFFECT.wire[call.effect]
+        set_time(message.duration, call.duration_ms)
+        if full:
+            message.arguments_json = call.arguments.encode()
+            message.result = call.error if call.output_json is None else call.output_json
+        messages.append(message)
+    return messages
+
+
+def _step_id(state: RunState) -> str:
+    if state.visit is not None:
+        return state.visit.step_id
+    return state.summaries[-1].step_id if state.summaries else ""
+
+
+def _set_end(run: run_pb2.Run, finished: RunFinished) -> None:
+    run.stop_reason = STOP_REASON.wire[finished.stop_reason]
+    run.stop_leaf = finished.stop_leaf
+    run.outcome.signal = finished.signal
+    run.outcome.partial = finished.partial
+
+
+def _set_content(run: run_pb2.Run, state: RunState) -> None:
+    run.input_json = state.started.input_json.encode()
+    set_subject(run.subject, state.started.subject_json)
+    finished = state.finished
+    if finished is not None:
+        if finished.result_json is not None:
+            run.outcome.result_json = finished.result_json.encode()
+        run.outcome.error = finished.error
+
+
+def _step_message(summary: StepSummary) -> run_pb2.StepSummary:
+    message = run_pb2.StepSummary(
+        step_id=summary.step_id,
+        visit=summary.visit,
+        status=_status(summary),
+        signal=summary.signal,
+    )
+    set_ledger(message.ledger, summary.ledger)
+    set_time(message.started_active, summary.started_active_ms)
+    if summary.finished_active_ms is not None:
+        set_time(message.finished_active, summary.finished_active_ms)
+    return message
+
+
+def _status(summary: StepSummary) -> run_pb2.StepStatus.ValueType:
+    if summary.finished_active_ms is None:
+        return run_pb2.STEP_STATUS_RUNNING
+    if is_reserved(summary.signal) and summary.signal != _STOPPED:
+        return run_pb2.STEP_STATUS_FAILED
+    return run_pb2.STEP_STATUS_SUCCEEDED
+
+
+def _interrupt_message(state: RunState, interrupt: Interrupt, *, full: bool) -> run_pb2.Interrupt:
+    message = run_pb2.Interrupt(
+        interrupt_id=interrupt.interrupt_id,
+        run_id=state.run_id,
+        kind=INTERRUPT_KIND.wire[interrupt.kind],
+        step_id=interrupt.step_id,
+        call_id=interrupt.call_id,
+        options=interrupt.options,
+    )
+    call = state.calls.get(interrupt.call_id)
+    if call is not None:
+        message.tool = call.tool
+    if interrupt.expires_unix_ms is not None:
+        set_time(message.expires_at, interrupt.expires_unix_ms)
+        step = None if call is None else state.plan.steps.get(call.tool)
+        if isinstance(step, ToolStep):
+            # The expiry was counted from when the question was raised; the state keeps only the former.
+            set_time(message.raised_at, interrupt.expires_unix_ms - step.unknown_expiry_ms)
+    if full:
+        message.question = interrupt.question
+        if call is not None:
+            message.arguments_json = call.arguments.encode()
+    return message

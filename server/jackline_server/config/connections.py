@@ -1,0 +1,133 @@
+"""Section `[connections]`: the servers that workflows may only name.
+
+Owns what an operator says about one: where it is, what goes with every request, what may be reached from it.
+"""
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit
+
+from jackline_server.config.problems import ProblemCode
+from jackline_server.config.section import Section
+from jackline_server.config.sections import NAME
+from jackline_server.runtime.http_ports import HttpConnection, Origin, Reach
+from jackline_server.runtime.secrets import Secret
+
+_KINDS_NOT_BUILT = ("mcp", "grpc")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
+_NOT_A_HEADER = frozenset(
+    {
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "cookie",
+        "accept-encoding",
+        "idempotency-key",
+    }
+)
+_HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9%!$&'()*+,;=:@._~-]+)*/?", re.ASCII)
+_PORTS = {"http": 80, "https": 443}
+_NOWHERE = Origin(scheme="https", host="nowhere.invalid", port=443)
+
+
+def read_connections(section: Section) -> Mapping[str, HttpConnection]:
+    """The connections by name. One that is not well described is reported, and stands for nothing."""
+    connections: dict[str, HttpConnection] = {}
+    for name, table in section.tables():
+        if NAME.fullmatch(name) is None:
+            section.problem(ProblemCode.BAD_VALUE, name, "a connection's name is letters, digits, _ and -")
+        if (connection := _connection(name, table)) is not None:
+            connections[name] = connection
+    return connections
+
+
+def _connection(name: str, table: Section) -> HttpConnection | None:
+    kind = table.text("kind")
+    if kind != "http":
+        if kind in _KINDS_NOT_BUILT:
+            table.problem(ProblemCode.NOT_BUILT, "kind", f"{kind} is not built yet; use http")
+        else:
+            table.problem(ProblemCode.BAD_VALUE, "kind", "must be http")
+        return None  # its other keys belong to another kind: saying so of each would help nobody
+    origin, base_path = _base(table)
+    connection = HttpConnection(
+        name=name,
+        origin=origin,
+        base_path=base_path,
+        headers=_headers(table),
+        timeout_ms=table.span("timeout", default_ms=30_000),
+        header_timeout_ms=table.span("header_timeout", default_ms=30_000),
+        concurrency=table.integer("concurrency", default=16, least=1, most=10_000),
+        reach=Reach(
+            trusted=frozenset({origin}),
+            hosts=_hosts(table),
+            allow_private=table.boolean("allow_private") or False,
+        ),
+    )
+    table.finish()
+    return connection
+
+
+def _base(table: Section) -> tuple[Origin, str]:
+    url = table.text("base_url")
+    if url is None:
+        if not table.has_seen("base_url"):
+            table.missing("base_url", "say where the server is, such as https://orders.internal")
+        return _NOWHERE, ""
+    try:
+        parts = urlsplit(url)
+        origin = _origin(parts)
+    except ValueError:
+        origin = None
+        parts = SplitResult("", "", "", "", "")
+    if origin is None or "?" in url or "#" in url or _BASE_PATH.fullmatch(parts.path) is None:
+        table.problem(
+            ProblemCode.BAD_VALUE,
+            "base_url",
+            "must be an http or https URL without a user, query or fragment; secrets go into headers",
+        )
+        return _NOWHERE, ""
+    if any(segment in (".", "..") for segment in parts.path.split("/")):
+        table.problem(ProblemCode.BAD_VALUE, "base_url", "its path holds . or ..")
+    return origin, parts.path.rstrip("/")
+
+
+def _origin(parts: SplitResult) -> Origin | None:
+    """Where a URL leads. Raises ValueError for a port or an IPv6 address that is none."""
+    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
+        return None
+    host = parts.hostname
+    if ":" in host:
+        host = str(ip_address(host))
+    elif not host.isascii():
+        host = host.encode("idna").decode()
+    if ":" not in host and _HOST.fullmatch(host) is None:
+        return None
+    port = _PORTS[parts.scheme] if parts.port is None else parts.port
+    return Origin(scheme=parts.scheme, host=host, port=port) if port else None
+
+
+def _headers(table: Section) -> Mapping[str, Secret]:
+    headers = table.table("headers")
+    if headers is None:
+        return {}
+    read: dict[str, Secret] = {}
+    for name in headers.keys():  # noqa: SIM118 - a section is no mapping
+        value = headers.secret(name)
+        if _HEADER.fullmatch(name) is None or name.lower() in _NOT_A_HEADER:
+            headers.problem(ProblemCode.BAD_VALUE, name, "is not a header that a connection may set")
+        elif value is not None:
+            read[name] = value
+    return read
+
+
+def _hosts(table: Section) -> frozenset[str]:
+    hosts = frozenset(host.lower() for host in table.texts("hosts"))
+    if not all(_HOST.fullmatch(host) for host in hosts):
+        table.problem(
+            ProblemCode.BAD_VALUE, "hosts", "holds what is no host name; ports and schemes don't belong here"
+        )
+    return hosts

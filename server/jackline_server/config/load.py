@@ -1,0 +1,58 @@
+"""The whole config, from its sources to settings, with everything that is wrong said at once."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from jackline_server.config.connections import read_connections
+from jackline_server.config.document import PREFIX, Sources, read_document
+from jackline_server.config.problems import ConfigError, Problem
+from jackline_server.config.section import Section
+from jackline_server.config.sections import (
+    SECTIONS,
+    SECTIONS_NOT_BUILT,
+    SERVER_KEYS,
+    read_function_roots,
+    read_models,
+    read_server,
+    read_tenant_active_runs,
+)
+from jackline_server.config.settings import Config
+
+FILE_VARIABLE = f"{PREFIX}CONFIG"
+
+
+def load_config(
+    *,
+    file: Path | None = None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, str | int | bool] | None = None,
+) -> Config:
+    """Read the config. `file` wins over the variable JACKLINE_CONFIG; without either there is no file.
+
+    Reads the file, the files it refers to, and nothing else; writes nothing. `flags` are named like the TOML
+    path (`server.listen`, or just `listen`); leave out a flag that was not given.
+
+    Raises:
+        ConfigError: with every problem found. The process should end with code 2 then.
+    """
+    if file is None and (named := environ.get(FILE_VARIABLE)):
+        file = Path(named)
+    document = read_document(
+        Sources(file=file, environ=environ, flags=flags or {}, server_keys=SERVER_KEYS, sections=SECTIONS)
+    )
+    problems: list[Problem] = list(document.problems)
+    root = Section(document.tree, (), problems)
+    sections = {name: root.table(name) or Section({}, (name,), problems) for name in SECTIONS}
+    root.finish(not_built=SECTIONS_NOT_BUILT)
+    config = Config(
+        file=file,
+        server=read_server(sections["server"]),
+        models=read_models(sections["models"]),
+        connections=read_connections(sections["connections"]),
+        function_roots=read_function_roots(sections["functions"]),
+        tenant_active_runs=read_tenant_active_runs(sections["limits"]),
+        notices=tuple(document.notices),
+    )
+    if problems:
+        raise ConfigError(problems)
+    return config

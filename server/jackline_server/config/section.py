@@ -1,0 +1,221 @@
+"""One table of the config while it is read: typed getters that collect problems instead of raising.
+
+Each getter takes its key off the table; what is left when `finish` is called is unknown.
+"""
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from jackline_server.config.document import Given, Tree
+from jackline_server.config.problems import Problem, ProblemCode
+from jackline_server.runtime.secrets import Secret
+
+_SPAN = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?(ms|s|m|h|d)", re.ASCII)
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_MICROS = 1_000_000
+_MOST_USD = 1_000_000
+_LONGEST = 8_192
+
+
+class Section:
+    """A table at `path`. Problems go to the list that all sections share."""
+
+    def __init__(self, tree: Tree, path: tuple[str, ...], problems: list[Problem]) -> None:
+        self._left = dict(tree)
+        self._path = path
+        self._problems = problems
+        self._known: set[str] = set()
+        self._places: dict[str, str] = {}
+
+    # --- plain values
+
+    def text(self, key: str) -> str | None:
+        """A string without control characters, or None."""
+        given = self._take(key)
+        if given is None:
+            return None
+        value = given.value
+        if not isinstance(value, str):
+            return self._wrong(key, given, "a string")
+        if not value.strip() or len(value) > _LONGEST or _CONTROL.search(value):
+            return self._bad(key, given, "is empty, too long, or holds a control character")
+        return value
+
+    def secret(self, key: str) -> Secret | None:
+        """A string that is hidden from now on, or None."""
+        value = self.text(key)
+        return None if value is None else Secret(value)
+
+    def boolean(self, key: str) -> bool | None:
+        """True, false, or None."""
+        given = self._take(key)
+        if given is None:
+            return None
+        if given.as_text and isinstance(given.value, str) and given.value.lower() in _WORDS:
+            return _WORDS[given.value.lower()]
+        return given.value if isinstance(given.value, bool) else self._wrong(key, given, "true or false")
+
+    def integer(self, key: str, *, default: int, least: int, most: int) -> int:
+        """A whole number in its range."""
+        given = self._take(key)
+        if given is None:
+            return default
+        value = given.value
+        if given.as_text and isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value, re.ASCII):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            self._wrong(key, given, "a whole number")
+            return default
+        if not least <= value <= most:
+            self._bad(key, given, f"must be from {least} to {most}")
+            return default
+        return value
+
+    def span(self, key: str, *, default_ms: int, most_ms: int = 86_400_000) -> int:
+        """A time with its unit, `500ms`, `20s`, `5m`, `1h`, above nothing."""
+        given = self._take(key)
+        if given is None:
+            return default_ms
+        match = _SPAN.fullmatch(given.value) if isinstance(given.value, str) else None
+        if match is None:
+            self._wrong(key, given, "a time such as 500ms, 20s or 5m")
+            return default_ms
+        whole, part, unit = match.groups()
+        milliseconds = int(whole) * _UNITS[unit] + int((part or "0").ljust(3, "0")) * _UNITS[unit] // 1_000
+        if not 0 < milliseconds <= most_ms:
+            self._bad(key, given, f"must be above 0 and at most {most_ms // 1_000}s")
+            return default_ms
+        return milliseconds
+
+    def texts(self, key: str, *, default: Collection[str] = ()) -> tuple[str, ...]:
+        """A list of strings; in a variable or a flag, with commas between."""
+        given = self._take(key)
+        if given is None:
+            return tuple(default)
+        value = given.value
+        if given.as_text and isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        if not isinstance(value, list):
+            self._wrong(key, given, "a list of strings")
+            return tuple(default)
+        items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType] - TOML says not of what
+        if not all(isinstance(item, str) and item and not _CONTROL.search(item) for item in items):
+            self._wrong(key, given, "a list of strings")
+            return tuple(default)
+        return tuple(str(item) for item in items)
+
+    def usd_micros(self, key: str) -> int | None:
+        """Dollars as exact millionths, or None. Zero is legal."""
+        given = self._take(key)
+        if given is None:
+            return None
+        value = given.value
+        try:
+            if isinstance(value, bool) or not (
+                isinstance(value, int | Decimal) or (given.as_text and isinstance(value, str))
+            ):
+                return self._wrong(key, given, "an amount of US dollars")
+            micros = Decimal(value) * _MICROS
+        except InvalidOperation:
+            return self._wrong(key, given, "an amount of US dollars")
+        if not micros.is_finite() or not 0 <= micros <= _MOST_USD * _MICROS:
+            return self._bad(key, given, f"must be from 0 to {_MOST_USD}")
+        if micros != micros.to_integral_value():
+            return self._bad(key, given, "has more than six decimal places")
+        return int(micros)
+
+    def path(self, key: str) -> Path | None:
+        """A path, absolute or from where its source stands; or None."""
+        given = self._peek(key)
+        value = self.text(key)
+        return None if value is None or given is None else given.folder / value
+
+    # --- tables
+
+    def table(self, key: str) -> "Section | None":
+        """The table of that key, or None."""
+        node = self._left.pop(key, None)
+        self._known.add(key)
+        if node is None:
+            return None
+        if isinstance(node, Given):
+            return self._wrong(key, node, "a table")
+        return Section(node, (*self._path, key), self._problems)
+
+    def tables(self) -> "Iterator[tuple[str, Section]]":
+        """Each table in this one, by name."""
+        for name in tuple(self._left):
+            if (section := self.table(name)) is not None:
+                yield name, section
+
+    def keys(self) -> Sequence[str]:
+        """The keys that nobody took yet."""
+        return tuple(self._left)
+
+    def has_seen(self, key: str) -> bool:
+        """True if the key was there, well or badly written, and was taken."""
+        return key in self._places
+
+    # --- what is wrong
+
+    def finish(self, *, not_built: Collection[str] = ()) -> None:
+        """Report each key that is left, by name, with the nearest one there is."""
+        for key in tuple(self._left):
+            if key in not_built:
+                self.problem(ProblemCode.NOT_BUILT, key, "not built yet; remove it")
+                continue
+            near = difflib.get_close_matches(key, sorted(self._known | set(not_built)), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            self.problem(ProblemCode.UNKNOWN_KEY, key, f"no such key{hint}")
+
+    def problem(self, code: ProblemCode, key: str, message: str) -> None:
+        """Report a problem of a key that is or was here."""
+        where = self._places.get(key) or _first_place(self._left.get(key))
+        self._report(code, key, where or "config", message)
+
+    def missing(self, key: str, message: str) -> None:
+        """Report a key that has to be there."""
+        self._report(ProblemCode.MISSING, key, "config", message)
+
+    def _take(self, key: str) -> Given | None:
+        self._known.add(key)
+        node = self._left.pop(key, None)
+        if node is None:
+            return None
+        self._places[key] = _first_place(node)
+        if not isinstance(node, Given):
+            self._report(ProblemCode.WRONG_TYPE, key, _first_place(node) or "config", "is not a table")
+            return None
+        return None if node.value is None else node  # None: its reference was reported already
+
+    def _peek(self, key: str) -> Given | None:
+        node = self._left.get(key)
+        return node if isinstance(node, Given) else None
+
+    def _wrong(self, key: str, given: Given, wanted: str) -> None:
+        self._report(ProblemCode.WRONG_TYPE, key, given.where, f"must be {wanted}{_seen(given)}")
+
+    def _bad(self, key: str, given: Given, message: str) -> None:
+        self._report(ProblemCode.BAD_VALUE, key, given.where, f"{message}{_seen(given)}")
+
+    def _report(self, code: ProblemCode, key: str, where: str, message: str) -> None:
+        dotted = ".".join((*self._path, key))
+        self._problems.append(Problem(code=code, where=where, key=dotted, message=message))
+
+
+def _seen(given: Given) -> str:
+    """What was given instead, unless it may be a secret. A string never is shown: one may be misplaced."""
+    if given.hidden or not isinstance(given.value, bool | int | Decimal):
+        return ""
+    return f", not {str(given.value).lower()}"
+
+
+def _first_place(node: "Tree | Given | None") -> str:
+    while isinstance(node, dict):
+        node = next(iter(node.values()), None)
+    return node.where if node is not None else ""

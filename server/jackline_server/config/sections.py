@@ -1,0 +1,199 @@
+"""What each section of the config holds: its keys, their ranges and defaults, and what is not built yet.
+
+The keys and defaults exist here and nowhere else; each function reads one section.
+"""
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+
+from jackline_server.config.problems import ProblemCode
+from jackline_server.config.section import Section
+from jackline_server.config.settings import Listen, ModelProfile, ServerSettings
+from jackline_server.core.plan import Price
+
+SECTIONS = ("server", "models", "connections", "functions", "limits")
+SECTIONS_NOT_BUILT = (
+    "auth",
+    "tls",
+    "webhooks",
+    "hooks",
+    "policies",
+    "telemetry",
+    "retention",
+    "data_sources",
+)
+SERVER_KEYS = (
+    "listen",
+    "data",
+    "workflows",
+    "max_active_runs",
+    "drain_grace",
+    "lease_ttl",
+    "insecure_bind",
+    "reflection",
+    "volatile",
+    "enable_failpoints",
+)
+_SERVER_NOT_BUILT = ("http", "store", "signals", "role", "tls")
+_MODEL_NOT_BUILT = ("requests_per_minute", "tokens_per_minute", "fallbacks")
+_LIMITS_NOT_BUILT = ("tokens_per_day", "usd_per_day", "start_rate", "streams", "bytes_stored")
+
+CAPABILITIES = ("tools", "json_schema", "streaming")
+_ADAPTERS = ("auto", "litellm", "scripted")
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
+_ROOT = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
+_LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})", re.ASCII)
+_LAST_PORT = 65_535
+_MILLION = 1_000_000
+_DEFAULT_LISTEN = Listen(host="127.0.0.1", port=50_051, is_loopback=True)
+
+
+def read_server(section: Section) -> ServerSettings:
+    """Section `[server]`."""
+    insecure = section.boolean("insecure_bind") or False
+    listen = _listen(section, insecure=insecure)
+    reflection = section.boolean("reflection")
+    settings = ServerSettings(
+        listen=listen,
+        data=section.path("data") or Path("data"),
+        workflows=section.path("workflows"),
+        max_active_runs=section.integer("max_active_runs", default=1_000, least=1, most=_MILLION),
+        drain_grace_ms=section.span("drain_grace", default_ms=20_000, most_ms=3_600_000),
+        lease_ttl_ms=section.span("lease_ttl", default_ms=15_000, most_ms=600_000),
+        insecure_bind=insecure,
+        reflection=listen.is_loopback if reflection is None else reflection,
+        volatile=section.boolean("volatile") or False,
+        enable_failpoints=section.boolean("enable_failpoints") or False,
+    )
+    section.finish(not_built=_SERVER_NOT_BUILT)
+    return settings
+
+
+def _listen(section: Section, *, insecure: bool) -> Listen:
+    text = section.text("listen")
+    if text is None:
+        return _DEFAULT_LISTEN
+    match = _LISTEN.fullmatch(text)
+    if match is None or int(match[3]) > _LAST_PORT:
+        section.problem(
+            ProblemCode.BAD_VALUE, "listen", "must be HOST:PORT, such as 127.0.0.1:50051 or [::1]:0"
+        )
+        return _DEFAULT_LISTEN
+    host = match[1] or match[2]
+    try:
+        loopback = ip_address(host).is_loopback
+    except ValueError:
+        loopback = host.lower() == "localhost"
+    if not loopback and not insecure:
+        section.problem(
+            ProblemCode.INSECURE,
+            "listen",
+            f"{host} is not loopback, and without TLS tokens cross the network in the clear; listen on "
+            "127.0.0.1, or set insecure_bind (--insecure-bind) if something in front does TLS",
+        )
+    return Listen(host=host, port=int(match[3]), is_loopback=loopback)
+
+
+def read_models(section: Section) -> Mapping[str, ModelProfile]:
+    """Section `[models]`: a profile for each name."""
+    profiles: dict[str, ModelProfile] = {}
+    for name, table in section.tables():
+        if NAME.fullmatch(name) is None:
+            section.problem(ProblemCode.BAD_VALUE, name, "a profile's name is letters, digits, _ and -")
+        profiles[name] = _profile(name, table)
+    return profiles
+
+
+def _profile(name: str, table: Section) -> ModelProfile:
+    model, script = table.text("model"), table.path("script")
+    profile = ModelProfile(
+        name=name,
+        model=model or "",
+        adapter=_adapter(table, model, script),
+        api_key=table.secret("api_key"),
+        base_url=_base_url(table),
+        script=script,
+        supports=_supports(table),
+        request_timeout_ms=table.span("request_timeout", default_ms=60_000),
+        concurrency=table.integer("concurrency", default=32, least=1, most=10_000),
+        context_window=table.integer("context_window", default=128_000, least=1_000, most=100 * _MILLION),
+        max_output_tokens=table.integer("max_output_tokens", default=4_096, least=1, most=10 * _MILLION),
+        price=_price(table),
+    )
+    table.finish(not_built=_MODEL_NOT_BUILT)
+    return profile
+
+
+def _adapter(table: Section, model: str | None, script: Path | None) -> str:
+    adapter = table.text("adapter") or "auto"
+    if adapter == "auto":
+        adapter = "scripted" if script is not None and model is None else "litellm"
+    if adapter == "openai":
+        table.problem(ProblemCode.NOT_BUILT, "adapter", "openai is not built yet; use litellm")
+    elif adapter not in _ADAPTERS:
+        table.problem(ProblemCode.BAD_VALUE, "adapter", f"must be one of {', '.join(_ADAPTERS)}")
+    elif adapter == "scripted" and script is None:
+        table.missing("script", "a scripted model needs its script file")
+    elif adapter == "litellm" and model is None:
+        table.missing("model", "name the model, such as openai/gpt-4o-mini")
+    return adapter
+
+
+def _base_url(table: Section) -> str | None:
+    url = table.text("base_url")
+    if url is not None and re.match(r"https?://[^/\s@]+(/[^\s@?#]*)?$", url, re.IGNORECASE) is None:
+        table.problem(
+            ProblemCode.BAD_VALUE,
+            "base_url",
+            "must be an http or https URL without a user, query or fragment",
+        )
+    return url
+
+
+def _supports(table: Section) -> frozenset[str]:
+    supports = frozenset(table.texts("supports", default=CAPABILITIES))
+    if unknown := sorted(supports.difference(CAPABILITIES)):
+        table.problem(
+            ProblemCode.BAD_VALUE, "supports", f"{unknown[0]!r} is none of {', '.join(CAPABILITIES)}"
+        )
+    return supports
+
+
+def _price(table: Section) -> Price | None:
+    price = table.table("price")
+    if price is None:
+        return None
+    read = {key: price.usd_micros(key) for key in ("input_per_million", "output_per_million")}
+    for key in read:
+        if not price.has_seen(key):
+            price.missing(key, "a price has both input_per_million and output_per_million")
+    price.finish()
+    return Price(
+        input_per_million=read["input_per_million"] or 0, output_per_million=read["output_per_million"] or 0
+    )
+
+
+def read_function_roots(section: Section) -> tuple[str, ...]:
+    """Section `[functions]`: the modules and packages that workflows may name functions of."""
+    roots = section.texts("roots")
+    for root in roots:
+        if _ROOT.fullmatch(root) is None:
+            section.problem(
+                ProblemCode.BAD_VALUE, "roots", "a root is a module's dotted name, such as company.tools"
+            )
+    section.finish(not_built=("entry_points",))
+    return roots
+
+
+def read_tenant_active_runs(section: Section) -> int | None:
+    """Section `[limits]`: how many runs of one tenant may be active; None without a cap of its own."""
+    tenant = section.table("tenant")
+    section.finish()
+    if tenant is None:
+        return None
+    runs = tenant.integer("active_runs", default=0, least=1, most=_MILLION)
+    tenant.finish(not_built=_LIMITS_NOT_BUILT)
+    return runs or None

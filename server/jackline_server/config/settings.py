@@ -1,0 +1,74 @@
+"""The config as the rest of the server gets it: frozen, complete, every default in place.
+
+Times are milliseconds, money is millionths of a US dollar.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jackline_server.core.plan import Price
+from jackline_server.runtime.http_ports import HttpConnection
+from jackline_server.runtime.secrets import Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where to listen. `host` is without brackets; port 0 takes a free one."""
+
+    host: str
+    port: int
+    is_loopback: bool
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Section `[server]`. `volatile` keeps everything in memory alone."""
+
+    listen: Listen
+    data: Path
+    workflows: Path | None
+    max_active_runs: int
+    drain_grace_ms: int
+    lease_ttl_ms: int
+    insecure_bind: bool
+    reflection: bool
+    volatile: bool
+    enable_failpoints: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProfile:
+    """A section `[models.<name>]`. `adapter` is `litellm` or `scripted`, never `auto`.
+
+    `script` is there for the scripted adapter, `model` for any other. Without a price, cost is unknown.
+    """
+
+    name: str
+    model: str
+    adapter: str
+    api_key: Secret | None
+    base_url: str | None
+    script: Path | None
+    supports: frozenset[str]
+    request_timeout_ms: int
+    concurrency: int
+    context_window: int
+    max_output_tokens: int
+    price: Price | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All of it. `notices` are worth a line in the log at boot; `file` is None without a file."""
+
+    file: Path | None
+    server: ServerSettings
+    models: Mapping[str, ModelProfile]
+    connections: Mapping[str, HttpConnection]
+    function_roots: tuple[str, ...]
+    tenant_active_runs: int | None
+    notices: tuple[str, ...]

@@ -1,0 +1,90 @@
+"""The commands that steer a live run, as they wait in the command table.
+
+Owns their shape. `control` says what each does to a run.
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from jackline_server.core.facts import AbortMode, CommandKind, Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Hold the run before its next call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Let a paused run go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steer:
+    """Put guidance into the conversation."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """End the run."""
+
+    mode: AbortMode
+    skip_routes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Answer an open interrupt."""
+
+    interrupt_id: str
+    option: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitToolResult:
+    """Say what a call whose outcome is unknown returned: an output, or else an error."""
+
+    call_id: str
+    output_json: str | None
+    error: str
+
+
+Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command as it was accepted. `ordinal` is its place among the run's commands, from 1.
+
+    `expect_phase` and `expect_sequence` must hold when it is applied; None is no expectation.
+    """
+
+    command_id: str
+    ordinal: int
+    principal: str
+    reason: str
+    expect_phase: Phase | None
+    expect_sequence: int | None
+    action: Action
+
+
+def kind_of(action: Action) -> CommandKind:
+    """The kind that facts and receipts name."""
+    match action:
+        case Pause():
+            return CommandKind.PAUSE
+        case Resume():
+            return CommandKind.RESUME
+        case Steer():
+            return CommandKind.STEER
+        case Abort():
+            return CommandKind.ABORT
+        case Answer():
+            return CommandKind.ANSWER
+        case SubmitToolResult():
+            return CommandKind.SUBMIT_TOOL_RESULT
+        case _:
+            assert_never(action)

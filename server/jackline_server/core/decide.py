@@ -1,0 +1,180 @@
+"""What a run does next: the whole policy of the loop as one pure function.
+
+`decide` is a short list of questions in a fixed order, each answered by the module that owns it:
+
+     1  finished already                                    -> Finish
+     2  abort applied, or the run keeps crashing            -> leave, end
+     3  a deadline passed                                   -> leave, end
+     4  paused, or a question open                          -> Wait
+     -  between steps                                       -> the next step, or the end
+     5  tool calls still to do                              -> calls
+     6  (a steer waiting is settled by `control` at the same boundary)
+     7  a reply without tool calls                          -> turns.judge
+   8-9  (stop conditions and supervision come here)
+    10  a limit reached                                     -> turns.at_limit
+    11                                                      -> CallModel
+
+The same state and moment always give the same answer.
+"""
+
+from typing import assert_never
+
+from jackline_server.core import calls, exits, leaving, routing, timing, turns
+from jackline_server.core.bounds import Limit
+from jackline_server.core.exits import Exit
+from jackline_server.core.facts import (
+    CallStatus,
+    NoticeCode,
+    Noticed,
+    StepStarted,
+    StopReason,
+)
+from jackline_server.core.instruments import Instruments
+from jackline_server.core.plan import ModelStep, RouterStep, ToolStep
+from jackline_server.core.state import RunState, Visit
+from jackline_server.core.steps import Finish, Moment, Record, Step, Wait
+
+MAX_CRASHES = 3
+"""Crash recoveries that one visit of a step survives."""
+
+
+def decide(state: RunState, *, now: Moment, instruments: Instruments) -> Step:
+    """The next step of the run at this moment."""
+    if state.finished is not None:
+        return Finish()
+    stopped = _stopped(state, now)
+    if stopped is not None:
+        return stopped
+    oversight = state.oversight
+    if oversight.warnings_told < len(state.plan.warnings):
+        text = state.plan.warnings[oversight.warnings_told]
+        return Record(facts=(Noticed(code=NoticeCode.FILE_MISSING, text=text),))
+    if oversight.paused or oversight.interrupts:
+        return Wait(until_active_ms=None)
+    if state.visit is None:
+        return _between(state)
+    return _within(state, state.visit, now=now, instruments=instruments)
+
+
+# --- 2, 3: what ends a run from outside its loop -----------------------------------------------
+
+
+def _stopped(state: RunState, now: Moment) -> Step | None:
+    if state.oversight.abort is not None:
+        return _aborting(state, now)
+    visit = state.visit
+    if visit is not None and visit.crashes > MAX_CRASHES:
+        error = f"the worker went away {visit.crashes} times during this step"
+        end = exits.abnormal(StopReason.CRASH_LOOP, leaf=visit.step_id, error=error)
+        return leaving.leave(state, visit, turns.with_best(end, visit), routed=False)
+    if visit is None and not state.next_step:
+        return None
+    limit = timing.passed(state, now.active_ms) or _log_full(state)
+    if limit is None:
+        return None
+    end = exits.abnormal(limit.reason, leaf=limit.leaf, error=f"{limit.leaf} has passed")
+    if visit is None:
+        return leaving.end_run(_as_left(state, end))
+    return _cut_short(state, visit, end)
+
+
+def _log_full(state: RunState) -> Limit | None:
+    if state.sequence < state.started.bounds.events:
+        return None
+    return Limit(reason=StopReason.STEP_BUDGET, leaf="run.events")
+
+
+def _cut_short(state: RunState, visit: Visit, end: Exit) -> Record:
+    return leaving.leave(state, visit, turns.with_best(end, visit))
+
+
+def _aborting(state: RunState, now: Moment) -> Step | None:
+    """Leave the step, take an explicitly routed cleanup path within its caps, and end as aborted."""
+    visit, cleanup, abort = state.visit, state.oversight.cleanup, state.oversight.abort
+    end = leaving.aborted(state)
+    skip = abort is not None and abort.skip_routes
+    if cleanup is None:
+        if visit is not None:
+            return leaving.leave(state, visit, turns.with_best(end, visit), routed=not skip)
+        return leaving.end_run(_as_left(state, end))
+    over = skip or now.active_ms - cleanup.since_active_ms >= timing.CLEANUP_MS
+    if visit is not None:
+        over = over or visit.crashes > MAX_CRASHES
+        return leaving.leave(state, visit, end, routed=False) if over else None
+    most = min(cleanup.since_steps + timing.CLEANUP_STEPS, state.started.bounds.steps)
+    model_next = isinstance(state.plan.steps.get(state.next_step), ModelStep)
+    if over or not state.next_step or model_next or state.ledger.steps >= most:
+        return leaving.end_run(end)
+    return None
+
+
+def _as_left(state: RunState, end: Exit) -> Exit:
+    """The exit with which the last step was left, if it left for the same reason: it holds the result."""
+    last = state.last_exit
+    if last is None or (last.reason, last.leaf) != (end.reason, end.leaf):
+        return end
+    return last
+
+
+# --- between and within steps ------------------------------------------------------------------
+
+
+def _between(state: RunState) -> Record:
+    if not state.next_step:
+        return leaving.end_run(state.last_exit or Exit(signal=exits.DEFAULT, reason=StopReason.DEFAULT))
+    if state.ledger.steps >= state.started.bounds.steps:
+        end = exits.abnormal(StopReason.STEP_BUDGET, leaf="run.steps", error="run.steps is reached")
+        return leaving.end_run(end)
+    started = StepStarted(
+        step_id=state.next_step,
+        visit=state.visits.get(state.next_step, 0) + 1,
+        steps=state.ledger.steps + 1,
+    )
+    return Record(facts=(started,))
+
+
+def _within(state: RunState, visit: Visit, *, now: Moment, instruments: Instruments) -> Step:
+    step = state.plan.step(visit.step_id)
+    match step:
+        case ModelStep():
+            return _model_step(state, visit, step, now=now, instruments=instruments)
+        case ToolStep():
+            return _tool_step(state, visit, step, now=now, instruments=instruments)
+        case RouterStep():
+            return routing.choose(state, visit, step, instruments.expressions)
+        case _:
+            assert_never(step)
+
+
+def _model_step(
+    state: RunState, visit: Visit, step: ModelStep, *, now: Moment, instruments: Instruments
+) -> Step:
+    if visit.open_calls and visit.closing is None:
+        batch = calls.open_batch(state, visit)
+        left = timing.left_ms(state, now.active_ms)
+        wave = calls.next_wave(batch, now, instruments.schemas, time_left_ms=left)
+        if isinstance(wave, Limit):
+            return turns.at_limit(state, visit, step, wave, now_active_ms=now.active_ms)
+        return wave
+    if visit.answer is not None:
+        return turns.judge(state, visit, step, visit.answer, instruments.schemas, now_active_ms=now.active_ms)
+    return turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
+
+
+def _tool_step(
+    state: RunState, visit: Visit, step: ToolStep, *, now: Moment, instruments: Instruments
+) -> Step:
+    if visit.open_calls:
+        batch = calls.open_batch(state, visit)
+        left = timing.left_ms(state, now.active_ms)
+        wave = calls.next_wave(batch, now, instruments.schemas, time_left_ms=left)
+        if isinstance(wave, Limit):
+            raise TypeError("a tool step of the flow has no cap on its calls")
+        return wave
+    own = calls.of_visit(state, visit)
+    if own is None:
+        return calls.own_call(state, step)
+    if own.status is CallStatus.COMPLETED:
+        return leaving.leave(state, visit, calls.output_exit(own))
+    end = exits.abnormal(StopReason.TOOL_ERROR, leaf=step.step_id, error=own.error or own.status.value)
+    return leaving.leave(state, visit, end)

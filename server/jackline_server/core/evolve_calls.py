@@ -1,0 +1,176 @@
+"""How facts change the registry of tool calls.
+
+Owns the moves requested → started → completed | failed | denied | cancelled | unknown, and what settles a
+call. A call whose outcome is unknown stays open until its policy or a person settles it.
+"""
+
+from dataclasses import replace
+
+from jackline_server.core import json_text
+from jackline_server.core.context import Context
+from jackline_server.core.errors import CorruptLog
+from jackline_server.core.exits import DEFAULT
+from jackline_server.core.facts import (
+    CallStatus,
+    InterruptResolved,
+    ToolCallFinished,
+    ToolCallRequested,
+    ToolCallStarted,
+)
+from jackline_server.core.plan import ModelStep, OnUnknown, Plan, ToolStep
+from jackline_server.core.state import Interrupt, Note, Reply, RunState, ToolCall, Visit
+
+RETRY = "retry"
+SUCCEEDED = "succeeded"
+FAILED = "failed"
+UNKNOWN_OPTIONS = (SUCCEEDED, FAILED, RETRY)
+"""The answers to an unknown outcome."""
+
+MOST_ATTEMPTS = 3
+"""Attempts at one call that `on_unknown: retry` makes by itself."""
+
+
+def request(state: RunState, fact: ToolCallRequested) -> RunState:
+    """A call enters the registry and its turn."""
+    visit = _visit(state)
+    call = ToolCall(
+        call_id=fact.call_id,
+        ordinal=fact.ordinal,
+        tool=fact.tool,
+        name=fact.name,
+        arguments=fact.arguments,
+        step_id=visit.step_id,
+        visit=visit.number,
+        iteration=visit.iteration,
+        requested_sequence=state.sequence,
+    )
+    return replace(
+        state,
+        calls={**state.calls, call.call_id: call},
+        visit=replace(
+            visit,
+            open_calls=(*visit.open_calls, call.call_id),
+            entries=_with_call(visit, call.call_id),
+            answer=None,
+        ),
+    )
+
+
+def _with_call(visit: Visit, call_id: str) -> tuple[Reply | Note, ...]:
+    if not visit.entries:
+        return visit.entries
+    *earlier, last = visit.entries
+    if not isinstance(last, Reply):
+        return visit.entries
+    return (*earlier, replace(last, calls=(*last.calls, call_id)))
+
+
+def start(state: RunState, fact: ToolCallStarted) -> RunState:
+    """An attempt is reserved: it counts from here."""
+    call = replace(
+        _call(state, fact.call_id),
+        status=CallStatus.STARTED,
+        effect=fact.effect,
+        call_key=fact.call_key,
+        attempts=fact.attempt,
+        interrupted=False,
+    )
+    visit = _visit(state)
+    return replace(
+        state,
+        calls={**state.calls, call.call_id: call},
+        ledger=state.ledger.call_tool(),
+        visit=replace(visit, ledger=visit.ledger.call_tool()),
+    )
+
+
+def finish(state: RunState, fact: ToolCallFinished) -> RunState:
+    """A call ended, or was never started."""
+    call = replace(
+        _call(state, fact.call_id),
+        status=fact.status,
+        problem=fact.problem,
+        duration_ms=fact.duration_ms,
+        cut_from_bytes=fact.cut_from_bytes,
+        output_json=fact.output_json,
+        error=fact.error,
+        interrupted=False,
+    )
+    return _store(replace(state, context=_written(state, call)), call)
+
+
+def _written(state: RunState, call: ToolCall) -> Context:
+    """The context with the call's output under its tool's key, where the model's step lets it write."""
+    step, tool = state.plan.step(call.step_id), state.plan.steps.get(call.tool)
+    if call.status is not CallStatus.COMPLETED or not isinstance(step, ModelStep):
+        return state.context
+    if not isinstance(tool, ToolStep) or not any(e.ref == call.tool and e.writes_context for e in step.tools):
+        return state.context
+    return {**state.context, tool.output_key: json_text.parse(call.output_json or "null")}
+
+
+def resolve(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> RunState:
+    """An unknown outcome was answered, or nobody did in time.
+
+    `succeeded` and `failed` are followed by a ToolCallFinished of their own; `retry` asks for the call
+    again.
+    """
+    call = _call(state, interrupt.call_id)
+    if fact.option == RETRY:
+        return _store(state, replace(call, status=CallStatus.REQUESTED))
+    if not fact.option:
+        return _store(state, replace(call, unknown_expired=True))
+    return state
+
+
+def cut(call: ToolCall) -> ToolCall:
+    """The call after its worker went away: one in flight is interrupted."""
+    return replace(call, interrupted=True) if call.status is CallStatus.STARTED else call
+
+
+def is_settled(call: ToolCall, plan: Plan) -> bool:
+    """True if nothing more will become of the call."""
+    match call.status:
+        case CallStatus.REQUESTED | CallStatus.STARTED:
+            return False
+        case CallStatus.UNKNOWN:
+            policy = policy_of(call, plan)
+            spent = policy is OnUnknown.RETRY and call.attempts >= MOST_ATTEMPTS
+            return call.problem is not None or policy is OnUnknown.FAIL or spent
+        case CallStatus.COMPLETED | CallStatus.FAILED | CallStatus.DENIED | CallStatus.CANCELLED:
+            return True
+
+
+def policy_of(call: ToolCall, plan: Plan) -> OnUnknown:
+    """What the tool's step says of an unknown outcome."""
+    step = plan.steps.get(call.tool)
+    return step.on_unknown if isinstance(step, ToolStep) else OnUnknown.FAIL
+
+
+def signal_of(status: CallStatus) -> str:
+    """The signal that a finished call reports."""
+    return DEFAULT if status is CallStatus.COMPLETED else "error"
+
+
+def _store(state: RunState, call: ToolCall) -> RunState:
+    """Put the call back; the turn's calls are closed together, once all are settled."""
+    calls = {**state.calls, call.call_id: call}
+    visit = state.visit
+    if visit is not None and visit.open_calls:
+        settled = all(is_settled(calls[name], state.plan) for name in visit.open_calls)
+        if settled:
+            visit = replace(visit, open_calls=())
+    return replace(state, calls=calls, visit=visit)
+
+
+def _call(state: RunState, call_id: str) -> ToolCall:
+    call = state.calls.get(call_id)
+    if call is None:
+        raise CorruptLog("a fact names a call that was never requested")
+    return call
+
+
+def _visit(state: RunState) -> Visit:
+    if state.visit is None:
+        raise CorruptLog("a call stands outside a step")
+    return state.visit

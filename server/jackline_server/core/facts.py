@@ -1,0 +1,537 @@
+"""Every fact that can be recorded about a run.
+
+Owns the closed union `Fact`. A fact is frozen, named in the past tense, and says what happened, not
+what follows from it: `state.evolve` is its only reader in the core. What a person, a model or a tool
+wrote sits in the fields marked *content*; the codec keeps those apart from the rest.
+
+Times are whole milliseconds; `*_unix_ms` is wall-clock time and only labels or feeds a timer. Money is
+millionths of a US dollar. JSON documents are their text.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from jackline_server.core.plan import Effect, OnQuestion, RunBounds
+
+
+class Phase(Enum):
+    """Where a run stands; the last five are terminal."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    NEEDS_REVIEW = "needs_review"
+    EXHAUSTED = "exhausted"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+    @property
+    def terminal(self) -> bool:
+        """True if nothing can follow."""
+        return self not in (Phase.QUEUED, Phase.RUNNING, Phase.PAUSED, Phase.WAITING)
+
+
+class StopReason(Enum):
+    """Why a step or run ended, finer than its exit."""
+
+    OUTCOME = "outcome"
+    DEFAULT = "default"
+    STOP_CONDITION = "stop_condition"
+    MAX_ITERATIONS = "max_iterations"
+    TOKEN_BUDGET = "token_budget"  # noqa: S105 - a name, not a secret
+    COST_BUDGET = "cost_budget"
+    REQUEST_BUDGET = "request_budget"
+    TOOL_CALL_BUDGET = "tool_call_budget"
+    STEP_BUDGET = "step_budget"
+    TIME_BUDGET = "time_budget"
+    DEADLINE = "deadline"
+    INVALID_OUTPUT = "invalid_output"
+    NO_TOOL_SUCCEEDED = "no_tool_succeeded"
+    REVIEW = "review"
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    MODEL_ERROR = "model_error"
+    TOOL_ERROR = "tool_error"
+    CRASH_LOOP = "crash_loop"
+    DATA_LOSS = "data_loss"
+    INTERNAL = "internal"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one model call. `estimated` where the provider reported nothing usable."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    estimated: bool = False
+
+    @property
+    def total(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+# --- run ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The run was accepted. `bounds` are the plan's, tightened by the caller."""
+
+    workflow: str
+    plan_digest: str
+    epoch: int
+    principal: str
+    deadline_unix_ms: int | None
+    bounds: RunBounds
+    on_question: OnQuestion
+    input_json: str  # content
+    subject_json: str  # content; a JSON object, `{}` without a subject
+
+
+class RecoveryCause(Enum):
+    """Why a worker took a run over."""
+
+    CRASH = "crash"
+    DRAIN = "drain"
+    QUEUE = "queue"
+    WAKE = "wake"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecovered:
+    """A worker took the run over; calls that were in flight are cut off."""
+
+    epoch: int
+    cause: RecoveryCause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSuspended:
+    """The worker let go of the run in good order, to be taken over later."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """The run ended. Always the last fact."""
+
+    phase: Phase
+    signal: str
+    stop_reason: StopReason
+    stop_leaf: str
+    partial: bool
+    result_json: str | None  # content
+    error: str  # content
+
+
+# --- step --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted:
+    """A visit of a step began. `steps` counts all visits of the run, this one included."""
+
+    step_id: str
+    visit: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished:
+    """A visit ended. `next_step` is empty if the run ends here.
+
+    `writes` names the changed keys of the context; their values are in `writes_json`, an object.
+    """
+
+    signal: str
+    stop_reason: StopReason
+    stop_leaf: str
+    partial: bool
+    next_step: str
+    writes: tuple[str, ...]
+    writes_json: str  # content
+    result_json: str | None  # content
+    error: str  # content
+
+
+# --- turn --------------------------------------------------------------------------------------
+
+
+class Purpose(Enum):
+    """What a model call is for. Only a turn uses an iteration."""
+
+    TURN = "turn"
+    REPAIR = "repair"
+    FINAL_ANSWER = "final_answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallStarted:
+    """A model call is reserved and about to start.
+
+    `iteration` is the turn it belongs to, from 1. `reserved_tokens` is the estimated prompt plus
+    `max_output_tokens`, the cap that is sent to the provider. A closing answer names the limit that
+    led to it.
+    """
+
+    iteration: int
+    purpose: Purpose
+    attempt: int
+    model: str
+    prompt_tokens: int
+    max_output_tokens: int
+    reserved_cost_micros: int
+    limit: StopReason | None = None
+    limit_leaf: str = ""
+
+    @property
+    def reserved_tokens(self) -> int:
+        """What is held in the token ledgers until the call is settled."""
+        return self.prompt_tokens + self.max_output_tokens
+
+
+class FinishReason(Enum):
+    """Why the model stopped."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReplied:
+    """The model replied. Its tool calls follow as facts of their own, in the same commit."""
+
+    usage: Usage
+    cost_micros: int
+    finish: FinishReason
+    tool_calls: int
+    tokens_used: int
+    latency_ms: int
+    first_token_ms: int
+    text: str  # content
+    reasoning: str  # content
+
+
+class FailureClass(Enum):
+    """What kind of failure an attempt at the model met."""
+
+    RATE_LIMITED = "rate_limited"
+    UNAVAILABLE = "unavailable"
+    CONNECTION = "connection"
+    TIMEOUT = "timeout"
+    MALFORMED = "malformed"
+    AUTHENTICATION = "authentication"
+    BAD_REQUEST = "bad_request"
+    CONTEXT_OVERFLOW = "context_overflow"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+
+    @property
+    def may_pass(self) -> bool:
+        """True if another attempt can help."""
+        return self in _PASSING
+
+
+_PASSING = frozenset(
+    {
+        FailureClass.RATE_LIMITED,
+        FailureClass.UNAVAILABLE,
+        FailureClass.CONNECTION,
+        FailureClass.TIMEOUT,
+        FailureClass.MALFORMED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallFailed:
+    """The attempt failed. `usage` and `cost_micros` are what it is charged.
+
+    `retry_in_ms` is None if no further attempt follows.
+    """
+
+    failure: FailureClass
+    retry_in_ms: int | None
+    usage: Usage
+    cost_micros: int
+    error: str  # content; no secret, no address
+
+
+# --- tool --------------------------------------------------------------------------------------
+
+
+class CallStatus(Enum):
+    """Where a tool call stands."""
+
+    REQUESTED = "requested"
+    STARTED = "started"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DENIED = "denied"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+class CallProblem(Enum):
+    """Why a requested call can't start."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    MALFORMED_ARGUMENTS = "malformed_arguments"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    NOT_ALLOWED = "not_allowed"
+    OVER_TOOL_LIMIT = "over_tool_limit"
+    OVER_LIMIT = "over_limit"
+    STEP_ENDED = "step_ended"
+
+
+OTHER_TOOL = "other"
+"""Stands in metadata for a name that the model made up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallRequested:
+    """The model, or a visit of a tool step, asked for a call.
+
+    `tool` is a name of the plan, or `other`; `name` and `arguments` are as they were written.
+    """
+
+    call_id: str
+    ordinal: int
+    tool: str
+    name: str  # content
+    arguments: str  # content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted:
+    """A tool attempt is reserved and about to start. `call_key` is the same for every attempt."""
+
+    call_id: str
+    tool: str
+    call_key: str
+    effect: Effect
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallFinished:
+    """A tool call ended, or was never started (`denied`).
+
+    `output_json` is None without an output. `cut_from_bytes` is its true length where it was cut.
+    """
+
+    call_id: str
+    tool: str
+    status: CallStatus
+    duration_ms: int = 0
+    problem: CallProblem | None = None
+    cut_from_bytes: int = 0
+    abandoned: bool = False
+    output_json: str | None = None  # content
+    error: str = ""  # content; in words for the model
+
+
+# --- answer ------------------------------------------------------------------------------------
+
+
+class AnswerProblem(Enum):
+    """Why an answer was rejected."""
+
+    EMPTY = "empty"
+    TRUNCATED = "truncated"
+    NOT_JSON = "not_json"
+    OUTCOME = "outcome"
+    SCHEMA = "schema"
+    TOOL_REQUIRED = "tool_required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRejected:
+    """An answer did not meet its contract. `repair` is the repair that follows, 0 if none does."""
+
+    problem: AnswerProblem
+    repair: int
+    explanation: str  # content; in words for the model
+
+
+# --- people ------------------------------------------------------------------------------------
+
+
+class InterruptKind(Enum):
+    """What kind of answer an interrupt waits for."""
+
+    UNKNOWN_OUTCOME = "unknown_outcome"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptRaised:
+    """A question was opened. It expires at `expires_unix_ms`, or never if that is None."""
+
+    interrupt_id: str
+    kind: InterruptKind
+    call_id: str
+    options: tuple[str, ...]
+    expires_unix_ms: int | None
+    question: str  # content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptResolved:
+    """A question was answered, or expired (then `option` and `principal` are empty)."""
+
+    interrupt_id: str
+    option: str
+    principal: str
+    text: str  # content
+    output_json: str | None  # content
+
+
+# --- control -----------------------------------------------------------------------------------
+
+
+class CommandKind(Enum):
+    """What a command does."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    STEER = "steer"
+    ABORT = "abort"
+    ANSWER = "answer"
+    SUBMIT_TOOL_RESULT = "submit_tool_result"
+
+
+class AbortMode(Enum):
+    """How an abort stops what is under way."""
+
+    NOW = "now"
+    GRACEFUL = "graceful"
+
+
+class Rejection(Enum):
+    """Why a command can take no effect; the names are those of the contract's error reasons."""
+
+    RUN_TERMINAL = "RUN_TERMINAL"
+    EXPECTATION_FAILED = "EXPECTATION_FAILED"
+    INTERRUPT_NOT_FOUND = "INTERRUPT_NOT_FOUND"
+    CALL_NOT_FOUND = "CALL_NOT_FOUND"
+    ALREADY_DECIDED = "ALREADY_DECIDED"
+    INTERRUPT_EXPIRED = "INTERRUPT_EXPIRED"
+    UNKNOWN_OPTION = "UNKNOWN_OPTION"
+    TOO_LATE = "TOO_LATE"
+    CALL_NOT_OPEN = "CALL_NOT_OPEN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandApplied:
+    """A command took effect, by the facts that follow it in the same commit.
+
+    `abort_mode` and `skip_routes` say how an abort proceeds; it has no further fact.
+    """
+
+    command_id: str
+    kind: CommandKind
+    principal: str
+    abort_mode: AbortMode | None = None
+    skip_routes: bool = False
+    reason: str = ""  # content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRejected:
+    """A command can take no effect."""
+
+    command_id: str
+    kind: CommandKind
+    principal: str
+    rejection: Rejection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """The run is held before its next call."""
+
+    principal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """The run goes on."""
+
+    principal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steered:
+    """Guidance was put into the conversation."""
+
+    principal: str
+    text: str  # content
+
+
+# --- other -------------------------------------------------------------------------------------
+
+
+class TimerKind(Enum):
+    """What a timer in absolute time guards."""
+
+    DEADLINE = "deadline"
+    INTERRUPT = "interrupt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """A timer in absolute time went off. `subject` is the interrupt, where it is one's expiry."""
+
+    kind: TimerKind
+    subject: str = ""
+
+
+class NoticeCode(Enum):
+    """What a notice is about."""
+
+    BUDGET_NEARLY_USED = "budget_nearly_used"
+    FILE_MISSING = "file_missing"
+    CONDITION_FAILED = "condition_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """Something worth knowing. Only `budget_nearly_used` is told to the model."""
+
+    code: NoticeCode
+    text: str  # content
+
+
+Fact = (
+    RunStarted
+    | RunRecovered
+    | RunSuspended
+    | RunFinished
+    | StepStarted
+    | StepFinished
+    | ModelCallStarted
+    | ModelReplied
+    | ModelCallFailed
+    | ToolCallRequested
+    | ToolCallStarted
+    | ToolCallFinished
+    | AnswerRejected
+    | InterruptRaised
+    | InterruptResolved
+    | CommandApplied
+    | CommandRejected
+    | Paused
+    | Resumed
+    | Steered
+    | TimerFired
+    | Noticed
+)

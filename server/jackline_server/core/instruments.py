@@ -1,0 +1,43 @@
+"""What the core needs from outside to judge values: expressions and schemas.
+
+Both are pure: the same arguments give the same answer, in bounded time. Their implementations live in
+`expressions`; a caller of `decide` hands them over together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from jackline_server.core.plan import JsonValue
+
+
+class ExpressionError(Exception):
+    """An expression can't be evaluated: a missing name, a wrong type, or over its cost."""
+
+
+class ExpressionEvaluator(Protocol):
+    """CEL conditions."""
+
+    def is_true(self, expression: str, variables: Mapping[str, JsonValue]) -> bool:
+        """Evaluate a condition that was checked when the plan was compiled.
+
+        Raises:
+            ExpressionError: it has no boolean value for these variables.
+        """
+        ...
+
+
+class SchemaValidator(Protocol):
+    """JSON Schema."""
+
+    def problem(self, schema_json: str, value: JsonValue) -> str | None:
+        """Say in one line why `value` does not fit, or return None if it does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """The two together."""
+
+    expressions: ExpressionEvaluator
+    schemas: SchemaValidator

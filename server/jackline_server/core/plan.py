@@ -1,0 +1,300 @@
+"""The compiled workflow that a run carries: every default resolved, every file read.
+
+Owns the shape that `decide` reads. Does not own how a plan is made (`definitions`) or stored
+(`codec`). A plan never changes and refers to nothing outside itself but connections, functions
+and model profiles, by name.
+
+Times are whole milliseconds, money is millionths of a US dollar, JSON documents are their text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+JsonObject = dict[str, JsonValue]
+
+END = "end"
+"""The route target that ends the run."""
+
+RESERVED_EXITS = (
+    "stopped",
+    "max_iterations",
+    "budget_exceeded",
+    "time_exceeded",
+    "tool_loop",
+    "invalid_output",
+    "grounding_failed",
+    "guardrail_violation",
+    "error",
+    "needs_review",
+    "aborted",
+)
+"""Signals that the engine gives; no outcome enum may hold one."""
+
+RESERVED_SIGNALS = (*RESERVED_EXITS, "default", END, "running")
+
+
+class Effect(Enum):
+    """What running a tool may change."""
+
+    READ = "read"
+    IDEMPOTENT = "idempotent"
+    WRITE = "write"
+
+    @property
+    def repeatable(self) -> bool:
+        """True if a call may be made again with the same call key after a crash."""
+        return self is not Effect.WRITE
+
+
+class OnLimit(Enum):
+    """What a step does when a limit is reached."""
+
+    EXIT = "exit"
+    FINAL_ANSWER = "final_answer"
+
+
+class OnQuestion(Enum):
+    """What a question does when it opens."""
+
+    WAIT = "wait"
+    REVIEW = "review"
+
+
+class OnUnknown(Enum):
+    """What follows when nobody knows whether a write happened."""
+
+    ASK = "ask"
+    FAIL = "fail"
+    RETRY = "retry"
+
+
+class AnswerForm(Enum):
+    """How an answer is read."""
+
+    JSON_TEXT = "json_text"
+    TEXT = "text"
+
+
+class ChoiceMode(Enum):
+    """Whether the model has to call a tool."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
+    NAMED = "named"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChoice:
+    """`auto`, `required`, or one tool by name."""
+
+    mode: ChoiceMode = ChoiceMode.AUTO
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBounds:
+    """The caps of a whole run; None is no cap of that kind."""
+
+    run_timeout_ms: int | None
+    token_budget: int | None
+    cost_budget_micros: int | None
+    steps: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBounds:
+    """The caps of one visit of a step; None is no cap of that kind here."""
+
+    max_iterations: int
+    model_requests: int
+    tool_calls: int
+    token_budget: int | None
+    cost_budget_micros: int | None
+    timeout_ms: int | None
+    model_timeout_ms: int
+    idle_timeout_ms: int
+    tool_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """Millionths of a US dollar for a million tokens."""
+
+    input_per_million: int
+    output_per_million: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPlan:
+    """A model profile as it was when the plan was made.
+
+    `adapter` names the adapter (`litellm`, `scripted`). Keys, base URLs and script paths are not
+    here: the adapter looks them up under `profile`.
+    """
+
+    profile: str
+    model: str
+    adapter: str
+    context_window: int
+    max_output_tokens: int
+    price: Price | None
+    retries: int
+    retry_base_ms: int
+    retry_cap_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSection:
+    """One part of the system message, with a heading for where it came from."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEntry:
+    """A tool as one model step sees it. `ref` is both its name and the step behind it.
+
+    `parameters_json` leaves out the bound names; `bind` maps them to pointers into the context.
+    """
+
+    ref: str
+    description: str
+    parameters_json: str
+    bind: Mapping[str, str]
+    max_calls: int | None
+    writes_context: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomePlan:
+    """The contract of a step's answer.
+
+    `enum` is empty when any answer will do. `schema_json` is None without a schema.
+    """
+
+    enum: tuple[str, ...]
+    schema_json: str | None
+    output_key: str
+    repairs: int
+    form: AnswerForm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStep:
+    """A step that asks a model: an `agent`, or a `completion`, which is one turn without tools.
+
+    `input` maps names to JSON pointers into the context; None is the whole public context.
+    `next_step` is where an unrouted `default` goes; empty ends the run.
+    """
+
+    step_id: str
+    kind: str
+    description: str
+    input: Mapping[str, str] | None
+    routes: Mapping[str, str]
+    next_step: str
+    model: str
+    system: tuple[PromptSection, ...]
+    prompt: str
+    tools: tuple[ToolEntry, ...]
+    allow_effects: frozenset[Effect]
+    tool_choice: ToolChoice
+    max_parallel: int
+    bounds: StepBounds
+    outcome: OutcomePlan
+    on_limit: OnLimit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAction:
+    """A request to a connection. Path, query and header values may hold `{{ name }}`.
+
+    `body_json` is a JSON document whose strings may hold templates; None sends no body.
+    """
+
+    connection: str
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body_json: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionAction:
+    """A Python function of the operator's roots, as `package.module:name`."""
+
+    function: str
+
+
+ToolAction = HttpAction | FunctionAction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStep:
+    """A step that does one thing. A model calls it as a tool, or the flow visits it."""
+
+    step_id: str
+    kind: str
+    description: str
+    input: Mapping[str, str] | None
+    routes: Mapping[str, str]
+    next_step: str
+    effect: Effect
+    action: ToolAction
+    output_key: str
+    timeout_ms: int
+    result_chars: int
+    on_unknown: OnUnknown
+    unknown_expiry_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterCase:
+    """When the CEL expression over the context is true, the step ends with this signal."""
+
+    when: str
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterStep:
+    """A step that only chooses: the first case that is true, else `default`."""
+
+    step_id: str
+    kind: str
+    description: str
+    routes: Mapping[str, str]
+    next_step: str
+    cases: tuple[RouterCase, ...]
+
+
+StepPlan = ModelStep | ToolStep | RouterStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole workflow, ready to run. `flow` is the spine; its first step starts the run.
+
+    `digest` is the SHA-256 of the stored form, in hexadecimal; `revision` that of the source.
+    """
+
+    digest: str
+    revision: str
+    name: str
+    flow: tuple[str, ...]
+    steps: Mapping[str, StepPlan]
+    models: Mapping[str, ModelPlan]
+    bounds: RunBounds
+    input_schema_json: str | None
+    on_question: OnQuestion
+    warnings: tuple[str, ...]
+    """Files that were missing when the plan was made, in words; each becomes a notice."""
+
+    def step(self, step_id: str) -> StepPlan:
+        """The step of that name. Raises KeyError: a compiled plan routes only to known steps."""
+        return self.steps[step_id]

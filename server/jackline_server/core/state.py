@@ -1,0 +1,233 @@
+"""A run's state: what its facts add up to.
+
+Owns the shapes. `evolve` owns how each fact changes them; nothing else makes a new state. Every shape is
+frozen and small, because a fact replaces the ones it touches.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jackline_server.core.bounds import Hold, Ledger, Limit
+from jackline_server.core.context import Context
+from jackline_server.core.exits import RUNNING, Exit
+from jackline_server.core.facts import (
+    AbortMode,
+    CallProblem,
+    CallStatus,
+    FailureClass,
+    FinishReason,
+    InterruptKind,
+    ModelCallStarted,
+    Phase,
+    RunFinished,
+    RunStarted,
+    Usage,
+)
+from jackline_server.core.plan import Effect, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One entry of the registry.
+
+    `interrupted` is true if it was in flight when its worker died. `tool` is a name of the plan or
+    `other`, `name` what the model wrote.
+    """
+
+    call_id: str
+    ordinal: int
+    tool: str
+    name: str
+    arguments: str
+    step_id: str
+    visit: int
+    iteration: int
+    requested_sequence: int
+    status: CallStatus = CallStatus.REQUESTED
+    effect: Effect | None = None
+    call_key: str = ""
+    attempts: int = 0
+    interrupted: bool = False
+    problem: CallProblem | None = None
+    duration_ms: int = 0
+    cut_from_bytes: int = 0
+    output_json: str | None = None
+    error: str = ""
+    unknown_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One reply of the model in a visit's conversation, with the calls it asked for."""
+
+    text: str
+    finish: FinishReason
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something said to the model between replies: guidance, a notice, what was wrong with an answer."""
+
+    text: str
+    provenance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall:
+    """A model call in flight, and what it holds. `sequence` is that of the fact that announced it."""
+
+    sequence: int
+    started: ModelCallStarted
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """The failed attempts at the model call that comes next.
+
+    `retry_at_active_ms` is None if the last one may not be repeated.
+    """
+
+    failed: int
+    last: FailureClass
+    error: str
+    retry_at_active_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """The step that the run is in.
+
+    `entries` is its conversation after the first message. `open_calls` are the calls of the last reply,
+    or the one call of a tool step, until all of them are settled. `answer` is a reply without calls
+    that nobody has judged yet. `request_since_ms` is the active time at which the first attempt at the
+    model call under way began. `closing` is set once a closing answer was asked for.
+    """
+
+    step_id: str
+    number: int
+    started_active_ms: int
+    ledger: Ledger = Ledger()
+    entries: tuple[Reply | Note, ...] = ()
+    iteration: int = 0
+    open_calls: tuple[str, ...] = ()
+    model_call: ModelCall | None = None
+    request_since_ms: int | None = None
+    attempts: Attempts | None = None
+    answer: Reply | None = None
+    repairs: int = 0
+    empty_replies: int = 0
+    repairing: bool = False
+    closing: Limit | None = None
+    crashes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSummary:
+    """One visit, for those who read the run. `finished_active_ms` is None while it runs."""
+
+    step_id: str
+    visit: int
+    signal: str
+    ledger: Ledger
+    started_active_ms: int
+    finished_active_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """An open question."""
+
+    interrupt_id: str
+    kind: InterruptKind
+    step_id: str
+    call_id: str
+    options: tuple[str, ...]
+    raised_active_ms: int
+    raised_sequence: int
+    expires_unix_ms: int | None
+    question: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortRequest:
+    """An abort that was applied."""
+
+    mode: AbortMode
+    skip_routes: bool
+    principal: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleanup:
+    """The path that an abort takes: where it began, counted in steps and in active time."""
+
+    since_steps: int
+    since_active_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oversight:
+    """What holds the run from outside its loop."""
+
+    paused: bool = False
+    abort: AbortRequest | None = None
+    deadline_passed: bool = False
+    cleanup: Cleanup | None = None
+    interrupts: Mapping[str, Interrupt]
+    decided: frozenset[str] = frozenset()
+    expired: frozenset[str] = frozenset()
+    budget_told: bool = False
+    warnings_told: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """A run. `next_step` is where it goes when no visit is under way; empty ends it.
+
+    `sequence` is that of the last fact folded, `active_ms` the active time it carried. `suspended` is
+    true from RunSuspended until a worker takes over.
+    """
+
+    run_id: str
+    plan: Plan
+    started: RunStarted
+    sequence: int
+    active_ms: int
+    epoch: int
+    context: Context
+    next_step: str
+    oversight: Oversight
+    ledger: Ledger = Ledger()
+    usage: Usage = Usage()
+    visit: Visit | None = None
+    visits: Mapping[str, int]
+    summaries: tuple[StepSummary, ...] = ()
+    calls: Mapping[str, ToolCall]
+    last_exit: Exit | None = None
+    recoveries: int = 0
+    suspended: bool = False
+    finished: RunFinished | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """Where the run stands."""
+        if self.finished is not None:
+            return self.finished.phase
+        if self.epoch == 0:
+            return Phase.QUEUED
+        if self.oversight.paused:
+            return Phase.PAUSED
+        return Phase.WAITING if self.oversight.interrupts else Phase.RUNNING
+
+    @property
+    def signal(self) -> str:
+        """`running`, or the exit of a finished run."""
+        return RUNNING if self.finished is None else self.finished.signal
+
+    @property
+    def dormant(self) -> bool:
+        """True while active time stands still: queued, paused or waiting for a person."""
+        return self.phase in (Phase.QUEUED, Phase.PAUSED, Phase.WAITING)

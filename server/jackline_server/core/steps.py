@@ -1,0 +1,76 @@
+"""What a run can do next: the closed union that `decide` answers with and the runtime carries out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jackline_server.core.facts import Fact, ModelCallStarted, ToolCallStarted
+from jackline_server.core.messages import Message
+from jackline_server.core.plan import JsonValue, ModelPlan, ToolChoice, ToolEntry, ToolStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When `decide` is asked: the run's active time, and the wall clock for expiries to be stamped.
+
+    Nothing is decided by `unix_ms`.
+    """
+
+    active_ms: int
+    unix_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Facts that follow from the state alone; one commit."""
+
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallModel:
+    """Announce `started`, make one attempt, record what came of it.
+
+    `total_ms` bounds the attempt, `idle_ms` the wait for the next chunk.
+    """
+
+    started: ModelCallStarted
+    model: ModelPlan
+    messages: tuple[Message, ...]
+    tools: tuple[ToolEntry, ...]
+    tool_choice: ToolChoice
+    total_ms: int
+    idle_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAttempt:
+    """One attempt at one call, with everything the tool is given."""
+
+    started: ToolCallStarted
+    step: ToolStep
+    arguments: Mapping[str, JsonValue]
+    bound: Mapping[str, JsonValue]
+    step_input: Mapping[str, JsonValue]
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTools:
+    """Announce all attempts in one commit, run them together, record each as it ends."""
+
+    attempts: tuple[ToolAttempt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Nothing to do until the active time comes, or, if it is None, until a command or timer does."""
+
+    until_active_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """RunFinished is in the log."""
+
+
+Step = Record | CallModel | CallTools | Wait | Finish

@@ -1,0 +1,74 @@
+"""What exists on this server, as far as a workflow may name it.
+
+Owns the question which names are known. Does not own where they come from: `bootstrap` fills it from the
+operator's config and the function roots.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from jackline_server.core.plan import ModelPlan
+from jackline_server.definitions import defaults
+
+_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}(?:/[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,126}){1,4}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionDescription:
+    """A function of the operator's roots: JSON Schema of its parameters, and its docstring."""
+
+    parameters_json: str
+    docstring: str
+
+
+class Functions(Protocol):
+    """The functions that workflows may name."""
+
+    def describe(self, function: str) -> FunctionDescription | str:
+        """Describe `package.module:name`, or say in one line why it can't be used."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """Model profiles by name, the names of HTTP connections, and the functions."""
+
+    models: Mapping[str, ModelPlan]
+    http_connections: frozenset[str]
+    functions: Functions
+
+    def model(self, name: str) -> ModelPlan | None:
+        """The profile of that name; for `provider/model` one made on the spot, without a price."""
+        if name in self.models:
+            return self.models[name]
+        if not _PROVIDER_NAME.fullmatch(name):
+            return None
+        return ModelPlan(
+            profile=name,
+            model=name,
+            adapter="litellm",
+            context_window=defaults.CONTEXT_WINDOW,
+            max_output_tokens=defaults.MAX_OUTPUT_TOKENS,
+            price=None,
+            retries=defaults.MODEL_RETRIES,
+            retry_base_ms=defaults.MODEL_RETRY_BASE_MS,
+            retry_cap_ms=defaults.MODEL_RETRY_CAP_MS,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NoFunctions:
+    """For a server without function roots."""
+
+    def describe(self, function: str) -> FunctionDescription | str:
+        """Every function is refused."""
+        return "this server has no function roots; add [functions] roots to its config"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The hint `; did you mean …?`, or nothing if no known name is near."""
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f"; did you mean `{near[0]}`?" if near else ""

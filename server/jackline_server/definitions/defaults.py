@@ -1,0 +1,49 @@
+"""Every default of a workflow, in one table: the preset `service`.
+
+Owns the numbers. A plan holds them resolved, so changing one here changes no run that has started.
+Times are milliseconds.
+"""
+
+from jackline_server.core.plan import AnswerForm, Effect, OnLimit, OnQuestion, OnUnknown
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+
+# The run.
+RUN_TIMEOUT_MS = 15 * MINUTE_MS
+STEPS = 128
+EVENTS = 20_000
+ON_QUESTION = OnQuestion.WAIT
+
+# One visit of an agent.
+MAX_ITERATIONS = 8
+MODEL_REQUESTS_PER_ITERATION = 2
+TOOL_CALLS_PER_ITERATION = 4
+MODEL_TIMEOUT_MS = 60 * SECOND_MS
+IDLE_TIMEOUT_MS = 30 * SECOND_MS
+TOOL_TIMEOUT_MS = 300 * SECOND_MS
+MAX_PARALLEL = 8
+ALLOW_EFFECTS = frozenset(Effect)
+ON_LIMIT = OnLimit.EXIT
+
+# A completion has one turn; its requests leave room for the retries and one repair.
+COMPLETION_MODEL_REQUESTS = 5
+
+# An answer.
+REPAIRS = 1
+ANSWER = AnswerForm.JSON_TEXT
+
+# A tool.
+EFFECT = Effect.WRITE
+RESULT_CHARS = 8_000
+ON_UNKNOWN = OnUnknown.ASK
+UNKNOWN_EXPIRY_MS = 24 * HOUR_MS
+TOOL_ATTEMPTS = 3
+
+# A model that is named by provider instead of by profile.
+CONTEXT_WINDOW = 128_000
+MAX_OUTPUT_TOKENS = 4_096
+MODEL_RETRIES = 3
+MODEL_RETRY_BASE_MS = 1_000
+MODEL_RETRY_CAP_MS = 30_000

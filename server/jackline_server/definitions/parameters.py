@@ -1,0 +1,155 @@
+"""The parameters of a tool, as JSON Schema: explicit, derived from placeholders, or from a function.
+
+Owns derivation, the removal of bound names, and the checks that templates, bind targets and parameters agree.
+Does not own what is done with a value at run time.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from jackline_server.core import templates
+from jackline_server.core.plan import JsonValue
+from jackline_server.definitions.catalog import FunctionDescription, nearest
+from jackline_server.definitions.report import Report
+from jackline_server.definitions.shapes import Document, FunctionShape, HttpShape, ToolShape, ToolStepShape
+from jackline_server.definitions.yaml_nodes import Path
+
+
+class SchemaChecker(Protocol):
+    """JSON Schema, as far as making a plan needs it."""
+
+    def check(self, schema_json: str) -> str | None:
+        """Say in one line why a schema is refused, or return None."""
+        ...
+
+
+def json_text(value: object) -> str:
+    """A JSON document of the file as text, in the order it was written."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
+
+
+def placeholders(step: HttpShape, path: Path, report: Report) -> tuple[str, ...]:
+    """The names in all templates of an HTTP step, each once; malformed ones are reported."""
+    texts: list[tuple[Path, object]] = [((*path, "path"), step.path), ((*path, "body"), step.body)]
+    texts += [((*path, "query", key), text) for key, text in step.query.items()]
+    texts += [((*path, "headers", key), text) for key, text in step.headers.items()]
+    found: dict[str, None] = {}
+    for place, text in texts:
+        try:
+            found.update(dict.fromkeys(templates.names_in(as_json(text))))
+        except templates.TemplateError as error:
+            report.error("bad_template", str(error), place)
+    return tuple(found)
+
+
+def as_json(value: object) -> JsonValue:
+    """A document of the file as JSON values: lists for tuples, floats for Decimal."""
+    return json.loads(json_text(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a tool step takes. `names` is None if its schema does not say."""
+
+    schema: Document
+    names: frozenset[str] | None
+    explicit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Derives and checks parameters for one compilation."""
+
+    schemas: SchemaChecker
+    report: Report
+
+    def of_entry(
+        self,
+        entry: ToolShape,
+        step: ToolStepShape,
+        place: Path,
+        function: FunctionDescription | None,
+    ) -> str:
+        """The schema that a model sees: the tool's parameters without bound names."""
+        signature = self._signature(entry, step, place, function)
+        self._check_bind(entry, signature, place)
+        self._check_templates(entry, step, signature, place)
+        schema = _without(signature.schema, frozenset(entry.bind))
+        return json_text(schema)
+
+    def check_schema(self, schema: object, place: Path) -> bool:
+        """True if a schema of the file can be used; else it is reported."""
+        problem = self.schemas.check(json_text(schema))
+        if problem:
+            self.report.error("bad_schema", problem, place)
+        return not problem
+
+    def _signature(
+        self,
+        entry: ToolShape,
+        step: ToolStepShape,
+        place: Path,
+        function: FunctionDescription | None,
+    ) -> Signature:
+        if entry.parameters is not None:
+            return self._explicit(entry.parameters, (*place, "parameters"))
+        if step.parameters is not None:
+            return self._explicit(step.parameters, ("steps", entry.ref, "parameters"))
+        given = frozenset(step.input or ())
+        if isinstance(step, HttpShape):
+            every = placeholders(step, ("steps", entry.ref), self.report)
+            names = [name for name in every if name not in given or name in entry.bind]
+            schema: Document = {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in names},
+                "required": names,
+                "additionalProperties": False,
+            }
+            return Signature(schema=schema, names=frozenset(every), explicit=False)
+        if isinstance(step, FunctionShape) and function is not None:
+            described: Document = json.loads(function.parameters_json)
+            names_known = frozenset(described.get("properties", {}))
+            return Signature(schema=_without(described, given), names=names_known, explicit=False)
+        return Signature(schema={"type": "object", "properties": {}}, names=None, explicit=False)
+
+    def _explicit(self, schema: Document, place: Path) -> Signature:
+        if schema.get("type") != "object":
+            self.report.error("bad_parameters", "`parameters` is a JSON Schema with `type: object`", place)
+        elif self.check_schema(schema, place):
+            properties = schema.get("properties", {})
+            return Signature(schema=schema, names=frozenset(properties), explicit=True)
+        return Signature(schema=schema, names=None, explicit=True)
+
+    def _check_bind(self, entry: ToolShape, signature: Signature, place: Path) -> None:
+        if signature.names is None:
+            return
+        for name in entry.bind:
+            if name not in signature.names:
+                hint = nearest(name, signature.names)
+                message = f"`{entry.ref}` has no parameter `{name}`{hint}"
+                self.report.error("bind_unknown", message, (*place, "bind", name), of_key=True)
+
+    def _check_templates(
+        self, entry: ToolShape, step: ToolStepShape, signature: Signature, place: Path
+    ) -> None:
+        if not isinstance(step, HttpShape) or not signature.explicit or signature.names is None:
+            return
+        known = signature.names | frozenset(entry.bind) | frozenset(step.input or ())
+        for name in placeholders(step, ("steps", entry.ref), self.report):
+            if name not in known:
+                message = f"`{{{{ {name} }}}}` is no parameter of `{entry.ref}`{nearest(name, known)}"
+                self.report.error("template_unknown", message, ("steps", entry.ref))
+
+
+def _without(schema: Mapping[str, Any], names: frozenset[str]) -> Document:
+    """The schema without some of its properties."""
+    if not names:
+        return dict(schema)
+    left: Document = dict(schema)
+    if isinstance(left.get("properties"), dict):
+        left["properties"] = {key: value for key, value in left["properties"].items() if key not in names}
+    if isinstance(left.get("required"), list | tuple):
+        left["required"] = [name for name in left["required"] if name not in names]
+    return left

@@ -1,0 +1,217 @@
+"""From the tree of a file to its shapes, with every mismatch as a finding at its place.
+
+Owns the words of such findings: unknown keys with the nearest name, keys and values that are not built, wrong
+types. Does not own the shapes (`shapes`) or what they mean together.
+"""
+
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from jackline_server.core.plan import RESERVED_SIGNALS
+from jackline_server.definitions.catalog import nearest
+from jackline_server.definitions.report import Report
+from jackline_server.definitions.shapes import (
+    KINDS,
+    KINDS_NOT_BUILT,
+    VALUES_NOT_BUILT,
+    AnyStep,
+    Shape,
+    WorkflowShape,
+)
+from jackline_server.definitions.yaml_nodes import MapNode, Path, Plain, ScalarNode, plain
+
+_DEVICES = frozenset(
+    {"con", "prn", "aux", "nul"} | {f"{name}{number}" for name in ("com", "lpt") for number in range(1, 10)}
+)
+"""Names that some systems don't allow for a file or folder."""
+
+_CODES = {
+    "bad_duration": "bad_duration",
+    "bad_money": "bad_money",
+    "bad_pointer": "bad_pointer",
+    "greater_than_equal": "out_of_range",
+    "less_than_equal": "out_of_range",
+    "string_too_short": "out_of_range",
+    "string_too_long": "out_of_range",
+}
+_WANTED = {
+    "string_type": "a text is wanted here; put it in quotes if it looks like a number",
+    "int_type": "a whole number is wanted here, without quotes",
+    "int_from_float": "a whole number is wanted here",
+    "bool_type": "true or false is wanted here",
+    "tuple_type": "a list is wanted here",
+    "dict_type": "a mapping is wanted here",
+    "model_type": "a mapping is wanted here",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A file whose keys and types are right. `top.steps` is not read any more; `steps` are."""
+
+    top: WorkflowShape
+    steps: Mapping[str, AnyStep]
+
+
+def read(root: MapNode, report: Report) -> Draft | None:
+    """The shapes of a file, or None with at least one error in the report."""
+    top = _validated(WorkflowShape, plain(root), (), report)
+    steps: dict[str, AnyStep] = {}
+    node = root.get("steps")
+    if isinstance(node, MapNode):
+        for entry in node.entries:
+            step = _step(entry.key, entry.value, report) if _is_named(entry.key, report) else None
+            if step is not None:
+                steps[entry.key] = step
+    if isinstance(top, WorkflowShape) and top.name in _DEVICES:
+        report.error("bad_name", f"`{top.name}` can't name a folder everywhere; take another name", ("name",))
+    if not isinstance(top, WorkflowShape) or report.has_errors:
+        return None
+    return Draft(top=top, steps=steps)
+
+
+def _is_named(name: str, report: Report) -> bool:
+    path: Path = ("steps", name)
+    if name in RESERVED_SIGNALS or name in _DEVICES:
+        report.error("reserved_name", f"`{name}` is a reserved name; take another one", path, of_key=True)
+        return False
+    fits = 0 < len(name) <= 63 and name[0].islower() and name.isascii()  # noqa: PLR2004  # the pattern says so too
+    if not fits or not name.replace("_", "a").isalnum() or name != name.lower():
+        message = "a step's name is a lower-case letter, then lower-case letters, digits and `_`, at most 63"
+        report.error("bad_name", message, path, of_key=True)
+        return False
+    return True
+
+
+def _step(name: str, node: object, report: Report) -> AnyStep | None:
+    path: Path = ("steps", name)
+    if not isinstance(node, MapNode):
+        report.error("bad_type", f"the step `{name}` is a mapping with a `kind`", path)
+        return None
+    kind = node.get("kind")
+    if kind is None:
+        report.error(
+            "missing_key", f"the step `{name}` needs a `kind`: {', '.join(KINDS)}", path, of_key=True
+        )
+        return None
+    if not isinstance(kind, ScalarNode) or not isinstance(kind.value, str):
+        report.error("bad_type", "a kind is a name", (*path, "kind"))
+        return None
+    if kind.value in KINDS_NOT_BUILT:
+        report.error("not_built", f"steps of kind `{kind.value}` are not built yet", (*path, "kind"))
+        return None
+    shape = KINDS.get(kind.value)
+    if shape is None:
+        message = f"there is no kind `{kind.value[:64]}`{nearest(kind.value, KINDS)}"
+        report.error("bad_value", message, (*path, "kind"))
+        return None
+    step = _validated(shape, plain(node), path, report)
+    return typing.cast("AnyStep | None", step)
+
+
+def _validated(shape: type[Shape], value: Plain, path: Path, report: Report) -> Shape | None:
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False, include_input=True):
+            _explain(shape, detail, path, report)
+    return None
+
+
+def _explain(shape: type[Shape], detail: ErrorDetails, base: Path, report: Report) -> None:
+    inner = _inner_path(detail["loc"])
+    path: Path = (*base, *inner)
+    kind = detail["type"]
+    key = str(inner[-1]) if inner else ""
+    if kind == "extra_forbidden":
+        _unknown_key(_owner(shape, inner[:-1]), path, report)
+    elif kind == "missing":
+        report.error("missing_key", f"`{key}` is missing here", path)
+    elif kind == "literal_error":
+        _bad_value(detail, path, report)
+    elif kind in ("too_short", "too_long"):
+        _wrong_length(detail, path, report)
+    elif kind == "string_pattern_mismatch":
+        pattern = detail.get("ctx", {}).get("pattern", "")
+        report.error("bad_name", f"a name like this fits {pattern}", path, of_key="[key]" in detail["loc"])
+    elif kind in _WANTED:
+        report.error("bad_type", _WANTED[kind], path)
+    else:
+        report.error(_CODES.get(kind, "bad_value"), detail["msg"], path, of_key="[key]" in detail["loc"])
+
+
+def _unknown_key(owner: type[Shape] | None, path: Path, report: Report) -> None:
+    key = str(path[-1])
+    if owner is not None and key in owner.not_built:
+        report.error("not_built", f"`{key}` is not built yet", path, of_key=True)
+        return
+    known = _keys(owner) if owner is not None else set[str]()
+    hint = nearest(key, known)
+    others = [kind for kind, shape in KINDS.items() if key in _keys(shape)]
+    if not hint and others and len(path) == 3:  # noqa: PLR2004  # steps, name, key
+        hint = f" of this kind of step; {' and '.join(others)} steps have it"
+    report.error("unknown_key", f"`{key[:64]}` is not a known key{hint}", path, of_key=True)
+
+
+def _wrong_length(detail: ErrorDetails, path: Path, report: Report) -> None:
+    """Entries that failed by themselves don't count, so an input may seem too short without being it."""
+    least, most = detail.get("ctx", {}).get("min_length", 0), detail.get("ctx", {}).get("max_length")
+    if len(detail["input"]) >= least and most is None:
+        return
+    wanted = f"at most {most}" if most is not None else f"at least {least}"
+    report.error("out_of_range", f"{wanted} entries are wanted here", path)
+
+
+def _bad_value(detail: ErrorDetails, path: Path, report: Report) -> None:
+    value = detail["input"]
+    key = next((str(part) for part in reversed(path) if isinstance(part, str)), "")
+    if isinstance(value, str) and value in VALUES_NOT_BUILT.get(key, ()):
+        report.error("not_built", f"`{key}: {value}` is not built yet", path)
+        return
+    expected = detail.get("ctx", {}).get("expected", "another value")
+    report.error("bad_value", f"wanted here: {expected}", path)
+
+
+def _keys(shape: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in shape.model_fields.items()}
+
+
+def _inner_path(loc: tuple[int | str, ...]) -> Path:
+    """The path of the file inside pydantic's location, which also names members of unions."""
+    path: list[int | str] = []
+    for part in loc:
+        if not (isinstance(part, str) and _is_no_key(part)):
+            path.append(part)
+    return tuple(path)
+
+
+def _is_no_key(part: str) -> bool:
+    return part.startswith("literal[") or part in ("[key]", "NamedToolShape", "bool", "dict[str,any]")
+
+
+def _owner(shape: type[Shape], path: Path) -> type[Shape] | None:
+    """The shape that a path inside `shape` leads to, if it leads to one."""
+    current: object = shape
+    for part in path:
+        found = _shape_in(current)
+        if found is not None and isinstance(part, str):
+            field = next(
+                (one for name, one in found.model_fields.items() if (one.alias or name) == part), None
+            )
+            current = field.annotation if field is not None else None
+        elif isinstance(part, str):
+            current = None
+    return _shape_in(current)
+
+
+def _shape_in(annotation: object) -> type[Shape] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Shape):
+        return annotation
+    for inner in typing.get_args(annotation):
+        if (found := _shape_in(inner)) is not None:
+            return found
+    return None

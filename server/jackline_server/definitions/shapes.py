@@ -1,0 +1,242 @@
+"""The shape of a workflow file: which keys exist, and what type each has.
+
+Owns the pydantic models and the names that are known but not built. Does not own what values mean together
+(the `check_` modules) or their defaults (`defaults`): None is "not written".
+
+Lists arrive as tuples and fractions as Decimal (`yaml_nodes.plain`), so strict mode coerces nothing.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from jackline_server.definitions.units import (
+    Count,
+    InputName,
+    Line,
+    Micros,
+    Milliseconds,
+    Pointer,
+    Positive,
+    StepName,
+    Text,
+    Tokens,
+)
+
+Document = dict[str, Any]
+"""A free JSON document inside the file, such as a schema or a body."""
+
+
+class Shape(BaseModel):
+    """A mapping of the file."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    not_built: ClassVar[frozenset[str]] = frozenset()
+
+
+class InputShape(Shape):
+    """`input` at the top."""
+
+    schema_: Document | bool = Field(alias="schema")
+
+
+class RunBoundsShape(Shape):
+    """`bounds` at the top: the whole run."""
+
+    not_built = frozenset({"child_depth", "pause_max", "approval_expiry", "deadline"})
+    run_timeout: Milliseconds | None = None
+    token_budget: Tokens | None = None
+    cost_budget_usd: Micros | None = None
+    steps: Positive | None = None
+    events: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
+
+
+class CompletionBoundsShape(Shape):
+    """`bounds` of a completion: one visit."""
+
+    not_built = frozenset({"pause_max", "approval_expiry"})
+    model_requests: Count | None = None
+    token_budget: Tokens | None = None
+    cost_budget_usd: Micros | None = None
+    timeout: Milliseconds | None = None
+    model_timeout: Milliseconds | None = None
+    idle_timeout: Milliseconds | None = None
+
+
+class AgentBoundsShape(CompletionBoundsShape):
+    """`bounds` of an agent: one visit."""
+
+    max_iterations: Positive | None = None
+    tool_calls: Count | None = None
+    tool_timeout: Milliseconds | None = None
+
+
+class OutcomeShape(Shape):
+    """`outcome`: the contract of an answer."""
+
+    enum: Annotated[tuple[Line, ...], Field(min_length=1, max_length=100)] | None = None
+    schema_: Document | bool | None = Field(default=None, alias="schema")
+    output_key: str | None = None
+    repairs: Annotated[int, Field(ge=0, le=10)] | None = None
+
+
+class ToolShape(Shape):
+    """One entry of `tools`."""
+
+    not_built = frozenset({"from", "allow", "approval", "reuse", "serial_group", "on_error", "retry"})
+    ref: str
+    bind: dict[str, Pointer] = Field(default_factory=dict)
+    max_calls: Count | None = None
+    writes_context: bool = False
+    description: Line | None = None
+    parameters: Document | None = None
+
+
+class NamedToolShape(Shape):
+    """`tool_choice: {name: …}`."""
+
+    name: str
+
+
+class ConditionShape(Shape):
+    """One entry of a router's `conditions`."""
+
+    when: Line
+    signal: Line
+
+
+_STEP_NOT_BUILT = frozenset({"on_question", "hooks", "policy", "guardrails", "supervisor"})
+_MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
+    "approval",
+    "stop_when",
+    "reflect",
+    "ground",
+    "repeat",
+    "compaction",
+    "completion",
+    "text_tool_calls",
+    "tool_execution",
+    "on_error",
+    "invalid_args",
+    "on_model_unavailable",
+    "fallbacks",
+    "thread",
+}
+_TOOL_NOT_BUILT = _STEP_NOT_BUILT | {"approval", "reuse", "serial_group", "on_error", "on_timeout", "retry"}
+
+
+class StepShape(Shape):
+    """What all steps have."""
+
+    not_built = _STEP_NOT_BUILT
+    kind: str
+    description: Line | None = None
+    routes: dict[str, str] = Field(default_factory=dict)
+
+
+class ModelStepShape(StepShape):
+    """What `agent` and `completion` have."""
+
+    not_built = _MODEL_NOT_BUILT
+    input: dict[InputName, Pointer] | None = None
+    model: str | None = None
+    steering: Text | None = None
+    outcome: OutcomeShape | None = None
+    answer: Literal["json_text", "text"] | None = None
+    on_limit: Literal["exit", "final_answer"] | None = None
+
+
+class AgentShape(ModelStepShape):
+    """A step of kind `agent`."""
+
+    steering_files: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    tools: Annotated[tuple[ToolShape, ...], Field(max_length=128)] = ()
+    allow_effects: tuple[Literal["read", "idempotent", "write"], ...] | None = None
+    tool_choice: Literal["auto", "required"] | NamedToolShape = "auto"
+    bounds: AgentBoundsShape = AgentBoundsShape()
+    max_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
+
+
+class CompletionShape(ModelStepShape):
+    """A step of kind `completion`."""
+
+    prompt: Annotated[str, Field(min_length=1, max_length=100_000)]
+    bounds: CompletionBoundsShape = CompletionBoundsShape()
+
+
+class ToolStepShape(StepShape):
+    """What `http` and `function` have."""
+
+    not_built = _TOOL_NOT_BUILT
+    input: dict[InputName, Pointer] | None = None
+    effect: Literal["read", "idempotent", "write"] | None = None
+    output_key: str | None = None
+    timeout: Milliseconds | None = None
+    result_chars: Annotated[int, Field(ge=100, le=256_000)] | None = None
+    on_unknown: Literal["ask", "fail", "retry"] | None = None
+    unknown_expiry: Milliseconds | None = None
+    parameters: Document | None = None
+
+
+class HttpShape(ToolStepShape):
+    """A step of kind `http`."""
+
+    connection: str
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
+    path: Annotated[str, Field(max_length=2_000)]
+    query: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: Any = None
+
+
+class FunctionShape(ToolStepShape):
+    """A step of kind `function`."""
+
+    function: str
+
+
+class RouterShape(StepShape):
+    """A step of kind `router`."""
+
+    conditions: Annotated[tuple[ConditionShape, ...], Field(min_length=1, max_length=100)]
+
+
+AnyStep = AgentShape | CompletionShape | HttpShape | FunctionShape | RouterShape
+
+KINDS: dict[str, type[AnyStep]] = {
+    "agent": AgentShape,
+    "completion": CompletionShape,
+    "http": HttpShape,
+    "function": FunctionShape,
+    "router": RouterShape,
+}
+KINDS_NOT_BUILT = frozenset({"mcp", "sql", "grpc", "worker", "human", "workflow"})
+
+
+class WorkflowShape(Shape):
+    """The top of the file. Its steps are read one by one, each by its kind."""
+
+    not_built = frozenset(
+        {"bounds_cap", "supervisor", "hooks", "policy", "guardrails", "repeat", "compaction", "thread"}
+    )
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+    description: Line | None = None
+    preset: Literal["service"] = "service"
+    model: str | None = None
+    input: InputShape | None = None
+    bounds: RunBoundsShape = RunBoundsShape()
+    on_question: Literal["wait", "review"] | None = None
+    flow: Annotated[tuple[StepName, ...], Field(min_length=1, max_length=500)]
+    steps: Annotated[dict[str, Any], Field(min_length=1, max_length=500)]
+
+
+VALUES_NOT_BUILT = {
+    "preset": frozenset({"coding", "strict"}),
+    "on_limit": frozenset({"ask"}),
+    "answer": frozenset({"native_schema", "finish_tool"}),
+    "effect": frozenset({"destructive"}),
+    "allow_effects": frozenset({"destructive"}),
+    "kind": KINDS_NOT_BUILT,
+}
+"""Values that the design knows and this version refuses, by key."""

@@ -1,0 +1,1 @@
+"""The imperative shell: drives runs, and declares the ports that the ring implements."""

@@ -1,0 +1,208 @@
+"""Controlling a run: from a request to a durable command, and on to its effect.
+
+Owns admission and receipts. That the command is in the table is the acknowledgement; the run's owner makes
+a fact of it. What is certain to be rejected is refused at once, with the same reason.
+"""
+
+from jackline_server import failpoints
+from jackline_server.core import control
+from jackline_server.core.commands import Abort, Answer, Command, SubmitToolResult
+from jackline_server.core.facts import CommandRejected, Phase
+from jackline_server.core.steps import Moment
+from jackline_server.runtime.feed import Feed
+from jackline_server.runtime.ports import Chance, Clock, Codec, Signals
+from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.snapshots import Snapshots
+from jackline_server.runtime.store_ports import (
+    CommandRow,
+    Commands,
+    CommandState,
+    RunRow,
+    Submission,
+)
+from jackline_server.runtime.store_refusals import refusing_store_errors
+from jackline_server.runtime.use_cases import ControlRun, Receipt, Stage
+
+COMMAND_LIMIT = 64
+"""Commands of one run that may wait."""
+
+POLL_MS = 1_000
+
+
+class Controlling:
+    """The use case `control`."""
+
+    def __init__(  # noqa: PLR0913 - one for each thing a command touches
+        self,
+        *,
+        commands: Commands,
+        snapshots: Snapshots,
+        signals: Signals,
+        feed: Feed,
+        codec: Codec,
+        clock: Clock,
+        chance: Chance,
+    ) -> None:
+        self._commands = commands
+        self._snapshots = snapshots
+        self._signals = signals
+        self._feed = feed
+        self._codec = codec
+        self._clock = clock
+        self._chance = chance
+
+    async def control(self, request: ControlRun) -> Receipt:
+        """See `service_ports.RunUseCases.control`."""
+        with refusing_store_errors():
+            row = await self._snapshots.row(request.caller.tenant, request.run_id)
+            command = self._command(request)
+            payload = self._codec.encode_command(command)
+            earlier = await self._commands.get(row.run_id, command.command_id)
+            if earlier is None:
+                if row.phase.terminal:
+                    return _terminal(row, command)
+                await self._admit(row, command)
+            stored, repeated = await self._submit(row, command, payload)
+            if stored is None:
+                return _terminal(await self._snapshots.row(request.caller.tenant, request.run_id), command)
+            if stored.payload != payload:
+                raise _reused(command)
+            if not repeated:
+                failpoints.hit("control.after_commit_before_apply")
+                self._signals.nudge(row.run_id)
+            return await self._await(request, command, stored, repeated=repeated)
+
+    async def _submit(self, row: RunRow, command: Command, payload: bytes) -> tuple[CommandRow | None, bool]:
+        """The stored command and whether it had been sent before; None if the run has ended."""
+        submission, stored = await self._commands.submit(
+            row.run_id, command_id=command.command_id, payload=payload, limit=COMMAND_LIMIT
+        )
+        if submission is Submission.FULL:
+            raise _full()
+        return stored, submission is Submission.REPEATED
+
+    def _command(self, request: ControlRun) -> Command:
+        return Command(
+            command_id=request.command_id or self._chance.new_id("cmd_"),
+            ordinal=0,
+            principal=request.caller.principal,
+            reason=request.reason,
+            expect_phase=None if request.expect_phase is None else Phase(request.expect_phase),
+            expect_sequence=request.expect_sequence,
+            action=request.action,
+        )
+
+    async def _admit(self, row: RunRow, command: Command) -> None:
+        """Refuse what can't come to anything as the run is now. Raises Refused."""
+        expected = command.expect_phase is not None or command.expect_sequence is not None
+        if not expected and not isinstance(command.action, Answer | SubmitToolResult):
+            return
+        snapshot = await self._snapshots.of(row)
+        facts = control.settle(
+            snapshot.state,
+            command,
+            Moment(active_ms=snapshot.state.active_ms, unix_ms=self._clock.unix_ms()),
+        )
+        if facts is not None and isinstance(facts[0], CommandRejected):
+            raise _refusal(facts[0], snapshot.state.phase, snapshot.state.sequence, command)
+
+    async def _await(
+        self, request: ControlRun, command: Command, stored: CommandRow, *, repeated: bool
+    ) -> Receipt:
+        """The receipt, once the command has come as far as asked or the time is over."""
+        _, watcher = self._feed.subscribe(request.run_id, deltas=False)
+        until = self._clock.monotonic_ms() + request.wait_ms
+        row = stored
+        try:
+            while True:
+                stage, reached = await self._stage(request, row)
+                left = until - self._clock.monotonic_ms()
+                if reached or left <= 0:
+                    return _receipt(row, stage, repeated=repeated, reached=reached)
+                await watcher.wait(min(left, POLL_MS))
+                row = await self._commands.get(request.run_id, command.command_id) or row
+        finally:
+            self._feed.unsubscribe(request.run_id, watcher)
+
+    async def _stage(self, request: ControlRun, row: CommandRow) -> tuple[Stage, bool]:
+        if row.state is CommandState.PENDING:
+            return Stage.ACCEPTED, request.wait is Stage.ACCEPTED
+        if isinstance(request.action, Abort) and row.state is CommandState.APPLIED:
+            run = await self._snapshots.row(request.caller.tenant, request.run_id)
+            if not run.phase.terminal:
+                return Stage.EFFECTIVE, request.wait is not Stage.SETTLED
+        return Stage.SETTLED, True
+
+
+def _receipt(row: CommandRow, stage: Stage, *, repeated: bool, reached: bool) -> Receipt:
+    return Receipt(
+        command_id=row.command_id,
+        stage=stage,
+        applied=row.state is CommandState.APPLIED,
+        rejection=row.rejection,
+        sequence=row.sequence,
+        already_terminal=False,
+        repeated=repeated,
+        reached=reached,
+    )
+
+
+def _terminal(row: RunRow, command: Command) -> Receipt:
+    """Aborting a run that has ended is fine; anything else is not."""
+    if not isinstance(command.action, Abort):
+        raise Refused(
+            Reason.RUN_TERMINAL,
+            f"The run has ended: {row.phase.value}. Start another.",
+            metadata={"state": row.phase.value},
+        )
+    return Receipt(
+        command_id=command.command_id,
+        stage=Stage.SETTLED,
+        applied=False,
+        rejection="",
+        sequence=row.head_sequence,
+        already_terminal=True,
+        repeated=False,
+        reached=True,
+    )
+
+
+def _full() -> Refused:
+    return Refused(
+        Reason.COMMAND_LIMIT,
+        f"{COMMAND_LIMIT} commands wait for this run already. Wait for them to be applied.",
+        metadata={"limit": str(COMMAND_LIMIT)},
+        retry_after_ms=1_000,
+    )
+
+
+def _reused(command: Command) -> Refused:
+    return Refused(
+        Reason.COMMAND_ID_REUSED,
+        "The command id was used with another content. Use a fresh one.",
+        metadata={"command_id": command.command_id},
+    )
+
+
+def _refusal(fact: CommandRejected, phase: Phase, sequence: int, command: Command) -> Refused:
+    metadata = {"state": phase.value, "sequence": str(sequence)}
+    match command.action:
+        case Answer(interrupt_id=interrupt_id, option=option):
+            metadata |= {"interrupt_id": interrupt_id, "option": option}
+        case SubmitToolResult(call_id=call_id):
+            metadata |= {"call_id": call_id}
+        case _:
+            pass
+    reason = Reason(fact.rejection.value)
+    return Refused(reason, _WORDS[reason], metadata=metadata)
+
+
+_WORDS = {
+    Reason.EXPECTATION_FAILED: "The run is not as expected. Read it again and decide anew.",
+    Reason.INTERRUPT_NOT_FOUND: "The run has no such interrupt. List its interrupts.",
+    Reason.ALREADY_DECIDED: "The interrupt was answered before. Nothing is left to do.",
+    Reason.INTERRUPT_EXPIRED: "The interrupt has expired. The run went on without an answer.",
+    Reason.UNKNOWN_OPTION: "The interrupt has no such option. List its interrupts to see them.",
+    Reason.CALL_NOT_FOUND: "The run has no such tool call. List its tool calls.",
+    Reason.CALL_NOT_OPEN: "The outcome of that tool call is not open. Nothing is left to do.",
+}

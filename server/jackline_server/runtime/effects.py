@@ -1,0 +1,286 @@
+"""Carries out a step in the world: announce it, do it, record what came of it.
+
+Owns the calls of models and tools. No call starts before its announcement is durable. A result is noted
+and becomes durable with the next announcement, or at once where other calls still run. Cancelling an
+effect leaves its calls open in the log; `cut_short` says what becomes of them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from jackline_server import failpoints
+from jackline_server.core import bounds, calls, json_text, retries
+from jackline_server.core.facts import (
+    CallStatus,
+    Fact,
+    FailureClass,
+    ModelCallFailed,
+    ModelCallStarted,
+    ModelReplied,
+    ToolCallFinished,
+    Usage,
+)
+from jackline_server.core.plan import Effect, JsonValue, ModelPlan, ModelStep
+from jackline_server.core.state import RunState
+from jackline_server.core.steps import CallModel, CallTools, ToolAttempt
+from jackline_server.runtime.deltas import DeltaMaker
+from jackline_server.runtime.live_run import LiveRun
+from jackline_server.runtime.ports import (
+    Chance,
+    Clock,
+    Invocation,
+    ModelFailure,
+    ModelRequest,
+    Models,
+    Toolbox,
+    ToolEnding,
+    ToolResult,
+)
+from jackline_server.runtime.replies import Reply, ReplyBuilder
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """The world as runs reach it. One for all runs."""
+
+    models: Models
+    toolbox: Toolbox
+    clock: Clock
+    chance: Chance
+
+    async def perform(self, step: CallModel | CallTools, run: LiveRun) -> None:
+        """Carry out one step. Raises what `LiveRun.flush` raises."""
+        match step:
+            case CallModel():
+                await self._call_model(step, run)
+            case CallTools():
+                await self._call_tools(step, run)
+
+    # --- model ---------------------------------------------------------------------------------
+
+    async def _call_model(self, step: CallModel, run: LiveRun) -> None:
+        await failpoints.hit_async("loop.model.before_reserve")
+        run.note(step.started)
+        attempt_id = run.state.sequence
+        await run.flush()
+        await failpoints.hit_async("loop.model.after_reserve")
+        began = self.clock.monotonic_ms()
+        try:
+            reply, first_ms = await self._stream(step, run, attempt_id)
+        except ModelFailure as failure:
+            _stay_stopped()
+            run.note(self._failed(step, run, failure))
+            return
+        _stay_stopped()
+        await failpoints.hit_async("loop.model.after_call_before_commit")
+        usage = _usage(reply, step)
+        replied = ModelReplied(
+            usage=usage,
+            cost_micros=bounds.charge(step.model, usage),
+            finish=reply.finish,
+            tool_calls=len(reply.calls),
+            tokens_used=run.state.ledger.tokens + usage.total,
+            latency_ms=self.clock.monotonic_ms() - began,
+            first_token_ms=first_ms - began,
+            text=reply.text,
+            reasoning=reply.reasoning,
+        )
+        run.note(replied)
+        asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
+        run.note(*calls.requested(run.state, asked))
+
+    async def _stream(self, step: CallModel, run: LiveRun, attempt_id: int) -> tuple[Reply, int]:
+        """The whole reply, and when its first piece came."""
+        builder = ReplyBuilder()
+        deltas = DeltaMaker(attempt_id, run)
+        first_ms = 0
+        try:
+            async with aclosing(self.models.stream(self._request(step, run))) as chunks:
+                async for chunk in chunks:
+                    if not first_ms:
+                        first_ms = self.clock.monotonic_ms()
+                        await failpoints.hit_async("loop.model.mid_stream")
+                    builder.add(chunk)
+                    deltas.show(chunk)
+        except ModelFailure:
+            raise
+        except Exception as error:
+            _log.exception("a model adapter failed", extra={"run_id": run.run_id})
+            message = f"the adapter failed: {type(error).__name__}"
+            raise ModelFailure(FailureClass.INTERNAL, message) from error
+        return builder.reply(), first_ms or self.clock.monotonic_ms()
+
+    def _request(self, step: CallModel, run: LiveRun) -> ModelRequest:
+        return ModelRequest(
+            plan=step.model,
+            messages=step.messages,
+            tools=step.tools,
+            tool_choice=step.tool_choice,
+            max_output_tokens=step.started.max_output_tokens,
+            total_ms=self._until_deadline(step.total_ms, run.state),
+            idle_ms=step.idle_ms,
+        )
+
+    def _failed(self, step: CallModel, run: LiveRun, failure: ModelFailure) -> ModelCallFailed:
+        usage = _full(step.started) if failure.usage is None else failure.usage
+        visit = run.state.visit
+        agent = run.state.plan.step(visit.step_id) if visit is not None else None
+        retry_in_ms = None
+        if visit is not None and isinstance(agent, ModelStep):
+            retry_in_ms = retries.retry_in_ms(
+                visit,
+                agent,
+                step.model,
+                failed=retries.Failed(failure=failure.failure, retry_after_ms=failure.retry_after_ms),
+                now_active_ms=run.active_ms(),
+                fraction=self.chance.fraction(),
+            )
+        return ModelCallFailed(
+            failure=failure.failure,
+            retry_in_ms=retry_in_ms,
+            usage=usage,
+            cost_micros=bounds.charge(step.model, usage),
+            error=failure.message,
+        )
+
+    # --- tools ---------------------------------------------------------------------------------
+
+    async def _call_tools(self, step: CallTools, run: LiveRun) -> None:
+        await failpoints.hit_async("tool.before_intent")
+        await run.record(*(attempt.started for attempt in step.attempts))
+        await failpoints.hit_async("tool.after_intent_before_call")
+        if len(step.attempts) == 1:
+            run.note(await self._call_tool(step.attempts[0], run))
+            return
+        async with asyncio.TaskGroup() as group:
+            waiting = {group.create_task(self._call_tool(attempt, run)) for attempt in step.attempts}
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                run.note(*(task.result() for task in done))
+                if waiting:
+                    await run.flush()
+
+    async def _call_tool(self, attempt: ToolAttempt, run: LiveRun) -> ToolCallFinished:
+        """One attempt as a fact. Never raises but CancelledError."""
+        began = self.clock.monotonic_ms()
+        await failpoints.hit_async("tool.mid")
+        try:
+            result = await self.toolbox.call(self._invocation(attempt, run))
+        except Exception as error:  # noqa: BLE001 - the attempt ends here; the run must not
+            _log.exception("a tool adapter failed", extra={"run_id": run.run_id})
+            result = ToolResult(ending=ToolEnding.UNCERTAIN, error=f"the tool failed: {type(error).__name__}")
+        _stay_stopped()
+        await failpoints.hit_async("tool.after_call_before_commit")
+        return ToolCallFinished(
+            call_id=attempt.started.call_id,
+            tool=attempt.started.tool,
+            status=_status(result.ending, attempt.started.effect),
+            duration_ms=self.clock.monotonic_ms() - began,
+            cut_from_bytes=result.cut_from_bytes,
+            output_json=result.output_json,
+            error=result.error,
+        )
+
+    def _invocation(self, attempt: ToolAttempt, run: LiveRun) -> Invocation:
+        subject: Mapping[str, JsonValue] = json_text.parse_object(run.state.started.subject_json)
+        return Invocation(
+            step=attempt.step,
+            run_id=run.run_id,
+            call_key=attempt.started.call_key,
+            attempt=attempt.started.attempt,
+            arguments=attempt.arguments,
+            bound=attempt.bound,
+            step_input=attempt.step_input,
+            subject=subject,
+            timeout_ms=self._until_deadline(attempt.timeout_ms, run.state),
+        )
+
+    def _until_deadline(self, ms: int, state: RunState) -> int:
+        """No longer than the run's absolute deadline allows."""
+        deadline = state.started.deadline_unix_ms
+        return ms if deadline is None else max(min(ms, deadline - self.clock.unix_ms()), 1)
+
+
+def _stay_stopped() -> None:
+    """End a task that was cancelled and went on regardless: what it brings is no longer wanted."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def cut_short(run: LiveRun, *, abandoned: bool) -> tuple[Fact, ...]:
+    """What becomes of the calls in flight when their effect was cancelled for good.
+
+    `abandoned` says that the effect could not be stopped and was left behind.
+    """
+    state, visit = run.state, run.state.visit
+    if visit is None:
+        return ()
+    facts: list[Fact] = []
+    if visit.model_call is not None:
+        facts.append(_cancelled(visit.model_call.started, _model_of(state, visit.model_call.started)))
+    for call_id in visit.open_calls:
+        call = state.calls[call_id]
+        if call.status is not CallStatus.STARTED or call.interrupted:
+            continue
+        harmless = call.effect is Effect.READ
+        facts.append(
+            ToolCallFinished(
+                call_id=call_id,
+                tool=call.tool,
+                status=CallStatus.CANCELLED if harmless else CallStatus.UNKNOWN,
+                abandoned=abandoned,
+                error="the run was aborted during the call",
+            )
+        )
+    return tuple(facts)
+
+
+def _model_of(state: RunState, started: ModelCallStarted) -> ModelPlan:
+    return state.plan.models[started.model]
+
+
+def _cancelled(started: ModelCallStarted, model: ModelPlan) -> ModelCallFailed:
+    usage = _full(started)
+    return ModelCallFailed(
+        failure=FailureClass.CANCELLED,
+        retry_in_ms=None,
+        usage=usage,
+        cost_micros=bounds.charge(model, usage),
+        error="the run was aborted during the call",
+    )
+
+
+def _full(started: ModelCallStarted) -> Usage:
+    """What a call is charged when nobody knows what it used: all that was reserved."""
+    return Usage(
+        prompt_tokens=started.prompt_tokens,
+        completion_tokens=started.max_output_tokens,
+        estimated=True,
+    )
+
+
+def _usage(reply: Reply, step: CallModel) -> Usage:
+    """What the provider reports, or our own count where that is missing or can't be."""
+    reported = reply.usage
+    most = step.model.context_window + step.model.max_output_tokens
+    if reported is not None and reported.total <= most:
+        return reported
+    said = [reply.text, reply.reasoning, *(call.name + call.arguments for call in reply.calls)]
+    counted = min(bounds.estimate(said), step.started.max_output_tokens)
+    return Usage(prompt_tokens=step.started.prompt_tokens, completion_tokens=counted, estimated=True)
+
+
+def _status(ending: ToolEnding, effect: Effect) -> CallStatus:
+    match ending:
+        case ToolEnding.COMPLETED:
+            return CallStatus.COMPLETED
+        case ToolEnding.FAILED:
+            return CallStatus.FAILED
+        case ToolEnding.UNCERTAIN:
+            return CallStatus.UNKNOWN if effect is Effect.WRITE else CallStatus.FAILED

@@ -1,0 +1,157 @@
+"""The live side of runs: who watches which run here, and what just became durable.
+
+Owns one channel a run: the newest durable events, the sequence they reach, and the watchers to wake. Nothing
+in here is a source of truth: a watcher that finds a gap reads the store. Wake-ups are coalesced: however
+many events come, a watcher that has not run yet is woken once.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.use_cases import LiveDelta
+
+TAIL_EVENTS = 128
+MAX_WAITING_DELTAS = 512
+"""A watcher that takes none of its deltas loses the oldest: they are never promised."""
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """One consumer of one channel. Closed by whoever opened it."""
+
+    wants_deltas: bool
+    deltas: deque[LiveDelta] = field(default_factory=lambda: deque[LiveDelta](maxlen=MAX_WAITING_DELTAS))
+    reset: int = 0
+    _signalled: bool = False
+    _sleeper: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """Let `wait` return, now or the next time it is called."""
+        self._signalled = True
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    async def wait(self, timeout_ms: int) -> bool:
+        """Return True once woken since the last wait, or False after so long."""
+        if not self._signalled:
+            loop = asyncio.get_running_loop()
+            self._sleeper = loop.create_future()
+            timer = loop.call_later(timeout_ms / 1000, _expire, self._sleeper)
+            try:
+                await self._sleeper
+            finally:
+                timer.cancel()
+                self._sleeper = None
+        woken, self._signalled = self._signalled, False
+        return woken
+
+    def take_deltas(self) -> Sequence[LiveDelta]:
+        """What has come since the last call."""
+        taken = tuple(self.deltas)
+        self.deltas.clear()
+        return taken
+
+
+def _expire(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """One run's live side. `driven` is true while this process drives the run."""
+
+    head: int = 0
+    ended: bool = False
+    driven: bool = False
+    last_reset: int = 0
+    tail: deque[StoredEvent] = field(default_factory=lambda: deque[StoredEvent](maxlen=TAIL_EVENTS))
+    watchers: set[Watcher] = field(default_factory=set[Watcher])
+
+    def publish(self, events: Sequence[StoredEvent], *, ended: bool) -> None:
+        """Tell the watchers of events that are durable."""
+        if self.tail and self.tail[-1].sequence + 1 != events[0].sequence:
+            self.tail.clear()
+        self.tail.extend(events)
+        self.head = events[-1].sequence
+        self.ended = ended
+        self.wake()
+
+    def after(self, sequence: int, limit: int) -> Sequence[StoredEvent] | None:
+        """The events right after that one as far as they are kept here; None if the store must be read."""
+        if sequence >= self.head and self.head:
+            return ()
+        if not self.tail or self.tail[0].sequence > sequence + 1:
+            return None
+        skip = sequence + 1 - self.tail[0].sequence
+        return [self.tail[index] for index in range(skip, min(skip + limit, len(self.tail)))]
+
+    def publish_delta(self, delta: LiveDelta) -> None:
+        """Show a live piece to those who want it."""
+        for watcher in self.watchers:
+            if watcher.wants_deltas:
+                watcher.deltas.append(delta)
+                watcher.wake()
+
+    def reset(self, attempt_id: int) -> None:
+        """Tell those who saw an attempt's deltas that they are void."""
+        self.last_reset = attempt_id
+        for watcher in self.watchers:
+            if watcher.wants_deltas:
+                watcher.deltas.clear()
+                watcher.reset = attempt_id
+                watcher.wake()
+
+    def wake(self) -> None:
+        """Wake every watcher."""
+        for watcher in self.watchers:
+            watcher.wake()
+
+
+class Feed:
+    """All channels of this process. A channel lives as long as a driver or a watcher holds it."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, Channel] = {}
+        self.closing = False
+
+    def drive(self, run_id: str) -> Channel:
+        """The channel of a run that this process begins to drive; `leave` gives it back."""
+        channel = self._channels.setdefault(run_id, Channel())
+        channel.driven = True
+        return channel
+
+    def leave(self, run_id: str) -> None:
+        """This process no longer drives the run."""
+        channel = self._channels.get(run_id)
+        if channel is not None:
+            channel.driven = False
+            channel.wake()
+            self._drop_if_idle(run_id, channel)
+
+    def subscribe(self, run_id: str, *, deltas: bool) -> tuple[Channel, Watcher]:
+        """Begin to watch; `unsubscribe` ends it."""
+        channel = self._channels.setdefault(run_id, Channel())
+        watcher = Watcher(wants_deltas=deltas, reset=channel.last_reset if deltas else 0)
+        channel.watchers.add(watcher)
+        return channel, watcher
+
+    def unsubscribe(self, run_id: str, watcher: Watcher) -> None:
+        """Stop watching."""
+        channel = self._channels.get(run_id)
+        if channel is not None:
+            channel.watchers.discard(watcher)
+            self._drop_if_idle(run_id, channel)
+
+    def close(self) -> None:
+        """Let every watcher end: the server is going down."""
+        self.closing = True
+        for channel in self._channels.values():
+            channel.wake()
+
+    def _drop_if_idle(self, run_id: str, channel: Channel) -> None:
+        if not channel.driven and not channel.watchers:
+            del self._channels[run_id]

@@ -1,0 +1,141 @@
+"""What the runtime needs of HTTP, in its own words: one guarded request, and the connections it may go to.
+
+Owns the shapes that tools and webhooks use and that the operator's config fills in, and the tree of
+failures. Does not own how a request is made or what is let through (`egress`). Times are milliseconds.
+
+    HttpFailure
+    ├── HttpRefused            policy forbids it; nothing was sent
+    ├── HttpUnsent             the server certainly did not get the request (DNS, connect, TLS)
+    └── HttpUncertain          the server may have acted; its whole answer did not come
+        ├── HttpTooLarge       the answer is longer than the caller takes
+        └── HttpUnreadable     the answer breaks the rules, or is compressed though that was not asked for
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jackline_server.runtime.secrets import Secret
+
+UNREACHABLE = "The server could not be reached."
+"""What a model is told of a host that is blocked, unknown, silent or refuses TLS: always the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a server is. `scheme` is `http` or `https`, `host` lower-case ASCII without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What the operator lets the requests of one connection reach beyond public addresses.
+
+    `trusted` are origins that the operator wrote; they may be private, and be any port. `hosts` are further
+    hosts that a redirect may lead to, on ports 80 and 443; `allow_private` lets these be private too.
+    """
+
+    trusted: frozenset[Origin] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    allow_private: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """One request. `target` is the path and query, percent-encoded, beginning with `/`.
+
+    `total_ms` bounds everything, `header_ms` the wait for the answer's headers, redirects included.
+    `max_bytes` is the longest body that the caller takes.
+    """
+
+    method: str
+    origin: Origin
+    target: str
+    total_ms: int
+    max_bytes: int
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = None
+    header_ms: int = 30_000
+    reach: Reach = field(default_factory=Reach)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """A whole answer. Header names are lower-case; of a name that comes twice the first value is kept.
+
+    A 3xx is an answer like any other: it is a redirect that was not to be followed.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpFailure(Exception):
+    """A request has no whole answer.
+
+    `message` is safe for a model: no address, no header, nothing that tells a blocked host from an unknown
+    one. `detail` is for the operator's log.
+    """
+
+    def __init__(self, message: str, *, detail: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+
+
+class HttpRefused(HttpFailure):
+    """Policy forbids the request; nothing was sent."""
+
+
+class HttpUnsent(HttpFailure):
+    """The server certainly did not get the request."""
+
+
+class HttpUncertain(HttpFailure):
+    """The server may have got the request and acted on it."""
+
+
+class HttpTooLarge(HttpUncertain):
+    """The answer is longer than `max_bytes`."""
+
+
+class HttpUnreadable(HttpUncertain):
+    """The answer is not HTTP, or is compressed though that was not asked for."""
+
+
+class HttpClients(Protocol):
+    """The only way out for a request whose target a workflow or a model had a hand in."""
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        """Make one request, without retries. Cancelling it closes the connection.
+
+        GET and HEAD follow up to three redirects to the same host, or to one in `reach.hosts` (then without
+        the caller's headers); every other redirect is returned as it came.
+
+        Raises:
+            HttpFailure: one of its kinds, its timers and caps included.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConnection:
+    """A connection of the operator's config that workflows name.
+
+    `base_path` is put before every path: empty, or beginning with `/` and not ending with it. `headers`
+    go with every request and win over a workflow's. `timeout_ms` caps a call, `concurrency` the calls in
+    flight.
+    """
+
+    name: str
+    origin: Origin
+    base_path: str
+    headers: Mapping[str, Secret]
+    timeout_ms: int
+    header_timeout_ms: int
+    concurrency: int
+    reach: Reach

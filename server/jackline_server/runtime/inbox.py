@@ -1,0 +1,91 @@
+"""A driven run's commands: loaded from the command table, settled at boundaries.
+
+Owns the waiting commands of one run. The table is the truth; a nudge says only that it is worth a look.
+"""
+
+from collections.abc import Callable
+
+from jackline_server.core import control
+from jackline_server.core.commands import Abort, Command
+from jackline_server.core.facts import AbortMode
+from jackline_server.runtime.live_run import LiveRun
+from jackline_server.runtime.ports import Codec
+from jackline_server.runtime.store_ports import Commands
+
+
+def _nobody() -> None:
+    """The waker while nobody waits."""
+
+
+class Inbox:
+    """The commands that wait for one run."""
+
+    def __init__(self, run_id: str, *, commands: Commands, codec: Codec) -> None:
+        self._run_id = run_id
+        self._commands = commands
+        self._codec = codec
+        self._waiting: list[Command] = []
+        self._seen = 0
+        self._nudged = True
+        self._waker: Callable[[], None] = _nobody
+
+    def nudge(self) -> None:
+        """Say that a command may have come; wakes whoever waits for one."""
+        self._nudged = True
+        self._waker()
+
+    def on_nudge(self, waker: Callable[[], None] | None) -> None:
+        """Call `waker` at each nudge from now on; None for nobody."""
+        self._waker = waker or _nobody
+
+    @property
+    def nudged(self) -> bool:
+        """True if the table has to be looked at."""
+        return self._nudged
+
+    @property
+    def busy(self) -> bool:
+        """True if a command waits, or may."""
+        return self._nudged or bool(self._waiting)
+
+    async def refresh(self, *, force: bool = False) -> None:
+        """Load what has come since the last look, if there was a nudge."""
+        if not self._nudged and not force:
+            return
+        self._nudged = False
+        for row in await self._commands.pending(self._run_id):
+            if row.ordinal > self._seen:
+                self._seen = row.ordinal
+                self._waiting.append(self._codec.decode_command(row.payload, ordinal=row.ordinal))
+
+    def settle(self, run: LiveRun, *, aborts_only: bool = False) -> None:
+        """Note the facts of every command that can be settled now, in the order they were accepted.
+
+        Between boundaries only aborts can be.
+        """
+        if not self._waiting:
+            return
+        held: list[Command] = []
+        for command in self._waiting:
+            if aborts_only and not isinstance(command.action, Abort):
+                held.append(command)
+                continue
+            facts = control.settle(run.state, command, run.moment())
+            if facts is None:
+                held.append(command)
+            else:
+                run.note(*facts)
+        self._waiting = held
+
+    def reject_rest(self, run: LiveRun) -> None:
+        """Note that the end of the run rejects what still waits."""
+        rest, self._waiting = self._waiting, []
+        for command in rest:
+            run.note(control.leftover(command))
+
+    def abort_mode(self) -> AbortMode | None:
+        """How the waiting abort wants to stop what is under way; None if no abort waits."""
+        modes = [command.action.mode for command in self._waiting if isinstance(command.action, Abort)]
+        if not modes:
+            return None
+        return AbortMode.NOW if AbortMode.NOW in modes else AbortMode.GRACEFUL

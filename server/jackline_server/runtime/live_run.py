@@ -1,0 +1,324 @@
+"""A run that this process is driving: its log, and the state the log adds up to.
+
+Owns append, fold and publish. Facts are noted first: folded into the working state and buffered. `flush`
+commits everything noted so far at once, and only then makes it visible. So a result and the announcement
+of what follows from it share one commit, and nothing is shown that a crash could take back: readers see
+`durable`, never `state`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jackline_server import failpoints
+from jackline_server.core import timing
+from jackline_server.core.evolve import evolve
+from jackline_server.core.exits import RUNNING
+from jackline_server.core.facts import (
+    CommandApplied,
+    CommandRejected,
+    Fact,
+    ModelCallFailed,
+    ModelCallStarted,
+    ModelReplied,
+    RunFinished,
+    RunRecovered,
+    RunStarted,
+    RunSuspended,
+    StepFinished,
+    StepStarted,
+    TimerFired,
+    ToolCallFinished,
+)
+from jackline_server.core.state import RunState
+from jackline_server.core.steps import Moment
+from jackline_server.runtime.feed import Channel
+from jackline_server.runtime.ports import Clock, Codec, Envelope, Record
+from jackline_server.runtime.store_ports import (
+    Append,
+    CommandOutcome,
+    CommandState,
+    HeadMismatch,
+    Journal,
+    RunHead,
+    StoredEvent,
+    StoreFull,
+    StoreUnavailable,
+)
+from jackline_server.runtime.use_cases import LiveDelta
+
+RETRY_MS = 250
+"""How long a commit that the store could not take waits before it is tried again."""
+
+_OF_THE_RUN = (RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired)
+_AFTER_COMMIT: Mapping[type[Fact], str] = {
+    ModelReplied: "loop.model.after_commit",
+    ToolCallFinished: "tool.after_commit",
+    CommandApplied: "control.after_apply",
+    RunFinished: "finish.after_commit",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRunTools:
+    """What every live run shares."""
+
+    journal: Journal
+    codec: Codec
+    clock: Clock
+
+
+class LiveRun:
+    """One driven run. Not shared between tasks but for `record`, which may be called concurrently."""
+
+    def __init__(
+        self, state: RunState, *, epoch: int, created_unix_ms: int, channel: Channel, tools: LiveRunTools
+    ) -> None:
+        """Take over a replayed state. `epoch` is the one of the claim."""
+        self._tools = tools
+        self._epoch = epoch
+        self._created_unix_ms = created_unix_ms
+        self.channel = channel
+        self._state = state
+        self._durable = state
+        self._noted: list[tuple[Record, RunState]] = []
+        self._committing = asyncio.Lock()
+        self._unsure = False
+        self._active_base_ms = state.active_ms
+        self._active_since_ms: int | None = None
+        self._run_clock()
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._state.run_id
+
+    @property
+    def state(self) -> RunState:
+        """What the facts noted so far add up to. For deciding; never for showing."""
+        return self._state
+
+    @property
+    def durable(self) -> RunState:
+        """What the committed facts add up to."""
+        return self._durable
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that this process writes under."""
+        return self._epoch
+
+    def active_ms(self) -> int:
+        """The run's active time now."""
+        if self._active_since_ms is None:
+            return self._active_base_ms
+        return self._active_base_ms + self._tools.clock.monotonic_ms() - self._active_since_ms
+
+    def charge(self, gap_ms: int) -> None:
+        """Count time that passed while nobody drove the run."""
+        if self._active_since_ms is not None:
+            self._active_base_ms += gap_ms
+
+    def moment(self) -> Moment:
+        """Now, for `decide`."""
+        return Moment(active_ms=self.active_ms(), unix_ms=self._tools.clock.unix_ms())
+
+    def note(self, *facts: Fact) -> None:
+        """Fold facts into the working state; they become durable with the next flush."""
+        for fact in facts:
+            before = self._state
+            active_ms = self.active_ms()
+            self._state = evolve(before, fact, active_ms=active_ms)
+            envelope = self._envelope(fact, before, active_ms)
+            self._noted.append((Record(envelope=envelope, fact=fact), before))
+            self._run_clock()
+
+    async def record(self, *facts: Fact) -> None:
+        """Make facts durable, together with everything noted before them."""
+        self.note(*facts)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Commit what was noted, then publish it. Waits while the store has no room or can't be reached.
+
+        Raises:
+            Fenced: another worker owns the run.
+            HeadMismatch: the store does not hold what this process knows.
+            CommandsWaiting: the run's end was noted, and commands have come; `take_back` the end.
+        """
+        async with self._committing:
+            while self._noted:
+                noted = list(self._noted)
+                state = self._state
+                events = [self._tools.codec.encode(record) for record, _ in noted]
+                finishing = isinstance(noted[-1][0].fact, RunFinished)
+                if finishing:
+                    failpoints.hit("finish.before_commit")
+                append = self._append_of(noted, events, state, finishing=finishing)
+                count = await self._commit(append)
+                del self._noted[:count]
+                self._durable = self._noted[0][1] if self._noted else state
+                await self._publish(noted[:count], events[:count], ended=finishing and not self._noted)
+
+    def take_back(self) -> None:
+        """Undo the noted end of the run, if it is not durable yet."""
+        if self._noted and isinstance(self._noted[-1][0].fact, RunFinished):
+            self._state = self._noted.pop()[1]
+            self._run_clock()
+
+    def discard(self) -> None:
+        """Drop everything noted and not committed."""
+        self._noted.clear()
+        self._state = self._durable
+
+    def show(self, delta: LiveDelta) -> None:
+        """Show a live piece to watchers; nothing is kept."""
+        if self.channel.watchers:
+            self.channel.publish_delta(delta)
+
+    # --- commit --------------------------------------------------------------------------------
+
+    def _append_of(
+        self,
+        noted: Sequence[tuple[Record, RunState]],
+        events: Sequence[StoredEvent],
+        state: RunState,
+        *,
+        finishing: bool,
+    ) -> Append:
+        finished_unix_ms = noted[-1][0].envelope.unix_ms if finishing else None
+        return Append(
+            run_id=state.run_id,
+            epoch=self._epoch,
+            after_sequence=events[0].sequence - 1,
+            events=events,
+            head=RunHead(
+                phase=state.phase,
+                wake_unix_ms=timing.wake_unix_ms(state),
+                open_interrupts=len(state.oversight.interrupts),
+                summary=self._tools.codec.summarize(
+                    state, created_unix_ms=self._created_unix_ms, finished_unix_ms=finished_unix_ms
+                ),
+            ),
+            settled=[outcome for record, _ in noted if (outcome := _outcome(record)) is not None],
+            finishing=finishing,
+            finished_unix_ms=finished_unix_ms,
+        )
+
+    async def _commit(self, append: Append) -> int:
+        """Write the commit; return how many of its events the store holds.
+
+        That is all of them, unless an earlier attempt whose answer was lost had written the first few.
+        """
+        while True:
+            try:
+                await self._tools.journal.append(append)
+            except StoreFull:
+                await self._tools.clock.sleep(RETRY_MS)
+            except StoreUnavailable:
+                self._unsure = True
+                await self._tools.clock.sleep(RETRY_MS)
+            except asyncio.CancelledError:
+                self._unsure = True
+                raise
+            except HeadMismatch as mismatch:
+                count = await self._written(append, mismatch.found) if self._unsure else 0
+                if count == 0:
+                    raise
+                self._unsure = False
+                return count
+            else:
+                self._unsure = False
+                return len(append.events)
+
+    async def _written(self, append: Append, head: int) -> int:
+        """How many of these events an attempt whose answer was lost has written; 0 if others stand there."""
+        count = head - append.after_sequence
+        if not 0 < count <= len(append.events):
+            return 0
+        found = await self._tools.journal.read(
+            append.run_id, after_sequence=append.after_sequence, limit=count
+        )
+        ours = [(event.meta, event.content) for event in append.events[:count]]
+        return count if [(event.meta, event.content) for event in found] == ours else 0
+
+    async def _publish(
+        self,
+        noted: Sequence[tuple[Record, RunState]],
+        events: Sequence[StoredEvent],
+        *,
+        ended: bool,
+    ) -> None:
+        await failpoints.hit_async("event.after_commit_before_publish")
+        self.channel.publish(events, ended=ended)
+        for record, before in noted:
+            name = _AFTER_COMMIT.get(type(record.fact))
+            if name is not None:
+                failpoints.hit(name)
+            lost = before.visit.model_call if before.visit is not None else None
+            if lost is not None and isinstance(record.fact, ModelCallFailed | RunRecovered):
+                self.channel.reset(lost.sequence)
+
+    # --- where and when ------------------------------------------------------------------------
+
+    def _run_clock(self) -> None:
+        """Let active time run while the run is active, and stand still while it is dormant."""
+        dormant = self._state.dormant or self._state.finished is not None
+        if dormant and self._active_since_ms is not None:
+            self._active_base_ms = self.active_ms()
+            self._active_since_ms = None
+        elif not dormant and self._active_since_ms is None:
+            self._active_since_ms = self._tools.clock.monotonic_ms()
+
+    def _envelope(self, fact: Fact, before: RunState, active_ms: int) -> Envelope:
+        return envelope_of(
+            fact,
+            before,
+            sequence=self._state.sequence,
+            active_ms=active_ms,
+            unix_ms=self._tools.clock.unix_ms(),
+        )
+
+
+def envelope_of(fact: Fact, before: RunState, *, sequence: int, active_ms: int, unix_ms: int) -> Envelope:
+    """Where a fact happened: the step, visit and turn that the state before it was in."""
+    visit = before.visit
+    step_id, number, iteration, signal = "", 0, 0, RUNNING
+    if isinstance(fact, StepStarted):
+        step_id, number = fact.step_id, fact.visit
+    elif visit is not None and not isinstance(fact, _OF_THE_RUN):
+        step_id, number = visit.step_id, visit.number
+        iteration = fact.iteration if isinstance(fact, ModelCallStarted) else visit.iteration
+    if isinstance(fact, StepFinished | RunFinished):
+        signal = fact.signal
+    return Envelope(
+        run_id=before.run_id,
+        sequence=sequence,
+        unix_ms=unix_ms,
+        active_ms=active_ms,
+        step_id=step_id,
+        visit=number,
+        iteration=iteration,
+        signal=signal,
+    )
+
+
+def _outcome(record: Record) -> CommandOutcome | None:
+    fact = record.fact
+    match fact:
+        case CommandApplied():
+            return CommandOutcome(
+                command_id=fact.command_id,
+                state=CommandState.APPLIED,
+                sequence=record.envelope.sequence,
+                rejection="",
+            )
+        case CommandRejected():
+            return CommandOutcome(
+                command_id=fact.command_id,
+                state=CommandState.REJECTED,
+                sequence=record.envelope.sequence,
+                rejection=fact.rejection.value,
+            )
+        case _:
+            return None

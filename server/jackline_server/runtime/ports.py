@@ -1,0 +1,342 @@
+"""What the runtime needs from models, tools, codec, compiler, signals and machine, in its own words.
+
+The store's ports are in `store_ports`. Implementations live in the ring around the runtime, none of which
+knows another; `bootstrap` alone puts them together. Times are milliseconds.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from jackline_server.core.commands import Command
+from jackline_server.core.facts import Fact, FailureClass, FinishReason, Usage
+from jackline_server.core.messages import Message
+from jackline_server.core.plan import JsonValue, ModelPlan, Plan, ToolChoice, ToolEntry, ToolStep
+from jackline_server.core.state import RunState
+from jackline_server.runtime.store_ports import StoredEvent
+
+# --- models ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One attempt at a model.
+
+    `total_ms` bounds the whole attempt, `idle_ms` the wait for the next chunk. `max_output_tokens`
+    goes to the provider.
+    """
+
+    plan: ModelPlan
+    messages: Sequence[Message]
+    tools: Sequence[ToolEntry]
+    tool_choice: ToolChoice
+    max_output_tokens: int
+    total_ms: int
+    idle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """A piece of the reply's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningChunk:
+    """A piece of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallChunk:
+    """A piece of a tool call. `index` is its slot in the reply; id and name come once, if at all."""
+
+    index: int
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndChunk:
+    """The end of a reply, always the last chunk. `usage` is None if none usable was reported."""
+
+    finish: FinishReason
+    usage: Usage | None
+
+
+ModelChunk = TextChunk | ReasoningChunk | ToolCallChunk | EndChunk
+
+
+class ModelFailure(Exception):
+    """An attempt failed, in a way that has a class.
+
+    `usage` is what the provider is known to have charged: all zero if it refused before it worked, None
+    if nobody knows. `message` goes to the log: it holds no secret and no address.
+    """
+
+    def __init__(
+        self,
+        failure: FailureClass,
+        message: str,
+        *,
+        retry_after_ms: int | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.failure = failure
+        self.message = message
+        self.retry_after_ms = retry_after_ms
+        self.usage = usage
+
+
+class Models(Protocol):
+    """All model adapters behind one door."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
+        """Attempt one call and yield its chunks; exactly one EndChunk, last.
+
+        Closing the iterator early, or cancelling its consumer, ends the provider's connection. The
+        adapter never retries.
+
+        Raises:
+            ModelFailure: whatever went wrong, its timers and caps included.
+        """
+        ...
+
+
+# --- tools -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One attempt at a tool.
+
+    `arguments` are what the caller chose (the model, or a visit of the step); `bound` are the engine's
+    own values and win over them; `step_input` fills what neither has. `call_key` goes to the tool as
+    idempotency key.
+    """
+
+    step: ToolStep
+    run_id: str
+    call_key: str
+    attempt: int
+    arguments: Mapping[str, JsonValue]
+    bound: Mapping[str, JsonValue]
+    step_input: Mapping[str, JsonValue]
+    subject: Mapping[str, JsonValue]
+    timeout_ms: int
+
+    @property
+    def values(self) -> dict[str, JsonValue]:
+        """All of them under one roof, the engine's values on top."""
+        return {**self.step_input, **self.arguments, **self.bound}
+
+
+class ToolEnding(Enum):
+    """How an attempt at a tool ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    UNCERTAIN = "uncertain"
+    """Failed in a way that leaves open whether the tool acted: its answer was lost or came too late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What an attempt returned: an output as JSON text, or an error in words for the model.
+
+    `cut_from_bytes` is the true length of an output that was cut, else 0.
+    """
+
+    ending: ToolEnding
+    output_json: str | None = None
+    error: str = ""
+    cut_from_bytes: int = 0
+
+
+class Toolbox(Protocol):
+    """All step kinds that do one thing, behind one door."""
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        """Attempt one call. A tool's failure is a result, never a raise.
+
+        Cancelling it stops the attempt as far as its kind allows; whether the tool acted is then open.
+        """
+        ...
+
+
+# --- codec -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """Where and when a fact happened. `signal` is `running` until the step or run has one."""
+
+    run_id: str
+    sequence: int
+    unix_ms: int
+    active_ms: int
+    step_id: str
+    visit: int
+    iteration: int
+    signal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A fact with its envelope, as read back."""
+
+    envelope: Envelope
+    fact: Fact
+
+
+class UnknownFact(Exception):
+    """The log holds a fact that this version does not know: a newer one wrote it."""
+
+
+class Codec(Protocol):
+    """Facts, plans, commands and summaries as bytes. Total both ways."""
+
+    def encode(self, record: Record) -> StoredEvent:
+        """The event's bytes, metadata and content apart."""
+        ...
+
+    def decode(self, event: StoredEvent) -> Record:
+        """The record back. Raises UnknownFact."""
+        ...
+
+    def encode_plan(self, plan: Plan) -> bytes:
+        """The plan's bytes, the same for equal plans; `plan.digest` is not part of them."""
+        ...
+
+    def decode_plan(self, data: bytes) -> Plan:
+        """The plan back, with `digest` set to the SHA-256 of `data`."""
+        ...
+
+    def encode_command(self, command: Command) -> bytes:
+        """The command's bytes; its ordinal is not part of them."""
+        ...
+
+    def decode_command(self, data: bytes, *, ordinal: int) -> Command:
+        """The command back."""
+        ...
+
+    def summarize(self, state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> bytes:
+        """The encoded metadata view of the run, as lists show it."""
+        ...
+
+
+# --- definitions -------------------------------------------------------------------------------
+
+
+class Severity(Enum):
+    """How much a finding weighs."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding of a check. `line` and `column` are from 1, 0 where it is about the whole file."""
+
+    severity: Severity
+    code: str
+    message: str
+    file: str
+    line: int
+    column: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A workflow as it was written. `file` is the name that findings cite for the YAML."""
+
+    yaml: str
+    files: Mapping[str, bytes]
+    file: str = "workflow.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstCase:
+    """The most that one run can spend; None has no cap."""
+
+    model_requests: int | None
+    tool_calls: int | None
+    tokens: int | None
+    cost_micros: int | None
+    active_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """What a source was compiled to. `plan` is None if a finding is an error.
+
+    `name` is the workflow's, empty if it has none; `revision` the SHA-256 of the source.
+    """
+
+    name: str
+    revision: str
+    plan: Plan | None
+    findings: tuple[Finding, ...]
+    worst_case: WorstCase | None
+
+
+class Compiler(Protocol):
+    """Turns a workflow file into a plan, or into findings that say why not."""
+
+    def compile(self, source: Source) -> Compilation:
+        """Check and compile. CPU only, bounded by the sizes of the source; raises nothing."""
+        ...
+
+
+# --- signals -----------------------------------------------------------------------------------
+
+
+class Signals(Protocol):
+    """Nudges across a deployment. May be lost, doubled or late: the store is the truth."""
+
+    def nudge(self, run_id: str) -> None:
+        """Say that something about a run has changed in the store."""
+        ...
+
+    def subscribe(self, subscriber: Callable[[str], None]) -> None:
+        """Call `subscriber` with the run's id at every nudge."""
+        ...
+
+
+# --- the machine -------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    """Time. Nothing is decided by `unix_ms` but deadlines and expiries that people set."""
+
+    def unix_ms(self) -> int:
+        """Wall-clock time."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Time that never jumps; only differences mean anything."""
+        ...
+
+    async def sleep(self, ms: int) -> None:
+        """Return after so long."""
+        ...
+
+
+class Chance(Protocol):
+    """Ids and jitter."""
+
+    def new_id(self, prefix: str) -> str:
+        """A fresh id: the prefix and 26 lower-case letters and digits, sortable by time."""
+        ...
+
+    def fraction(self) -> float:
+        """A number from 0 up to 1."""
+        ...

@@ -1,0 +1,269 @@
+"""Drives one run for as long as this process owns it: decide, perform, until there is nothing to do.
+
+Owns the loop and its boundaries. A run leaves this process finished, dormant (paused or waiting for a
+person: it keeps no memory here), suspended for a drain, or lost to another worker.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from jackline_server import failpoints
+from jackline_server.core import exits, leaving, timing
+from jackline_server.core.decide import decide
+from jackline_server.core.facts import AbortMode, Fact, RunFinished, RunSuspended, StopReason
+from jackline_server.core.instruments import Instruments
+from jackline_server.core.steps import CallModel, CallTools, Finish, Record, Step, Wait
+from jackline_server.runtime.effects import Effects, cut_short
+from jackline_server.runtime.inbox import Inbox
+from jackline_server.runtime.live_run import LiveRun
+from jackline_server.runtime.ports import Chance, Clock
+from jackline_server.runtime.store_ports import CommandsWaiting, StoreError
+
+_log = logging.getLogger(__name__)
+
+ABANDON_MS = 1_200
+"""How long an aborted effect may take to end before it is left behind."""
+
+GRACEFUL_MS = 9_000
+"""How long a graceful abort waits for a boundary."""
+
+LONGEST_SLEEP_MS = 3_600_000
+
+
+class Ending(Enum):
+    """How a run left this process."""
+
+    FINISHED = "finished"
+    DORMANT = "dormant"
+    SUSPENDED = "suspended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerTools:
+    """What every runner shares."""
+
+    effects: Effects
+    instruments: Instruments
+    clock: Clock
+    chance: Chance
+
+
+class Runner:
+    """The loop of one run."""
+
+    def __init__(self, run: LiveRun, inbox: Inbox, *, tools: RunnerTools) -> None:
+        self._run = run
+        self._inbox = inbox
+        self._tools = tools
+        self._suspending = False
+
+    @property
+    def run(self) -> LiveRun:
+        """The run that is driven."""
+        return self._run
+
+    def nudge(self) -> None:
+        """A command may have come."""
+        self._inbox.nudge()
+
+    def suspend(self) -> None:
+        """Let go of the run at its next boundary."""
+        self._suspending = True
+        self._inbox.nudge()
+
+    async def drive(self) -> Ending:
+        """Drive until the run leaves this process.
+
+        Cancelling it stops what is under way at once and suspends the run, calls in flight left open.
+
+        Raises:
+            StoreError: Fenced or HeadMismatch: the run is no longer this process's.
+        """
+        try:
+            return await self._loop()
+        except asyncio.CancelledError:
+            await self._let_go()
+            raise
+        except StoreError:
+            raise
+        except Exception:  # noqa: BLE001 - the run's task ends here, and its watchers must be told
+            return await self._end_by_bug()
+
+    async def _loop(self) -> Ending:
+        run = self._run
+        while True:
+            await failpoints.hit_async("loop.step.begin")
+            await self._settle_what_came()
+            if self._suspending and run.state.finished is None:
+                await self._let_go()
+                return Ending.SUSPENDED
+            step = decide(run.state, now=run.moment(), instruments=self._tools.instruments)
+            ending = await self._carry_out(step)
+            if ending is not None:
+                return ending
+
+    async def _carry_out(self, step: Step) -> Ending | None:
+        """Do what was decided; the ending, if the run leaves this process by it."""
+        match step:
+            case Record(facts=facts):
+                self._note(facts)
+            case Finish():
+                return Ending.FINISHED if await self._finished() else None
+            case Wait(until_active_ms=until):
+                await self._run.flush()
+                if until is None and not self._inbox.busy:
+                    return Ending.DORMANT
+                await self._sleep(until)
+            case CallModel() | CallTools():
+                await self._perform(step)
+            case _:
+                assert_never(step)
+        return None
+
+    async def _settle_what_came(self) -> None:
+        due = timing.due(self._run.state, self._tools.clock.unix_ms())
+        self._run.note(*due)
+        await self._inbox.refresh()
+        if self._run.state.finished is None:
+            self._inbox.settle(self._run)
+
+    def _note(self, facts: tuple[Fact, ...]) -> None:
+        if isinstance(facts[-1], RunFinished):
+            self._run.note(*facts[:-1])
+            self._inbox.reject_rest(self._run)
+            self._run.note(facts[-1])
+        else:
+            self._run.note(*facts)
+
+    async def _finished(self) -> bool:
+        """Make the end durable; False if commands came first and have to be heard."""
+        try:
+            await self._run.flush()
+        except CommandsWaiting:
+            self._run.take_back()
+            await self._inbox.refresh(force=True)
+            return False
+        return True
+
+    async def _let_go(self) -> None:
+        """Suspend the run, whatever was noted first; an end that is not durable yet is decided again."""
+        self._run.take_back()
+        if self._run.state.finished is None:
+            self._run.note(RunSuspended(epoch=self._run.epoch))
+        await self._run.flush()
+
+    async def _end_by_bug(self) -> Ending:
+        """Close the run with an incident id: a bug of ours must not leave it hanging."""
+        incident = self._tools.chance.new_id("inc_")
+        _log.exception(
+            "a run met a bug of the server", extra={"run_id": self._run.run_id, "incident_id": incident}
+        )
+        self._run.discard()
+        end = exits.abnormal(StopReason.INTERNAL, leaf=incident, error=f"internal error; incident {incident}")
+        visit = self._run.state.visit
+        if visit is not None:
+            self._run.note(*cut_short(self._run, abandoned=True))
+            visit = self._run.state.visit or visit
+            self._run.note(*leaving.leave(self._run.state, visit, end, routed=False).facts)
+        while True:
+            self._note(leaving.end_run(end).facts)
+            if await self._finished():
+                return Ending.FINISHED
+
+    # --- waiting and performing ----------------------------------------------------------------
+
+    async def _sleep(self, until_active_ms: int | None) -> None:
+        """Wait for the active time or the next timer to come, or for a nudge."""
+        ms = LONGEST_SLEEP_MS
+        if until_active_ms is not None:
+            ms = min(ms, until_active_ms - self._run.active_ms())
+        wake = timing.wake_unix_ms(self._run.state)
+        if wake is not None:
+            ms = min(ms, wake - self._tools.clock.unix_ms())
+        if self._inbox.nudged or ms <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(ms / 1000, _resolve, woken)
+        self._inbox.on_nudge(lambda: _resolve(woken))
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            self._inbox.on_nudge(None)
+
+    async def _perform(self, step: CallModel | CallTools) -> None:
+        """Carry out an effect while listening for an abort."""
+        loop = asyncio.get_running_loop()
+        effect = loop.create_task(self._tools.effects.perform(step, self._run))
+        try:
+            await self._until_done(effect)
+        except asyncio.CancelledError:
+            await _stop(effect)
+            raise
+        if not effect.cancelled():
+            effect.result()
+
+    async def _until_done(self, effect: asyncio.Task[None]) -> None:
+        """Return when the effect has ended, or an abort has ended it."""
+        loop = asyncio.get_running_loop()
+        graceful_until: float | None = None
+        while not effect.done():
+            await self._ended_or_nudged(effect)
+            if effect.done():
+                return
+            await self._inbox.refresh()
+            mode = self._inbox.abort_mode()
+            if mode is AbortMode.GRACEFUL and graceful_until is None:
+                graceful_until = loop.time() + GRACEFUL_MS / 1000
+                loop.call_at(graceful_until, self._inbox.nudge)
+            overdue = graceful_until is not None and loop.time() >= graceful_until
+            if (mode is AbortMode.NOW or (mode and overdue)) and await self._abort(effect):
+                return
+
+    async def _ended_or_nudged(self, effect: asyncio.Task[None]) -> None:
+        waker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake(_: object = None) -> None:
+            _resolve(waker)
+
+        effect.add_done_callback(wake)
+        self._inbox.on_nudge(wake)
+        try:
+            if not self._inbox.nudged:
+                await waker
+        finally:
+            effect.remove_done_callback(wake)
+            self._inbox.on_nudge(None)
+
+    async def _abort(self, effect: asyncio.Task[None]) -> bool:
+        """Make the abort durable, stop the effect, and say what became of its calls.
+
+        False if the abort was rejected, or leaves a cleanup path alone that is under way.
+        """
+        run = self._run
+        earlier = run.state.oversight.abort
+        self._inbox.settle(run, aborts_only=True)
+        await run.flush()
+        abort = run.state.oversight.abort
+        cleaning = run.state.oversight.cleanup is not None
+        if abort is None or abort is earlier or (cleaning and not abort.skip_routes):
+            return False
+        stopped = await _stop(effect)
+        run.note(*cut_short(run, abandoned=not stopped))
+        return True
+
+
+async def _stop(effect: asyncio.Task[None]) -> bool:
+    """Cancel a task and wait a little for its end; False if it goes on regardless."""
+    effect.cancel()
+    done, _ = await asyncio.wait({effect}, timeout=ABANDON_MS / 1000)
+    return bool(done)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,232 @@
+"""Owns every run task of this process: admission, claims, leases, recovery, drain.
+
+A run is driven here from the moment it is claimed (or created here) until it finishes, goes dormant, is
+suspended, or is lost to a newer epoch. The store says which runs need a worker; a nudge only makes this
+look sooner than the next poll.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+from jackline_server import failpoints
+from jackline_server.core.facts import Phase, RecoveryCause, RunRecovered
+from jackline_server.core.state import RunState
+from jackline_server.runtime.feed import Feed
+from jackline_server.runtime.inbox import Inbox
+from jackline_server.runtime.live_run import LiveRun, LiveRunTools
+from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.runner import Ending, Runner, RunnerTools
+from jackline_server.runtime.store_ports import Claim, RunRow, Store, StoreError
+
+_log = logging.getLogger(__name__)
+
+POLL_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """`worker` is unique among all processes of a store. `lease_ms` is the store's lease time."""
+
+    worker: str
+    max_active_runs: int
+    lease_ms: int
+    drain_grace_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerTools:
+    """What the scheduler works with."""
+
+    store: Store
+    loading: Loading
+    feed: Feed
+    live: LiveRunTools
+    runner: RunnerTools
+
+
+class Scheduler:
+    """The run tasks of one process. `start` before use; `drain` ends it."""
+
+    def __init__(self, *, settings: SchedulerSettings, tools: SchedulerTools) -> None:
+        self._settings = settings
+        self._tools = tools
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._runners: dict[str, Runner] = {}
+        self._background: list[asyncio.Task[None]] = []
+        self._wake = asyncio.Event()
+        self.draining = False
+
+    # --- for the service -----------------------------------------------------------------------
+
+    @property
+    def worker(self) -> str:
+        """The name under which this process owns runs."""
+        return self._settings.worker
+
+    def has_room(self) -> bool:
+        """True if one more run can be driven here."""
+        return not self.draining and len(self._tasks) < self._settings.max_active_runs
+
+    def adopt(self, row: RunRow, state: RunState) -> None:
+        """Drive a run that was just created with its lease held here, at epoch 1."""
+        self._begin(row.run_id, self._drive_new(row, state))
+
+    def nudge(self, run_id: str) -> None:
+        """Something about the run has changed in the store: a command, or its creation."""
+        runner = self._runners.get(run_id)
+        if runner is not None:
+            runner.nudge()
+        elif run_id not in self._tasks:
+            self._wake.set()
+
+    def durable_state(self, run_id: str) -> RunState | None:
+        """What is durable of a run that is driven here."""
+        runner = self._runners.get(run_id)
+        return None if runner is None else runner.run.durable
+
+    def active(self) -> dict[Phase, int]:
+        """How many runs are driven here, by phase."""
+        return Counter(runner.run.durable.phase for runner in self._runners.values())
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Claim what needs a worker, then go on doing so in the background."""
+        await self._claim()
+        self._background = [
+            asyncio.create_task(self._claiming(), name="claiming"),
+            asyncio.create_task(self._renewing(), name="renewing"),
+        ]
+
+    async def drain(self) -> None:
+        """Let every run go at its next boundary, or cut it off when the grace is over."""
+        self.draining = True
+        await failpoints.hit_async("drain.begin")
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for runner in list(self._runners.values()):
+            runner.suspend()
+        tasks = set(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._settings.drain_grace_ms / 1000)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=4)
+        await failpoints.hit_async("drain.after_release")
+
+    async def _claiming(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(POLL_MS / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                await self._claim()
+            except StoreError:
+                _log.warning("the store could not be asked for runs; trying again")
+
+    async def _claim(self) -> None:
+        room = self._settings.max_active_runs - len(self._tasks)
+        if room <= 0 or self.draining:
+            return
+        now = self._tools.live.clock.unix_ms()
+        claims = await self._tools.store.leases.claim(self.worker, limit=room, now_unix_ms=now)
+        for claim in claims:
+            failpoints.hit("claim.after")
+            if claim.run_id not in self._tasks:
+                self._begin(claim.run_id, self._drive_claimed(claim))
+
+    async def _renewing(self) -> None:
+        while True:
+            await self._tools.live.clock.sleep(self._settings.lease_ms // 3)
+            failpoints.hit("lease.renew")
+            try:
+                lost = await self._tools.store.leases.renew(self.worker, list(self._tasks))
+            except StoreError:
+                _log.warning("leases could not be renewed; trying again")
+                continue
+            for run_id in lost:
+                _log.warning("a run was taken over by another worker", extra={"run_id": run_id})
+
+    # --- one run -------------------------------------------------------------------------------
+
+    def _begin(self, run_id: str, driving: Coroutine[None, None, Ending | None]) -> None:
+        self._tasks[run_id] = asyncio.create_task(self._keep(run_id, driving), name=f"run {run_id}")
+
+    async def _keep(self, run_id: str, driving: Coroutine[None, None, Ending | None]) -> None:
+        """Where a run's task ends, whatever it ends by."""
+        try:
+            await driving
+        except StoreError as error:
+            _log.warning("a run was let go: %s", error, extra={"run_id": run_id})
+        except UnknownFact:
+            _log.error("a newer version wrote this run; it is left alone", extra={"run_id": run_id})
+        except Exception:  # noqa: BLE001 - the run's task ends here
+            _log.exception("a run's task failed", extra={"run_id": run_id})
+        finally:
+            self._runners.pop(run_id, None)
+            self._tasks.pop(run_id, None)
+            self._tools.feed.leave(run_id)
+            if not self.draining:
+                self._wake.set()
+
+    async def _drive_new(self, row: RunRow, state: RunState) -> Ending | None:
+        run = self._live(row, state, epoch=1)
+        return await self._drive(run)
+
+    async def _drive_claimed(self, claim: Claim) -> Ending | None:
+        row = await self._tools.store.runs.get(claim.tenant, claim.run_id)
+        if row is None or row.phase.terminal:
+            return None
+        state = await self._tools.loading.state(row)
+        run = self._live(row, state, epoch=claim.epoch)
+        if claim.gap_ms is not None:
+            run.charge(claim.gap_ms)
+        if claim.epoch > state.epoch:
+            await run.record(RunRecovered(epoch=claim.epoch, cause=_cause(state, claim)))
+        return await self._drive(run)
+
+    def _live(self, row: RunRow, state: RunState, *, epoch: int) -> LiveRun:
+        channel = self._tools.feed.drive(row.run_id)
+        channel.head = max(channel.head, state.sequence)
+        return LiveRun(
+            state,
+            epoch=epoch,
+            created_unix_ms=row.created_unix_ms,
+            channel=channel,
+            tools=self._tools.live,
+        )
+
+    async def _drive(self, run: LiveRun) -> Ending:
+        store = self._tools.store
+        inbox = Inbox(run.run_id, commands=store.commands, codec=self._tools.live.codec)
+        runner = Runner(run, inbox, tools=self._tools.runner)
+        self._runners[run.run_id] = runner
+        if self.draining:
+            runner.suspend()
+        try:
+            ending = await runner.drive()
+        except asyncio.CancelledError:
+            await store.leases.release(self.worker, run.run_id, epoch=run.epoch)
+            raise
+        if ending is not Ending.FINISHED:
+            await store.leases.release(self.worker, run.run_id, epoch=run.epoch)
+        return ending
+
+
+def _cause(state: RunState, claim: Claim) -> RecoveryCause:
+    if state.epoch == 0:
+        return RecoveryCause.QUEUE
+    if state.suspended:
+        return RecoveryCause.DRAIN
+    if state.dormant:
+        return RecoveryCause.WAKE
+    return RecoveryCause.DRAIN if claim.gap_ms is None else RecoveryCause.CRASH

@@ -1,0 +1,125 @@
+"""Runs as use cases: start, control, read, wait, watch.
+
+Owns nothing but the composition: each use case has a module of its own.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+
+from jackline_server.core import transcript
+from jackline_server.core.facts import Fact, StepFinished
+from jackline_server.core.messages import Message
+from jackline_server.core.plan import ModelStep
+from jackline_server.core.state import RunState
+from jackline_server.runtime.controlling import Controlling
+from jackline_server.runtime.feed import Feed
+from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.ports import Clock
+from jackline_server.runtime.snapshots import Snapshots
+from jackline_server.runtime.starting import Starting
+from jackline_server.runtime.store_ports import RunPage, RunQuery, Runs, Tenant
+from jackline_server.runtime.store_refusals import refusing_store_errors
+from jackline_server.runtime.use_cases import ControlRun, Frame, Receipt, Snapshot, Started, StartRun
+from jackline_server.runtime.watching import Watching
+
+POLL_MS = 1_000
+
+
+class RunService:
+    """Implements `service_ports.RunUseCases`."""
+
+    def __init__(  # noqa: PLR0913 - one for each use case
+        self,
+        *,
+        starting: Starting,
+        controlling: Controlling,
+        watching: Watching,
+        snapshots: Snapshots,
+        loading: Loading,
+        runs: Runs,
+        feed: Feed,
+        clock: Clock,
+    ) -> None:
+        self._starting = starting
+        self._controlling = controlling
+        self._watching = watching
+        self._snapshots = snapshots
+        self._loading = loading
+        self._runs = runs
+        self._feed = feed
+        self._clock = clock
+
+    async def start(self, request: StartRun) -> Started:
+        """Make a run durable and return."""
+        return await self._starting.start(request)
+
+    async def control(self, request: ControlRun) -> Receipt:
+        """Make a command durable, then wait as far as asked."""
+        return await self._controlling.control(request)
+
+    async def get(self, tenant: Tenant, run_id: str) -> Snapshot:
+        """The run as its durable facts have it."""
+        with refusing_store_errors():
+            return await self._snapshots.of(await self._snapshots.row(tenant, run_id))
+
+    async def wait(self, tenant: Tenant, run_id: str, *, timeout_ms: int) -> Snapshot:
+        """The same, once it is terminal or the time is over."""
+        with refusing_store_errors():
+            row = await self._snapshots.row(tenant, run_id)
+            _, watcher = self._feed.subscribe(run_id, deltas=False)
+            until = self._clock.monotonic_ms() + timeout_ms
+            try:
+                while not row.phase.terminal:
+                    left = until - self._clock.monotonic_ms()
+                    if left <= 0 or self._feed.closing:
+                        break
+                    await watcher.wait(min(left, POLL_MS))
+                    row = await self._snapshots.row(tenant, run_id)
+            finally:
+                self._feed.unsubscribe(run_id, watcher)
+            return await self._snapshots.of(row)
+
+    async def page(self, query: RunQuery) -> RunPage:
+        """A page of runs."""
+        with refusing_store_errors():
+            return await self._runs.page(query)
+
+    async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:
+        """The conversation of one visit, as the model saw it."""
+        snapshot = await self.get(tenant, run_id)
+        wanted = _wanted(snapshot.state, step_id, visit)
+        if wanted is None:
+            return ()
+
+        def ends(state: RunState, fact: Fact) -> bool:
+            inside = state.visit
+            return (
+                isinstance(fact, StepFinished)
+                and inside is not None
+                and (inside.step_id, inside.number) == wanted
+            )
+
+        with refusing_store_errors():
+            state = await self._loading.state_until(snapshot.row, ends)
+        step = state.plan.steps.get(wanted[0])
+        return transcript.transcript(state, step) if isinstance(step, ModelStep) else ()
+
+    def watch(
+        self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool
+    ) -> AsyncIterator[Frame]:
+        """Replay and follow; ends after the terminal event."""
+        return self._watching.watch(tenant, run_id, after_sequence=after_sequence, deltas=deltas)
+
+
+def _wanted(state: RunState, step_id: str, visit: int) -> tuple[str, int] | None:
+    """The visit that is asked for: by step and number, or the last that asked a model."""
+    seen = [(summary.step_id, summary.visit) for summary in state.summaries]
+    if state.visit is not None:
+        seen.append((state.visit.step_id, state.visit.number))
+    for name, number in reversed(seen):
+        if step_id and name != step_id:
+            continue
+        if visit and number != visit:
+            continue
+        if step_id or isinstance(state.plan.steps.get(name), ModelStep):
+            return name, number
+    return None

@@ -1,0 +1,108 @@
+"""The two faces that the doors see: runs and workflows.
+
+Implemented by `service`. Every method acts within the caller's tenant. All raise `Refused`; a store that
+can't be reached is `Refused(STORE_UNAVAILABLE)`, one without room `Refused(STORE_FULL)`.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from jackline_server.core.facts import Phase
+from jackline_server.core.messages import Message
+from jackline_server.runtime.ports import Source
+from jackline_server.runtime.store_ports import (
+    Durability,
+    RevisionRow,
+    RunPage,
+    RunQuery,
+    Tenant,
+)
+from jackline_server.runtime.use_cases import (
+    Caller,
+    Checked,
+    ControlRun,
+    Described,
+    Frame,
+    PutDone,
+    Receipt,
+    Snapshot,
+    Started,
+    StartRun,
+)
+
+
+class RunUseCases(Protocol):
+    """Start, watch, control, read."""
+
+    async def start(self, request: StartRun) -> Started:
+        """Make a run durable and return; it is driven elsewhere."""
+        ...
+
+    async def control(self, request: ControlRun) -> Receipt:
+        """Make a command durable, then wait as far as asked."""
+        ...
+
+    async def get(self, tenant: Tenant, run_id: str) -> Snapshot:
+        """The run as its durable facts have it."""
+        ...
+
+    async def wait(self, tenant: Tenant, run_id: str, *, timeout_ms: int) -> Snapshot:
+        """The same, once it is terminal or the time is over."""
+        ...
+
+    async def page(self, query: RunQuery) -> RunPage:
+        """A page of runs."""
+        ...
+
+    async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:
+        """The conversation of one visit, as the model saw it. Empty id and 0 mean the last."""
+        ...
+
+    def watch(
+        self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool
+    ) -> AsyncIterator[Frame]:
+        """Replay and follow; ends after the terminal event.
+
+        A frame at least every 15 s. Closing the iterator, or cancelling its consumer, frees everything.
+
+        Raises:
+            Refused: RUN_NOT_FOUND, SEQUENCE_IN_FUTURE, EVENTS_EXPIRED; DRAINING when the server goes.
+        """
+        ...
+
+
+class WorkflowUseCases(Protocol):
+    """Check, put, read."""
+
+    async def check(self, source: Source) -> Checked:
+        """Compile and store nothing."""
+        ...
+
+    async def put(self, caller: Caller, source: Source, *, alias: str, expect_digest: str) -> PutDone:
+        """Store a revision and move an alias."""
+        ...
+
+    async def get_revision(self, tenant: Tenant, reference: str) -> RevisionRow:
+        """The revision that `name`, `name@alias` or `name@digest` names."""
+        ...
+
+    async def revisions(self, tenant: Tenant, *, after: str, limit: int) -> Sequence[RevisionRow]:
+        """The latest revision of each workflow, by name."""
+        ...
+
+    async def describe(self, tenant: Tenant, reference: str) -> Described:
+        """The revision with its plan."""
+        ...
+
+
+class Facts(Protocol):
+    """What the server says of itself."""
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement is worth."""
+        ...
+
+    def active(self) -> dict[Phase, int]:
+        """How many runs this process drives, by phase."""
+        ...

@@ -1,0 +1,42 @@
+"""Reading one run: its row, and the state of its durable facts.
+
+Owns the choice between a run driven here, whose durable state is at hand, and one that is replayed.
+"""
+
+from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.scheduler import Scheduler
+from jackline_server.runtime.store_ports import RunRow, Runs, Tenant
+from jackline_server.runtime.use_cases import Snapshot
+from jackline_server.runtime.watching import not_found
+
+
+class Snapshots:
+    """Reads runs. The store's own errors pass through."""
+
+    def __init__(self, *, runs: Runs, loading: Loading, scheduler: Scheduler) -> None:
+        self._runs = runs
+        self._loading = loading
+        self._scheduler = scheduler
+
+    async def row(self, tenant: Tenant, run_id: str) -> RunRow:
+        """The run's row. Raises Refused(RUN_NOT_FOUND)."""
+        row = await self._runs.get(tenant, run_id)
+        if row is None:
+            raise not_found(run_id)
+        return row
+
+    async def of(self, row: RunRow) -> Snapshot:
+        """The run of that row. Raises Refused(DATA_VERSION_NEWER)."""
+        state = self._scheduler.durable_state(row.run_id)
+        if state is None:
+            try:
+                state = await self._loading.state(row)
+            except UnknownFact:
+                raise Refused(
+                    Reason.DATA_VERSION_NEWER,
+                    "A newer version wrote this run. Ask a server of that version.",
+                    metadata={"run_id": row.run_id},
+                ) from None
+        return Snapshot(row=row, state=state)

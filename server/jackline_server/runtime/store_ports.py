@@ -1,0 +1,396 @@
+"""What the runtime needs from a store, in its own words.
+
+A store holds facts as bytes and understands none of them. Every method is one atomic step; a mutation
+that returned is durable in the store's class. Every method takes the tenant, or acts on a run id that
+the caller obtained under a tenant. Wall-clock times are Unix milliseconds; lease times are counted by
+the store's own clock. Cancelling a call does not undo it: it was applied wholly or not at all.
+
+Shared errors: `StoreUnavailable`, `StoreFull`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from jackline_server.core.facts import Phase
+
+# StoreError
+# ├── StoreUnavailable   can't be reached just now; nothing is known about the call in hand
+# ├── StoreFull          no room; the call had no effect
+# ├── StoreDamaged       what was read can't be right
+# ├── Fenced             a newer epoch owns the run; the call had no effect
+# ├── HeadMismatch       the log is not as long as the writer knows; the call had no effect
+# ├── CommandsWaiting    a finishing append missed commands; the call had no effect
+# └── AliasMoved         compare-and-set of an alias failed; the call had no effect
+
+
+class StoreError(Exception):
+    """A store could not do what it was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store can't be reached; whether the call took effect is not known."""
+
+
+class StoreFull(StoreError):
+    """The store has no room; the call had no effect."""
+
+
+class StoreDamaged(StoreError):
+    """What the store returned can't be right, or it refuses to be read."""
+
+
+class Fenced(StoreError):
+    """A newer epoch owns the run; the call had no effect."""
+
+
+class HeadMismatch(StoreError):
+    """The log's head is not where the writer left it; the call had no effect."""
+
+    def __init__(self, *, expected: int, found: int) -> None:
+        super().__init__(f"expected head {expected}, found {found}")
+        self.expected = expected
+        self.found = found
+
+
+class CommandsWaiting(StoreError):
+    """A finishing append did not account for all commands; the call had no effect."""
+
+
+class AliasMoved(StoreError):
+    """The alias does not point where the caller thought. `digest` is where it points, or None."""
+
+    def __init__(self, digest: str | None) -> None:
+        super().__init__("the alias has moved")
+        self.digest = digest
+
+
+class Durability(Enum):
+    """What an acknowledgement is worth."""
+
+    FSYNC = "fsync"
+    PROCESS = "process"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Whose data it is. Made only from a verified credential, or by code that acts for all."""
+
+    id: str
+
+
+DEFAULT_TENANT = Tenant("default")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One event as wire bytes: `meta` alone is the metadata view, `meta + content` the full one."""
+
+    sequence: int
+    meta: bytes
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHead:
+    """What each append says about the run beside its events.
+
+    `wake_unix_ms` is when somebody has to look at a paused or waiting run; None is never.
+    `summary` is the encoded metadata view of the run, as lists show it.
+    """
+
+    phase: Phase
+    wake_unix_ms: int | None
+    open_interrupts: int
+    summary: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to create with its first event.
+
+    `owner` takes the lease at `epoch` 1; None leaves the run queued at epoch 0. `fingerprint` is
+    compared when `request_id` was used before; an empty `request_id` never was.
+    """
+
+    tenant: Tenant
+    run_id: str
+    workflow: str
+    plan_digest: str
+    plan: bytes
+    labels: Mapping[str, str]
+    created_unix_ms: int
+    request_id: str
+    fingerprint: bytes
+    owner: str | None
+    first: StoredEvent
+    head: RunHead
+
+
+class Creation(Enum):
+    """What became of a create."""
+
+    CREATED = "created"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """The run that a create made or found. CONFLICT: the request id belongs to another content."""
+
+    creation: Creation
+    run_id: str
+
+
+class CommandState(Enum):
+    """Where a command stands in the table."""
+
+    PENDING = "pending"
+    APPLIED = "applied"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutcome:
+    """What an append says of one command. `rejection` is empty for an applied one."""
+
+    command_id: str
+    state: CommandState
+    sequence: int
+    rejection: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRow:
+    """One row of the command table. `payload` is the encoded command."""
+
+    command_id: str
+    ordinal: int
+    payload: bytes
+    state: CommandState
+    sequence: int
+    rejection: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """One commit of one run: events right after `after_sequence`, under `epoch`.
+
+    `finishing` marks the last commit of the run; it fails with CommandsWaiting unless every pending
+    command of the run is in `settled`. The lease of a finished run is given up by the same commit.
+    """
+
+    run_id: str
+    epoch: int
+    after_sequence: int
+    events: Sequence[StoredEvent]
+    head: RunHead
+    settled: Sequence[CommandOutcome] = ()
+    finishing: bool = False
+    finished_unix_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run as the store knows it."""
+
+    tenant: Tenant
+    run_id: str
+    workflow: str
+    plan_digest: str
+    labels: Mapping[str, str]
+    created_unix_ms: int
+    finished_unix_ms: int | None
+    epoch: int
+    owner: str | None
+    head_sequence: int
+    phase: Phase
+    summary: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """A page of runs, newest first (by creation time, then id, both descending).
+
+    Empty `phases`, `workflow` and `labels` do not filter. `before` is the position of the last run of
+    the page before (creation time, run id). `with_interrupts` keeps only runs with an open interrupt.
+    `oldest_first` turns the order and the meaning of `before` around.
+    """
+
+    tenant: Tenant
+    phases: frozenset[Phase] = frozenset()
+    workflow: str = ""
+    labels: Mapping[str, str]
+    created_from_unix_ms: int | None = None
+    created_until_unix_ms: int | None = None
+    with_interrupts: bool = False
+    oldest_first: bool = False
+    before: tuple[int, str] | None = None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """The rows of a page, and how many match the query in all, `before` left aside."""
+
+    rows: Sequence[RunRow]
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A run that this worker owns from now on, under `epoch`.
+
+    `gap_ms` is how long the last owner had been silent, by the store's clock, and at most the lease
+    time; None if there was no owner, or it had let go in good order.
+    """
+
+    tenant: Tenant
+    run_id: str
+    epoch: int
+    gap_ms: int | None
+
+
+class Journal(Protocol):
+    """The facts of all runs: one log per run, numbered from 1 without holes."""
+
+    async def create(self, new: NewRun) -> Created:
+        """Store the run, its plan, its request id and its first event in one commit."""
+        ...
+
+    async def append(self, append: Append) -> None:
+        """Store one commit of one run.
+
+        Raises:
+            Fenced: the epoch is not the run's current one.
+            HeadMismatch: the log does not end at `after_sequence`.
+            CommandsWaiting: `finishing`, and a pending command is not in `settled`.
+        """
+        ...
+
+    async def read(self, run_id: str, *, after_sequence: int, limit: int) -> Sequence[StoredEvent]:
+        """The events after that one, in order, at most `limit`; empty at or beyond the head."""
+        ...
+
+    async def plan(self, digest: str) -> bytes:
+        """The encoded plan of that digest. Raises StoreDamaged if there is none."""
+        ...
+
+
+class Runs(Protocol):
+    """The rows of runs, for reading."""
+
+    async def get(self, tenant: Tenant, run_id: str) -> RunRow | None:
+        """The run, if the tenant has it."""
+        ...
+
+    async def find_request(self, tenant: Tenant, request_id: str) -> tuple[str, bytes] | None:
+        """The run id and fingerprint stored under a request id."""
+        ...
+
+    async def page(self, query: RunQuery) -> RunPage:
+        """One page of runs."""
+        ...
+
+
+class Submission(Enum):
+    """What became of a submit."""
+
+    ACCEPTED = "accepted"
+    REPEATED = "repeated"
+    TERMINAL = "terminal"
+    FULL = "full"
+
+
+class Commands(Protocol):
+    """The command table: unique by run and command id, durable before it is acknowledged."""
+
+    async def submit(
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+    ) -> tuple[Submission, CommandRow | None]:
+        """Store a command unless its id is known, the run is terminal, or `limit` are pending.
+
+        A known id answers REPEATED with the stored row, whatever the run's state. The row is None
+        for TERMINAL and FULL.
+        """
+        ...
+
+    async def pending(self, run_id: str) -> Sequence[CommandRow]:
+        """The commands that no append has settled, by ordinal."""
+        ...
+
+    async def get(self, run_id: str, command_id: str) -> CommandRow | None:
+        """One command."""
+        ...
+
+
+class Leases(Protocol):
+    """Who drives which run. A claim raises the epoch, so that the last owner is fenced."""
+
+    async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
+        """Take runs that need a worker and have none whose lease lives, oldest first.
+
+        A run needs one if it is queued or running, if a command waits for it, or if its
+        `wake_unix_ms` has come.
+        """
+        ...
+
+    async def renew(self, worker: str, run_ids: Sequence[str]) -> frozenset[str]:
+        """Extend the leases of these runs; return those that this worker no longer owns."""
+        ...
+
+    async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
+        """Let go of a run in good order. No effect if the epoch has moved on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionRow:
+    """One immutable revision of a workflow: its source, and what it was compiled to."""
+
+    tenant: Tenant
+    name: str
+    digest: str
+    yaml: str
+    files: Mapping[str, bytes]
+    created_unix_ms: int
+    aliases: tuple[str, ...] = ()
+    owned_by_files: bool = False
+
+
+class Revisions(Protocol):
+    """Workflows by name, alias and digest. The alias `latest` follows every put."""
+
+    async def put(self, row: RevisionRow, *, alias: str, expect: str | None) -> bool:
+        """Store a revision and move `alias` (and `latest`) to it; True if it is new.
+
+        `expect` is the digest the alias must point at, `none` for an alias that must not exist,
+        None to not care. `row.owned_by_files` marks the name as read from the server's folder.
+
+        Raises:
+            AliasMoved: `expect` does not hold.
+        """
+        ...
+
+    async def get(self, tenant: Tenant, name: str, reference: str) -> RevisionRow | None:
+        """The revision by alias or full digest; `latest` for an empty reference."""
+        ...
+
+    async def page(self, tenant: Tenant, *, after: str, limit: int) -> Sequence[RevisionRow]:
+        """The latest revision of each workflow whose name sorts after `after`, by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """All of it, as bootstrap hands it around; usually one object in five roles."""
+
+    journal: Journal
+    runs: Runs
+    commands: Commands
+    leases: Leases
+    revisions: Revisions
+    durability: Durability

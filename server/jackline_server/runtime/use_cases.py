@@ -1,0 +1,198 @@
+"""What the doors ask of the service, as values: requests, answers and the stream's frames.
+
+Owns the shapes that `rpc` and later doors share with `service`. Scopes, wire rules and views are theirs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from jackline_server.core.commands import Action
+from jackline_server.core.plan import OnQuestion, Plan, RunBounds
+from jackline_server.core.state import RunState
+from jackline_server.runtime.ports import Finding, Source, WorstCase
+from jackline_server.runtime.store_ports import RevisionRow, RunRow, StoredEvent, Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks: the tenant of the credential, and the principal that facts name."""
+
+    tenant: Tenant
+    principal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TighterBounds:
+    """Bounds given at the start; None leaves the workflow's."""
+
+    run_timeout_ms: int | None = None
+    token_budget: int | None = None
+    cost_budget_micros: int | None = None
+    steps: int | None = None
+    events: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRun:
+    """A run to start. Exactly one of `workflow` (name, name@alias, name@digest) and `inline` is set.
+
+    `fingerprint` is the SHA-256 of the canonical request; it matters only with a `request_id`.
+    """
+
+    caller: Caller
+    workflow: str
+    inline: Source | None
+    input_json: str
+    request_id: str
+    fingerprint: bytes
+    subject_json: str
+    labels: Mapping[str, str]
+    bounds: TighterBounds
+    deadline_unix_ms: int | None
+    on_question: OnQuestion | None
+
+
+class Disposition(Enum):
+    """What became of a start."""
+
+    STARTED = "started"
+    QUEUED = "queued"
+    DEDUPLICATED = "deduplicated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The run that a start made or found."""
+
+    row: RunRow
+    disposition: Disposition
+
+
+class Stage(Enum):
+    """How far a command has come."""
+
+    ACCEPTED = "accepted"
+    EFFECTIVE = "effective"
+    SETTLED = "settled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRun:
+    """One command for a run. An empty `command_id` is made up. `wait_ms` bounds the wait for `wait`."""
+
+    caller: Caller
+    run_id: str
+    command_id: str
+    reason: str
+    expect_phase: str | None
+    expect_sequence: int | None
+    action: Action
+    wait: Stage
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of a command. `sequence` is 0 while it is pending; `rejection` names a reason."""
+
+    command_id: str
+    stage: Stage
+    applied: bool
+    rejection: str
+    sequence: int
+    already_terminal: bool
+    repeated: bool
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A run as its durable facts have it."""
+
+    row: RunRow
+    state: RunState
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDelta:
+    """A live piece of a reply. Exactly one of text, reasoning and fragment is not empty.
+
+    `attempt_id` is the sequence of the ModelCallStarted it belongs to; `tool` and `index` go with
+    `fragment`.
+    """
+
+    attempt_id: int
+    step_id: str
+    iteration: int
+    text: str = ""
+    reasoning: str = ""
+    fragment: str = ""
+    tool: str = ""
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What a watcher gets next, in order: events, and live pieces if it asked for them.
+
+    `sent_through` is the last event handed to this watcher up to here, `head` the newest durable one. A
+    frame without events is a heartbeat or carries deltas. `reset` is an attempt whose deltas are void, 0
+    if none. `degraded` says that the store can't be reached just now.
+    """
+
+    events: Sequence[StoredEvent]
+    deltas: Sequence[LiveDelta]
+    reset: int
+    sent_through: int
+    head: int
+    degraded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What a check of a workflow found."""
+
+    findings: tuple[Finding, ...]
+    plan: Plan | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutDone:
+    """A stored revision."""
+
+    revision: RevisionRow
+    created: bool
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A revision with what it compiles to now."""
+
+    revision: RevisionRow
+    plan: Plan
+    worst_case: WorstCase
+
+
+def tightened(bounds: RunBounds, by: TighterBounds) -> tuple[RunBounds, tuple[str, ...]]:
+    """The workflow's bounds with the tighter ones in place, and the names of those that were looser."""
+    looser: list[str] = []
+
+    def pick(name: str, own: int | None, given: int | None) -> int | None:
+        if given is None:
+            return own
+        if own is not None and given > own:
+            looser.append(name)
+        return given
+
+    steps = pick("steps", bounds.steps, by.steps)
+    events = pick("events", bounds.events, by.events)
+    merged = RunBounds(
+        run_timeout_ms=pick("run_timeout", bounds.run_timeout_ms, by.run_timeout_ms),
+        token_budget=pick("token_budget", bounds.token_budget, by.token_budget),
+        cost_budget_micros=pick("cost_budget_micros", bounds.cost_budget_micros, by.cost_budget_micros),
+        steps=bounds.steps if steps is None else steps,
+        events=bounds.events if events is None else events,
+    )
+    return merged, tuple(looser)

@@ -1,0 +1,164 @@
+"""Workflows as use cases: check, put, read, resolve a reference to a plan.
+
+Owns the cache of compilations and the rule that a name read from the server's folder can't be put. Compiling
+is CPU work of bounded size; it runs in a thread, so that no run waits for it.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from jackline_server.core.plan import Plan
+from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.ports import Clock, Compilation, Compiler, Finding, Severity, Source
+from jackline_server.runtime.refusals import Reason, Refused, Violation
+from jackline_server.runtime.store_ports import AliasMoved, RevisionRow, Revisions, Tenant
+from jackline_server.runtime.store_refusals import refusing_store_errors
+from jackline_server.runtime.use_cases import Caller, Checked, Described, PutDone
+
+CACHED = 256
+LATEST = "latest"
+
+
+class Workflows:
+    """Implements `service_ports.WorkflowUseCases`."""
+
+    def __init__(self, *, revisions: Revisions, compiler: Compiler, loading: Loading, clock: Clock) -> None:
+        self._revisions = revisions
+        self._compiler = compiler
+        self._loading = loading
+        self._clock = clock
+        self._compiled: OrderedDict[str, Compilation] = OrderedDict()
+
+    async def check(self, source: Source) -> Checked:
+        """Compile and store nothing."""
+        compilation = await self._compile(source)
+        return Checked(findings=compilation.findings, plan=compilation.plan)
+
+    async def put(self, caller: Caller, source: Source, *, alias: str, expect_digest: str) -> PutDone:
+        """Store a revision and move an alias."""
+        compilation = await self._compile(source)
+        _require_plan(compilation)
+        name = compilation.name
+        with refusing_store_errors():
+            latest = await self._revisions.get(caller.tenant, name, "")
+        if latest is not None and latest.owned_by_files:
+            raise Refused(
+                Reason.WORKFLOW_OWNED_BY_FILES,
+                f"The workflow {name} is read from the server's folder. Change the file there.",
+                metadata={"workflow": name},
+            )
+        return await self._store(
+            caller.tenant, source, compilation, alias=alias, expect=expect_digest or None
+        )
+
+    async def import_file(self, tenant: Tenant, source: Source) -> Compilation:
+        """Store a revision that is read from the server's folder; a broken one is left out."""
+        compilation = await self._compile(source)
+        if compilation.plan is not None:
+            await self._store(tenant, source, compilation, alias="", expect=None, owned_by_files=True)
+        return compilation
+
+    async def _store(
+        self,
+        tenant: Tenant,
+        source: Source,
+        compilation: Compilation,
+        *,
+        alias: str,
+        expect: str | None,
+        owned_by_files: bool = False,
+    ) -> PutDone:
+        row = RevisionRow(
+            tenant=tenant,
+            name=compilation.name,
+            digest=compilation.revision,
+            yaml=source.yaml,
+            files=source.files,
+            created_unix_ms=self._clock.unix_ms(),
+            owned_by_files=owned_by_files,
+        )
+        with refusing_store_errors():
+            try:
+                created = await self._revisions.put(row, alias=alias or LATEST, expect=expect)
+            except AliasMoved as moved:
+                raise Refused(
+                    Reason.ALIAS_MOVED,
+                    "The alias does not point where expect_digest says. Read it again.",
+                    metadata={"alias": alias or LATEST, "digest": moved.digest or "none"},
+                ) from None
+            stored = await self._revisions.get(tenant, row.name, row.digest)
+        return PutDone(revision=stored or row, created=created, findings=compilation.findings)
+
+    async def get_revision(self, tenant: Tenant, reference: str) -> RevisionRow:
+        """The revision that `name`, `name@alias` or `name@digest` names."""
+        name, _, rest = reference.partition("@")
+        with refusing_store_errors():
+            row = await self._revisions.get(tenant, name, rest)
+        if row is None:
+            raise Refused(
+                Reason.WORKFLOW_NOT_FOUND,
+                "There is no such workflow. List the workflows, or put it first.",
+                metadata={"workflow": reference},
+            )
+        return row
+
+    async def revisions(self, tenant: Tenant, *, after: str, limit: int) -> Sequence[RevisionRow]:
+        """The latest revision of each workflow, by name."""
+        with refusing_store_errors():
+            return await self._revisions.page(tenant, after=after, limit=limit)
+
+    async def describe(self, tenant: Tenant, reference: str) -> Described:
+        """The revision with its plan."""
+        row = await self.get_revision(tenant, reference)
+        compilation = await self._compile(Source(yaml=row.yaml, files=row.files))
+        plan = _require_plan(compilation)
+        if compilation.worst_case is None:
+            raise TypeError("a compiled workflow has a worst case")
+        return Described(revision=row, plan=plan, worst_case=compilation.worst_case)
+
+    async def plan_for(self, tenant: Tenant, reference: str, inline: Source | None) -> Plan:
+        """The plan that a start names or brings. Raises Refused."""
+        if inline is None:
+            row = await self.get_revision(tenant, reference)
+            inline = Source(yaml=row.yaml, files=row.files)
+        plan = _require_plan(await self._compile(inline))
+        self._loading.keep(plan)
+        return plan
+
+    async def _compile(self, source: Source) -> Compilation:
+        key = _key(source)
+        found = self._compiled.get(key)
+        if found is None:
+            found = await asyncio.to_thread(self._compiler.compile, source)
+            self._compiled[key] = found
+            if len(self._compiled) > CACHED:
+                self._compiled.popitem(last=False)
+        self._compiled.move_to_end(key)
+        return found
+
+
+def _key(source: Source) -> str:
+    return "\0".join(
+        [source.file, source.yaml, *(f"{path}\0{data.hex()}" for path, data in sorted(source.files.items()))]
+    )
+
+
+def _require_plan(compilation: Compilation) -> Plan:
+    """The plan, or the errors as violations. Raises Refused."""
+    if compilation.plan is not None:
+        return compilation.plan
+    errors = [finding for finding in compilation.findings if finding.severity is Severity.ERROR]
+    raise Refused(
+        Reason.INVALID_WORKFLOW,
+        f"The workflow has {len(errors)} errors. Mend them and send it again.",
+        metadata={"errors": str(len(errors))},
+        violations=tuple(_violation(finding) for finding in errors),
+    )
+
+
+def _violation(finding: Finding) -> Violation:
+    place = f"{finding.file}:{finding.line}:{finding.column}"
+    return Violation(
+        field=finding.path or "workflow", description=f"{place}: {finding.message}", reason=finding.code
+    )

@@ -1,0 +1,1 @@
+"""Nudges between the parts of a deployment. Losing one loses no fact."""

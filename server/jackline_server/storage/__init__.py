@@ -1,0 +1,1 @@
+"""Stores: implementations of the runtime's store ports. One conformance suite judges them all."""

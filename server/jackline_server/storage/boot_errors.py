@@ -1,0 +1,23 @@
+"""Why a store can't be opened. Owns the kinds; bootstrap maps them to exit codes.
+
+Damage found at boot is the port's own StoreDamaged.
+"""
+
+from jackline_server.runtime.store_ports import StoreError
+
+# StoreError
+# ├── StoreInUse        another process holds the store
+# ├── StoreTooNew       a newer version wrote the store
+# └── StoreUnsuitable   the place can't hold a store: permissions, ownership, not a folder
+
+
+class StoreInUse(StoreError):
+    """Another process holds the data folder."""
+
+
+class StoreTooNew(StoreError):
+    """A newer version of Jackline wrote this store; this one must not touch it."""
+
+
+class StoreUnsuitable(StoreError):
+    """The folder can't be used as a data folder."""

@@ -1,0 +1,267 @@
+"""A store that lives and dies with the process: for tests, simulations and volatile servers.
+
+Owns the roles over the tables of `memory_tables`; revisions have their own module.
+Several workers may share one instance on one event loop: no method awaits, so each is one atomic step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jackline_server.core.facts import Phase
+from jackline_server.runtime.store_ports import (
+    Append,
+    Claim,
+    CommandOutcome,
+    CommandRow,
+    CommandState,
+    CommandsWaiting,
+    Created,
+    Creation,
+    Durability,
+    Fenced,
+    HeadMismatch,
+    NewRun,
+    RunPage,
+    RunQuery,
+    RunRow,
+    Store,
+    StoreDamaged,
+    StoredEvent,
+    Submission,
+    Tenant,
+)
+from jackline_server.storage.clocks import LEASE_MS, StoreClock, silence_ms
+from jackline_server.storage.memory_revisions import MemoryRevisions
+from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
+from jackline_server.storage.order import check_append, check_create
+
+
+def memory_store(*, clock: StoreClock | None = None, lease_ms: int = LEASE_MS, fencing: bool = True) -> Store:
+    """A fresh, empty store.
+
+    `fencing=False` leaves out the checks of epoch, head and end in appends, so that a stale writer
+    overwrites what the new owner wrote: there only to show what fencing prevents.
+    """
+    tables = MemoryTables(clock=clock or StoreClock(), lease_ms=lease_ms, fencing=fencing)
+    return Store(
+        journal=MemoryJournal(tables),
+        runs=MemoryRuns(tables),
+        commands=MemoryCommands(tables),
+        leases=MemoryLeases(tables),
+        revisions=MemoryRevisions(),
+        durability=Durability.NONE,
+    )
+
+
+class MemoryJournal:
+    """The Journal role."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    async def create(self, new: NewRun) -> Created:
+        """As the port says. A run id that is taken is a CONFLICT."""
+        check_create(new)
+        tables = self._tables
+        known = tables.requests.get((new.tenant.id, new.request_id)) if new.request_id else None
+        if known is not None:
+            creation = Creation.DUPLICATE if known[1] == new.fingerprint else Creation.CONFLICT
+            return Created(creation=creation, run_id=known[0])
+        if new.run_id in tables.runs:
+            return Created(creation=Creation.CONFLICT, run_id=new.run_id)
+        run = MemoryRun(new=new, epoch=0, owner=None, head=new.head, log=[new.first])
+        if new.owner is not None:
+            tables.grant(run, new.owner, epoch=1)
+        tables.runs[new.run_id] = run
+        tables.plans.setdefault(new.plan_digest, new.plan)
+        if new.request_id:
+            tables.requests[new.tenant.id, new.request_id] = (new.run_id, new.fingerprint)
+        return Created(creation=Creation.CREATED, run_id=new.run_id)
+
+    async def append(self, append: Append) -> None:
+        """As the port says. A finished run takes no further append: Fenced."""
+        check_append(append)
+        run = self._tables.runs.get(append.run_id)
+        if run is None:
+            raise HeadMismatch(expected=append.after_sequence, found=0)
+        if self._tables.fencing:
+            _check_writer(run, append)
+        if append.finishing:
+            settled = {outcome.command_id for outcome in append.settled}
+            if any(row.command_id not in settled for row in run.pending()):
+                raise CommandsWaiting(append.run_id)
+        at = append.after_sequence
+        run.log[at : at + len(append.events)] = append.events
+        run.head = append.head
+        for outcome in append.settled:
+            _settle(run, outcome)
+        if append.finishing or append.head.phase.terminal:
+            run.terminal = True
+            run.finished_unix_ms = append.finished_unix_ms
+            run.let_go()
+        elif run.owner is not None:
+            run.seen_ms = self._tables.clock.monotonic_ms()
+
+    async def read(self, run_id: str, *, after_sequence: int, limit: int) -> Sequence[StoredEvent]:
+        """As the port says."""
+        run = self._tables.runs.get(run_id)
+        return run.log[after_sequence : after_sequence + limit] if run is not None else []
+
+    async def plan(self, digest: str) -> bytes:
+        """As the port says."""
+        plan = self._tables.plans.get(digest)
+        if plan is None:
+            raise StoreDamaged(f"the plan {digest} is not in the store")
+        return plan
+
+
+class MemoryRuns:
+    """The Runs role."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    async def get(self, tenant: Tenant, run_id: str) -> RunRow | None:
+        """As the port says."""
+        run = self._tables.runs.get(run_id)
+        return run.row() if run is not None and run.new.tenant == tenant else None
+
+    async def find_request(self, tenant: Tenant, request_id: str) -> tuple[str, bytes] | None:
+        """As the port says."""
+        return self._tables.requests.get((tenant.id, request_id))
+
+    async def page(self, query: RunQuery) -> RunPage:
+        """As the port says."""
+        found = [run for run in self._tables.runs.values() if _matches(run, query)]
+        found.sort(key=lambda run: run.age, reverse=not query.oldest_first)
+        rest = [run for run in found if _is_beyond(run, query)]
+        return RunPage(rows=[run.row() for run in rest[: query.limit]], total=len(found))
+
+
+class MemoryCommands:
+    """The Commands role."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    async def submit(
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+    ) -> tuple[Submission, CommandRow | None]:
+        """As the port says. A run that is not there is TERMINAL."""
+        run = self._tables.runs.get(run_id)
+        if run is None:
+            return Submission.TERMINAL, None
+        known = run.commands.get(command_id)
+        if known is not None:
+            return Submission.REPEATED, known
+        if run.terminal:
+            return Submission.TERMINAL, None
+        if len(run.pending()) >= limit:
+            return Submission.FULL, None
+        row = CommandRow(
+            command_id=command_id,
+            ordinal=len(run.commands) + 1,
+            payload=payload,
+            state=CommandState.PENDING,
+            sequence=0,
+            rejection="",
+        )
+        run.commands[command_id] = row
+        return Submission.ACCEPTED, row
+
+    async def pending(self, run_id: str) -> Sequence[CommandRow]:
+        """As the port says."""
+        run = self._tables.runs.get(run_id)
+        return run.pending() if run is not None else []
+
+    async def get(self, run_id: str, command_id: str) -> CommandRow | None:
+        """As the port says."""
+        run = self._tables.runs.get(run_id)
+        return run.commands.get(command_id) if run is not None else None
+
+
+class MemoryLeases:
+    """The Leases role."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+
+    async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
+        """As the port says."""
+        now = self._tables.clock.monotonic_ms()
+        free = [
+            run
+            for run in self._tables.runs.values()
+            if _needs_worker(run, now_unix_ms) and (run.owner is None or run.lease_until_ms <= now)
+        ]
+        free.sort(key=lambda run: run.age)
+        return [self._take(run, worker, now) for run in free[:limit]]
+
+    def _take(self, run: MemoryRun, worker: str, now: int) -> Claim:
+        lease_ms = self._tables.lease_ms
+        gap = None
+        if run.seen_ms is not None:
+            gap = silence_ms(now_ms=now, seen_ms=run.seen_ms, lease_ms=lease_ms)
+        self._tables.grant(run, worker, epoch=run.epoch + 1)
+        return Claim(tenant=run.new.tenant, run_id=run.new.run_id, epoch=run.epoch, gap_ms=gap)
+
+    async def renew(self, worker: str, run_ids: Sequence[str]) -> frozenset[str]:
+        """As the port says."""
+        lost: set[str] = set()
+        for run_id in run_ids:
+            run = self._tables.runs.get(run_id)
+            if run is None or run.owner != worker:
+                lost.add(run_id)
+            else:
+                self._tables.grant(run, worker, epoch=run.epoch)
+        return frozenset(lost)
+
+    async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
+        """As the port says."""
+        run = self._tables.runs.get(run_id)
+        if run is not None and run.epoch == epoch and run.owner == worker:
+            run.let_go()
+
+
+def _check_writer(run: MemoryRun, append: Append) -> None:
+    if append.epoch != run.epoch:
+        raise Fenced(f"run {append.run_id}: epoch {append.epoch}, now {run.epoch}")
+    if append.after_sequence != len(run.log):
+        raise HeadMismatch(expected=append.after_sequence, found=len(run.log))
+    if run.terminal:
+        raise Fenced(f"run {append.run_id} has finished")
+
+
+def _settle(run: MemoryRun, outcome: CommandOutcome) -> None:
+    row = run.commands.get(outcome.command_id)
+    if row is not None and row.state is CommandState.PENDING:
+        run.commands[row.command_id] = replace(
+            row, state=outcome.state, sequence=outcome.sequence, rejection=outcome.rejection
+        )
+
+
+def _matches(run: MemoryRun, query: RunQuery) -> bool:
+    new, from_ms, until_ms = run.new, query.created_from_unix_ms, query.created_until_unix_ms
+    return (
+        new.tenant == query.tenant
+        and (not query.phases or run.head.phase in query.phases)
+        and (not query.workflow or new.workflow == query.workflow)
+        and query.labels.items() <= new.labels.items()
+        and (from_ms is None or new.created_unix_ms >= from_ms)
+        and (until_ms is None or new.created_unix_ms < until_ms)
+        and (not query.with_interrupts or run.head.open_interrupts > 0)
+    )
+
+
+def _is_beyond(run: MemoryRun, query: RunQuery) -> bool:
+    if query.before is None:
+        return True
+    return run.age > query.before if query.oldest_first else run.age < query.before
+
+
+def _needs_worker(run: MemoryRun, now_unix_ms: int) -> bool:
+    if run.terminal:
+        return False
+    wake = run.head.wake_unix_ms
+    ready = run.head.phase in (Phase.QUEUED, Phase.RUNNING) or bool(run.pending())
+    return ready or (wake is not None and wake <= now_unix_ms)

@@ -1,0 +1,26 @@
+"""What every store demands of a write before it looks at its own data.
+
+Owns the checks of a caller's own mistakes, which are ValueErrors and never reach a store.
+"""
+
+from collections.abc import Sequence
+
+from jackline_server.runtime.store_ports import Append, NewRun, StoredEvent
+
+
+def check_create(new: NewRun) -> None:
+    """Raise ValueError unless the first event has sequence 1."""
+    _check(1, (new.first,), new.run_id)
+
+
+def check_append(append: Append) -> None:
+    """Raise ValueError unless the events are numbered right after `after_sequence`."""
+    _check(append.after_sequence + 1, append.events, append.run_id)
+
+
+def _check(first: int, events: Sequence[StoredEvent], run_id: str) -> None:
+    expected = first
+    for event in events:
+        if event.sequence != expected:
+            raise ValueError(f"run {run_id}: event {event.sequence} where {expected} belongs")
+        expected += 1

@@ -1,0 +1,146 @@
+"""The embedded store: SQLite in a data folder of its own.
+
+Owns opening and closing, in the order that keeps every promise: lock, check, void leases, then serve.
+What is done with the tables is in the modules of the roles; `sqlite_writer` says how it becomes durable.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from jackline_server.runtime.store_ports import Durability, Store, StoreError
+from jackline_server.storage.boot_errors import StoreInUse
+from jackline_server.storage.clocks import LEASE_MS, StoreClock
+from jackline_server.storage.sqlite_commands import SqliteCommands
+from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_folder import DataFolder, lock_folder
+from jackline_server.storage.sqlite_journal import SqliteJournal
+from jackline_server.storage.sqlite_leases import SqliteLeases, void_leases
+from jackline_server.storage.sqlite_readers import Readers
+from jackline_server.storage.sqlite_revisions import SqliteRevisions
+from jackline_server.storage.sqlite_runs import SqliteRuns
+from jackline_server.storage.sqlite_schema import create_database, open_writer, quick_check, read_generation
+from jackline_server.storage.sqlite_session import Session
+from jackline_server.storage.sqlite_writer import Writer, as_port_error
+
+CLOSE_MS = 5_000
+CHECK_MS = 5_000
+
+
+def _say_nothing(_error: StoreError) -> None:
+    """The default of `on_broken`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteSettings:
+    """How a store is opened. `check_ms` bounds the search for damage at boot.
+
+    `on_broken` is called once, on the event loop, when the store stops acknowledging for good. `close_ms`
+    bounds each half of closing. `vfs` names a registered SQLite VFS, for tests of faults.
+    """
+
+    lease_ms: int = LEASE_MS
+    check_ms: int = CHECK_MS
+    clock: StoreClock = StoreClock()
+    on_broken: Callable[[StoreError], None] = _say_nothing
+    close_ms: int = CLOSE_MS
+    vfs: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Boot:
+    connection: Database
+    generation: str
+    voided: int
+    checked_whole: bool
+
+
+class SqliteStore:
+    """An open store. Made by `open_sqlite`; whoever opened it closes it.
+
+    `generation` is the random name of this store. `voided_leases` runs had an owner when the last process
+    ended. `checked_whole` is False if the search for damage ran out of time. `database` is the file.
+    """
+
+    def __init__(self, *, folder: DataFolder, boot: _Boot, settings: SqliteSettings) -> None:
+        session = Session(connection=boot.connection, clock=settings.clock, lease_ms=settings.lease_ms)
+        self._folder = folder
+        self._close_ms = settings.close_ms
+        self._writer = Writer(session=session, folder=folder, on_broken=settings.on_broken)
+        self._readers = Readers(folder=folder, vfs=settings.vfs)
+        self.generation = boot.generation
+        self.voided_leases = boot.voided
+        self.checked_whole = boot.checked_whole
+        self.database = folder.database
+        self.store = Store(
+            journal=SqliteJournal(writer=self._writer, readers=self._readers),
+            runs=SqliteRuns(readers=self._readers),
+            commands=SqliteCommands(writer=self._writer, readers=self._readers),
+            leases=SqliteLeases(writer=self._writer),
+            revisions=SqliteRevisions(writer=self._writer, readers=self._readers),
+            durability=Durability.FSYNC,
+        )
+        self._writer.start()
+
+    @property
+    def broken(self) -> StoreError | None:
+        """Why the store stopped acknowledging for good, if it did."""
+        return self._writer.broken
+
+    async def close(self) -> None:
+        """Finish the commit in hand, fail what waits with StoreUnavailable, give up the folder.
+
+        Takes at most twice `close_ms`, also on a disk that hangs. Idempotent.
+        """
+        await self._readers.close(within_ms=self._close_ms)
+        await self._writer.close(within_ms=self._close_ms)
+        self._folder.release()
+
+
+async def open_sqlite(path: Path, settings: SqliteSettings | None = None) -> SqliteStore:
+    """Open the store in a data folder, creating both if they never were.
+
+    Raises:
+        StoreInUse: another process holds the folder or the database.
+        StoreTooNew: a newer version wrote it.
+        StoreUnsuitable: the folder can't be used.
+        StoreDamaged: the database is missing, damaged or not ours; nothing was changed.
+        StoreFull: the disk has no room.
+        StoreUnavailable: the disk failed.
+    """
+    settings = settings or SqliteSettings()
+    folder = await asyncio.to_thread(lock_folder, path)
+    try:
+        boot = await asyncio.to_thread(_boot, folder, settings)
+    except apsw.BusyError as error:
+        folder.release()
+        raise StoreInUse(f"another process holds {folder.database}: close it and try again") from error
+    except (apsw.Error, OSError) as error:
+        folder.release()
+        raise as_port_error(error) from error
+    except BaseException:
+        folder.release()
+        raise
+    return SqliteStore(folder=folder, boot=boot, settings=settings)
+
+
+def _boot(folder: DataFolder, settings: SqliteSettings) -> _Boot:
+    """Create the database if the folder never had one, check it, and void what the last process held."""
+    folder.refuse_if_gone()
+    if not folder.database.exists():
+        create_database(folder, vfs=settings.vfs)
+    folder.close_to_others()
+    connection = open_writer(folder, vfs=settings.vfs)
+    try:
+        checked = quick_check(connection, budget_ms=settings.check_ms)
+        generation = read_generation(connection)
+        voided = void_leases(connection, clock=settings.clock, lease_ms=settings.lease_ms)
+        folder.remember(generation)
+        folder.watch()
+    except BaseException:
+        connection.close()
+        raise
+    return _Boot(connection=connection, generation=generation, voided=voided, checked_whole=checked)

@@ -1,0 +1,132 @@
+"""The Commands role of the SQLite store: submitting, reading, and what appends settle."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from jackline_server.runtime.store_ports import (
+    CommandOutcome,
+    CommandRow,
+    CommandState,
+    CommandsWaiting,
+    Submission,
+)
+from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_readers import Readers
+from jackline_server.storage.sqlite_session import Head, Session
+from jackline_server.storage.sqlite_writer import Writer
+
+_FIND = """
+SELECT command_id, ordinal, payload, state, sequence, rejection FROM commands
+WHERE run_key = ? AND command_id = ?
+"""
+_NEXT = "SELECT coalesce(max(ordinal), 0) + 1 FROM commands WHERE run_key = ?"
+_INSERT = """
+INSERT INTO commands (run_key, command_id, ordinal, payload, state, sequence, rejection)
+VALUES (?, ?, ?, ?, 'pending', 0, '')
+"""
+_COUNT_IN = "UPDATE runs SET pending_commands = ?, ready = 1 WHERE run_key = ?"
+_PENDING_IDS = "SELECT command_id FROM commands WHERE run_key = ? AND state = 'pending'"
+_SETTLE = """
+UPDATE commands SET state = ?, sequence = ?, rejection = ?
+WHERE run_key = ? AND command_id = ? AND state = 'pending'
+"""
+_GET = """
+SELECT command_id, ordinal, payload, state, sequence, rejection FROM commands
+WHERE run_key = (SELECT run_key FROM runs WHERE run_id = ?) AND command_id = ?
+"""
+_PENDING = """
+SELECT command_id, ordinal, payload, state, sequence, rejection FROM commands
+WHERE run_key = (SELECT run_key FROM runs WHERE run_id = ?) AND state = 'pending' ORDER BY ordinal
+"""
+
+
+class SqliteCommands:
+    """The command table, in SQLite."""
+
+    def __init__(self, *, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def submit(
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+    ) -> tuple[Submission, CommandRow | None]:
+        """As the port says. A run that is not there is TERMINAL."""
+        return await self._writer.run(_submit, (run_id, command_id, payload, limit))
+
+    async def pending(self, run_id: str) -> Sequence[CommandRow]:
+        """As the port says."""
+        return await self._readers.run(_read_pending, run_id)
+
+    async def get(self, run_id: str, command_id: str) -> CommandRow | None:
+        """As the port says."""
+        return await self._readers.run(_read_one, (run_id, command_id))
+
+
+def refuse_unsettled(session: Session, head: Head, settled: Sequence[CommandOutcome]) -> None:
+    """Raise CommandsWaiting if a pending command of the run is not among those."""
+    rows = cast("list[tuple[str]]", session.connection.execute(_PENDING_IDS, (head.run_key,)).fetchall())
+    if not {row[0] for row in rows} <= {outcome.command_id for outcome in settled}:
+        raise CommandsWaiting("commands came in since the run was last looked at")
+
+
+def settle(session: Session, head: Head, outcomes: Sequence[CommandOutcome]) -> None:
+    """Write the outcomes of pending commands; one that is unknown or settled stays as it is."""
+    connection = session.connection
+    for outcome in outcomes:
+        connection.execute(
+            _SETTLE,
+            (outcome.state.value, outcome.sequence, outcome.rejection, head.run_key, outcome.command_id),
+        )
+        head.pending -= connection.changes()
+
+
+def _submit(session: Session, command: tuple[str, str, bytes, int]) -> tuple[Submission, CommandRow | None]:
+    run_id, command_id, payload, limit = command
+    session.flush()
+    head = session.head(run_id)
+    if head is None:
+        return Submission.TERMINAL, None
+    connection = session.connection
+    known = connection.execute(_FIND, (head.run_key, command_id)).fetchone()
+    if known is not None:
+        return Submission.REPEATED, _row(known)
+    if head.terminal:
+        return Submission.TERMINAL, None
+    if head.pending >= limit:
+        return Submission.FULL, None
+    ordinal = cast("int", connection.execute(_NEXT, (head.run_key,)).get)
+    connection.execute(_INSERT, (head.run_key, command_id, ordinal, payload))
+    head.pending += 1
+    connection.execute(_COUNT_IN, (head.pending, head.run_key))
+    row = CommandRow(
+        command_id=command_id,
+        ordinal=ordinal,
+        payload=payload,
+        state=CommandState.PENDING,
+        sequence=0,
+        rejection="",
+    )
+    return Submission.ACCEPTED, row
+
+
+def _read_pending(connection: Database, run_id: str) -> Sequence[CommandRow]:
+    return [_row(row) for row in connection.execute(_PENDING, (run_id,)).fetchall()]
+
+
+def _read_one(connection: Database, which: tuple[str, str]) -> CommandRow | None:
+    row = connection.execute(_GET, which).fetchone()
+    return _row(row) if row is not None else None
+
+
+def _row(row: object) -> CommandRow:
+    command_id, ordinal, payload, state, sequence, rejection = cast(
+        "tuple[str, int, bytes, str, int, str]", row
+    )
+    return CommandRow(
+        command_id=command_id,
+        ordinal=ordinal,
+        payload=payload,
+        state=CommandState(state),
+        sequence=sequence,
+        rejection=rejection,
+    )

@@ -1,0 +1,184 @@
+"""The Journal role of the SQLite store: what a create and an append check and write, and reading back.
+
+Owns those rules. Commands that an append settles are written by the module of the command table.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import cast
+
+from jackline_server.failpoints import hit
+from jackline_server.runtime.store_ports import (
+    Append,
+    Created,
+    Creation,
+    Fenced,
+    HeadMismatch,
+    NewRun,
+    StoreDamaged,
+    StoredEvent,
+)
+from jackline_server.storage.order import check_append, check_create
+from jackline_server.storage.sqlite_commands import refuse_unsettled, settle
+from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_readers import Readers
+from jackline_server.storage.sqlite_session import Head, Session
+from jackline_server.storage.sqlite_writer import Writer
+
+_FIND_REQUEST = "SELECT run_id, fingerprint FROM requests WHERE tenant = ? AND request_id = ?"
+_INSERT_PLAN = "INSERT INTO plans (digest, plan) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_INSERT_LABEL = "INSERT INTO labels (name, value, run_key) VALUES (?, ?, ?)"
+_INSERT_REQUEST = """
+INSERT INTO requests (tenant, request_id, fingerprint, run_id, created_unix_ms) VALUES (?, ?, ?, ?, ?)
+"""
+_INSERT_RUN = """
+INSERT INTO runs (tenant, run_id, workflow, plan_digest, labels, created_unix_ms, epoch, owner,
+  lease_until_ms, seen_ms, seen_unix_ms, head_sequence, phase, terminal, ready, wake_unix_ms, open_interrupts,
+  pending_commands, summary)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, 0, ?, ?, ?, 0, ?)
+"""
+_INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, 1, ?, ?, ?)"
+
+_READ = """
+SELECT sequence, meta, content FROM events
+WHERE run_key = (SELECT run_key FROM runs WHERE run_id = ?) AND sequence > ? ORDER BY sequence LIMIT ?
+"""
+
+
+class SqliteJournal:
+    """The facts of all runs, in SQLite."""
+
+    def __init__(self, *, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def create(self, new: NewRun) -> Created:
+        """As the port says. A run id that is taken is a CONFLICT."""
+        check_create(new)
+        return await self._writer.run(_create, new)
+
+    async def append(self, append: Append) -> None:
+        """As the port says. A finished run takes no further append: Fenced."""
+        check_append(append)
+        await self._writer.run(_append, append)
+
+    async def read(self, run_id: str, *, after_sequence: int, limit: int) -> Sequence[StoredEvent]:
+        """As the port says. A hole in what was read is StoreDamaged."""
+        return await self._readers.run(_read, (run_id, after_sequence, limit))
+
+    async def plan(self, digest: str) -> bytes:
+        """As the port says."""
+        return await self._readers.run(_plan, digest)
+
+
+def _append(session: Session, append: Append) -> None:
+    hit("store.write")
+    head = session.head(append.run_id)
+    if head is None:
+        raise HeadMismatch(expected=append.after_sequence, found=0)
+    if append.epoch != head.epoch:
+        raise Fenced(f"run {append.run_id}: epoch {append.epoch}, now {head.epoch}")
+    if append.after_sequence != head.sequence:
+        raise HeadMismatch(expected=append.after_sequence, found=head.sequence)
+    if head.terminal:
+        raise Fenced(f"run {append.run_id} has finished")
+    if append.finishing and head.pending:
+        session.flush()
+        refuse_unsettled(session, head, append.settled)
+    for event in append.events:
+        session.add_event(head, event.sequence, event.meta, event.content)
+    head.sequence += len(append.events)
+    _move(session, head, append)
+
+
+def _move(session: Session, head: Head, append: Append) -> None:
+    """Bring the run's row up to the append."""
+    if append.settled:
+        session.flush()
+        settle(session, head, append.settled)
+    told = append.head
+    if append.finishing or told.phase.terminal:
+        head.terminal = True
+        head.owner = None
+        session.rewrite(head, told, finished_unix_ms=append.finished_unix_ms)
+    elif (
+        append.settled
+        or told.phase is not head.phase
+        or told.wake_unix_ms != head.wake_unix_ms
+        or told.open_interrupts != head.open_interrupts
+    ):
+        session.rewrite(head, told, finished_unix_ms=None)
+    else:
+        session.advance(head, told)
+
+
+def _create(session: Session, new: NewRun) -> Created:
+    session.flush()
+    connection = session.connection
+    if new.request_id:
+        known = connection.execute(_FIND_REQUEST, (new.tenant.id, new.request_id)).fetchone()
+        if known is not None:
+            run_id, fingerprint = cast("tuple[str, bytes]", known)
+            creation = Creation.DUPLICATE if fingerprint == new.fingerprint else Creation.CONFLICT
+            return Created(creation=creation, run_id=run_id)
+    if session.head(new.run_id) is not None:
+        return Created(creation=Creation.CONFLICT, run_id=new.run_id)
+    run_key = _insert_run(session, new)
+    connection.execute(_INSERT_PLAN, (new.plan_digest, new.plan))
+    if new.labels:
+        connection.executemany(_INSERT_LABEL, [(name, value, run_key) for name, value in new.labels.items()])
+    if new.request_id:
+        connection.execute(
+            _INSERT_REQUEST,
+            (new.tenant.id, new.request_id, new.fingerprint, new.run_id, new.created_unix_ms),
+        )
+    epoch = 0 if new.owner is None else 1
+    connection.execute(_INSERT_EVENT, (run_key, epoch, new.first.meta, new.first.content))
+    return Created(creation=Creation.CREATED, run_id=new.run_id)
+
+
+def _insert_run(session: Session, new: NewRun) -> int:
+    """Write the run's row, with the lease if it has an owner; its key."""
+    owned = new.owner is not None
+    now = session.clock.monotonic_ms()
+    session.connection.execute(
+        _INSERT_RUN,
+        (
+            new.tenant.id,
+            new.run_id,
+            new.workflow,
+            new.plan_digest,
+            json.dumps(dict(new.labels)),
+            new.created_unix_ms,
+            1 if owned else 0,
+            new.owner,
+            now + session.lease_ms if owned else None,
+            now if owned else None,
+            session.clock.unix_ms() if owned else None,
+            new.head.phase.value,
+            session.is_ready(new.head.phase, pending=0),
+            new.head.wake_unix_ms,
+            new.head.open_interrupts,
+            new.head.summary,
+        ),
+    )
+    return session.connection.last_insert_rowid()
+
+
+def _read(connection: Database, what: tuple[str, int, int]) -> Sequence[StoredEvent]:
+    run_id, after_sequence, limit = what
+    rows = cast("list[tuple[int, bytes, bytes]]", connection.execute(_READ, what).fetchall())
+    events = [StoredEvent(*row) for row in rows]
+    if events and (events[0].sequence, events[-1].sequence) != (
+        after_sequence + 1,
+        after_sequence + len(events),
+    ):
+        raise StoreDamaged(f"run {run_id}: events are missing behind {after_sequence} (limit {limit})")
+    return events
+
+
+def _plan(connection: Database, digest: str) -> bytes:
+    row = connection.execute("SELECT plan FROM plans WHERE digest = ?", (digest,)).fetchone()
+    if row is None:
+        raise StoreDamaged(f"the plan {digest} is not in the store")
+    return cast("tuple[bytes]", row)[0]

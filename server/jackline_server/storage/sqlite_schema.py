@@ -1,0 +1,256 @@
+"""The tables of a SQLite store, and what must hold of a file before it is used as one.
+
+Owns the DDL, the pragmas and their read-back, and the refusals at boot. Does not own any query.
+"""
+
+import secrets
+import time
+
+import apsw
+
+from jackline_server.runtime.store_ports import StoreDamaged
+from jackline_server.storage.boot_errors import StoreTooNew
+from jackline_server.storage.sqlite_database import Database, connect
+from jackline_server.storage.sqlite_folder import DataFolder
+
+APPLICATION_ID = 0x4A4C4E45
+"""`JLNE`, in the header of the file."""
+
+SCHEMA_VERSION = 1
+
+BUSY_MS = 2_000
+"""How long the writer waits for a foreign process."""
+
+_LOG_LIMIT_BYTES = 64 << 20
+
+_TABLES = """
+CREATE TABLE meta (
+  name TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE plans (
+  digest TEXT PRIMARY KEY,
+  content_key_id TEXT,
+  plan BLOB NOT NULL
+);
+
+-- `lease_until_ms` and `seen_ms` are of this boot's monotonic clock. `seen_unix_ms` is the last sign of
+-- an owner that has not let go, and the only one of the three that means anything to the next boot.
+-- `ready` says that a worker is needed now: by phase, or for a pending command.
+CREATE TABLE runs (
+  run_key INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  run_id TEXT NOT NULL UNIQUE,
+  workflow TEXT NOT NULL,
+  plan_digest TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  created_unix_ms INTEGER NOT NULL,
+  finished_unix_ms INTEGER,
+  epoch INTEGER NOT NULL,
+  owner TEXT,
+  lease_until_ms INTEGER,
+  seen_ms INTEGER,
+  seen_unix_ms INTEGER,
+  head_sequence INTEGER NOT NULL,
+  phase TEXT NOT NULL,
+  terminal INTEGER NOT NULL,
+  ready INTEGER NOT NULL,
+  wake_unix_ms INTEGER,
+  open_interrupts INTEGER NOT NULL,
+  pending_commands INTEGER NOT NULL,
+  content_key_id TEXT,
+  summary BLOB NOT NULL
+);
+CREATE INDEX runs_by_age ON runs (tenant, created_unix_ms, run_id);
+CREATE INDEX runs_ready ON runs (created_unix_ms, run_id) WHERE ready = 1;
+CREATE INDEX runs_to_wake ON runs (wake_unix_ms) WHERE wake_unix_ms IS NOT NULL;
+CREATE INDEX runs_owned ON runs (owner) WHERE owner IS NOT NULL;
+CREATE INDEX runs_with_interrupts ON runs (tenant, created_unix_ms, run_id) WHERE open_interrupts > 0;
+
+CREATE TABLE labels (
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  run_key INTEGER NOT NULL,
+  PRIMARY KEY (name, value, run_key)
+) WITHOUT ROWID;
+
+CREATE TABLE requests (
+  tenant TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  fingerprint BLOB NOT NULL,
+  run_id TEXT NOT NULL,
+  created_unix_ms INTEGER NOT NULL,
+  PRIMARY KEY (tenant, request_id)
+) WITHOUT ROWID;
+
+CREATE TABLE events (
+  event_key INTEGER PRIMARY KEY,
+  run_key INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  content_key_id TEXT,
+  meta BLOB NOT NULL,
+  content BLOB NOT NULL
+);
+CREATE UNIQUE INDEX events_in_order ON events (run_key, sequence);
+
+CREATE TABLE commands (
+  command_key INTEGER PRIMARY KEY,
+  run_key INTEGER NOT NULL,
+  command_id TEXT NOT NULL,
+  ordinal INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  sequence INTEGER NOT NULL,
+  rejection TEXT NOT NULL,
+  content_key_id TEXT,
+  payload BLOB NOT NULL
+);
+CREATE UNIQUE INDEX commands_by_id ON commands (run_key, command_id);
+CREATE UNIQUE INDEX commands_in_order ON commands (run_key, ordinal);
+CREATE INDEX commands_pending ON commands (run_key, ordinal) WHERE state = 'pending';
+
+CREATE TABLE workflows (
+  tenant TEXT NOT NULL,
+  name TEXT NOT NULL,
+  owned_by_files INTEGER NOT NULL,
+  PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+
+CREATE TABLE revisions (
+  revision_key INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  name TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  yaml TEXT NOT NULL,
+  created_unix_ms INTEGER NOT NULL,
+  content_key_id TEXT
+);
+CREATE UNIQUE INDEX revisions_by_digest ON revisions (tenant, name, digest);
+
+CREATE TABLE revision_files (
+  revision_key INTEGER NOT NULL,
+  path TEXT NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (revision_key, path)
+) WITHOUT ROWID;
+
+CREATE TABLE aliases (
+  tenant TEXT NOT NULL,
+  name TEXT NOT NULL,
+  alias TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  PRIMARY KEY (tenant, name, alias)
+) WITHOUT ROWID;
+"""
+
+
+def create_database(folder: DataFolder, *, vfs: str | None) -> None:
+    """Build an empty store beside its final name and move it there: a crash leaves no half store."""
+    folder.make_fresh()
+    connection = connect(folder.fresh, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_TABLES)
+        connection.execute("INSERT INTO meta VALUES ('generation', ?)", (secrets.token_hex(16),))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+    folder.publish_fresh()
+
+
+def open_writer(folder: DataFolder, *, vfs: str | None) -> Database:
+    """Open an existing store for writing, with every setting read back.
+
+    Raises:
+        StoreDamaged: not a database, not a store, or settings that don't hold.
+        StoreTooNew: a newer version wrote it.
+        apsw.BusyError: a foreign process holds it.
+    """
+    if folder.database.stat().st_size == 0:
+        raise StoreDamaged(f"{folder.database} is empty; restore it from a backup. Nothing was changed.")
+    connection = connect(folder.database, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    try:
+        connection.set_busy_timeout(BUSY_MS)
+        _refuse_strangers(connection, folder)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT_BYTES}")
+        _expect(connection, "PRAGMA journal_mode", "wal")
+        _expect(connection, "PRAGMA synchronous", 2)
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        connection.close()
+        raise StoreDamaged(
+            f"{folder.database} is damaged ({error}); restore it from a backup. Nothing was changed."
+        ) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(folder: DataFolder, *, vfs: str | None) -> Database:
+    """Open a connection that can only read, and never checkpoints."""
+    connection = connect(folder.database, flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    connection.set_busy_timeout(BUSY_MS)
+    connection.execute("PRAGMA query_only = 1")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection
+
+
+def quick_check(connection: Database, *, budget_ms: int) -> bool:
+    """Look for damage for at most so long; False if time ran out before the end.
+
+    Raises:
+        StoreDamaged: something was found.
+    """
+    deadline = time.monotonic() + budget_ms / 1000
+
+    def is_late() -> bool:
+        return time.monotonic() > deadline
+
+    connection.set_progress_handler(is_late, 10_000)
+    try:
+        finding = connection.execute("PRAGMA quick_check(1)").get
+    except apsw.InterruptError:
+        return False
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise StoreDamaged(f"the database is damaged ({error}); restore it from a backup") from error
+    finally:
+        connection.set_progress_handler(None)
+    if finding != "ok":
+        raise StoreDamaged(f"the database is damaged ({finding}); restore it from a backup")
+    return True
+
+
+def read_generation(connection: Database) -> str:
+    """The random name that the store got when it was made. Raises StoreDamaged if it has none."""
+    generation = connection.execute("SELECT value FROM meta WHERE name = 'generation'").get
+    if not isinstance(generation, str) or not generation:
+        raise StoreDamaged("the database has no generation; restore it from a backup")
+    return generation
+
+
+def _refuse_strangers(connection: Database, folder: DataFolder) -> None:
+    """Refuse a file of another program or of a newer version."""
+    if connection.execute("PRAGMA application_id").get != APPLICATION_ID:
+        raise StoreDamaged(f"{folder.database} is not a Jackline store; nothing was changed")
+    version = connection.execute("PRAGMA user_version").get
+    if not isinstance(version, int) or version < 1:
+        raise StoreDamaged(f"{folder.database} has no schema version; restore it from a backup")
+    if version > SCHEMA_VERSION:
+        raise StoreTooNew(
+            f"{folder.database} has schema {version}, this server knows {SCHEMA_VERSION}: "
+            "start the newer version, or restore a backup made by this one"
+        )
+
+
+def _expect(connection: Database, pragma: str, value: object) -> None:
+    found = connection.execute(pragma).get
+    if found != value:
+        raise StoreDamaged(f"{pragma} is {found!r}, not {value!r}: the store can't keep its promises here")

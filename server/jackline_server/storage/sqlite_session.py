@@ -1,0 +1,159 @@
+"""What operations work with while the writer thread carries them out.
+
+Owns the writer's connection, the cached heads of runs, and the rows of appends that wait to be written
+together. The thread that uses a session is the store's only writer, so a cached head is the truth until a
+rollback, after which `forget` must be called. Does not own transactions: the writer does.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+from jackline_server.core.facts import Phase
+from jackline_server.runtime.store_ports import RunHead
+from jackline_server.storage.clocks import StoreClock
+from jackline_server.storage.sqlite_database import Database
+
+_CACHED_HEADS = 4_096
+
+_LOAD = """
+SELECT run_key, epoch, head_sequence, pending_commands, terminal, owner, phase, wake_unix_ms, open_interrupts
+FROM runs WHERE run_id = ?
+"""
+
+_INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, ?, ?, ?, ?)"
+
+_UPDATE_PLAIN = """
+UPDATE runs SET head_sequence = ?, summary = ?, seen_ms = ?, seen_unix_ms = ? WHERE run_key = ?
+"""
+
+_UPDATE_WHOLE = """
+UPDATE runs SET head_sequence = ?, summary = ?, seen_ms = ?, seen_unix_ms = ?, phase = ?, terminal = ?,
+  ready = ?, wake_unix_ms = ?, open_interrupts = ?, pending_commands = ?, owner = ?, finished_unix_ms = ?
+WHERE run_key = ?
+"""
+
+_BUSY_PHASES = (Phase.QUEUED, Phase.RUNNING)
+
+
+@dataclass(slots=True, kw_only=True)
+class Head:
+    """What the writer has to know of a run to judge a write."""
+
+    run_key: int
+    epoch: int
+    sequence: int
+    pending: int
+    terminal: bool
+    owner: str | None
+    phase: Phase
+    wake_unix_ms: int | None
+    open_interrupts: int
+
+
+class Session:
+    """The writer thread's workplace."""
+
+    def __init__(self, *, connection: Database, clock: StoreClock, lease_ms: int) -> None:
+        self.connection = connection
+        self.clock = clock
+        self.lease_ms = lease_ms
+        self._heads: dict[str, Head] = {}
+        self._events: list[tuple[int, int, int, bytes, bytes]] = []
+        self._plain: list[tuple[int, bytes, int | None, int | None, int]] = []
+
+    def head(self, run_id: str) -> Head | None:
+        """The run's head, None if there is no such run."""
+        head = self._heads.get(run_id)
+        if head is None:
+            row = self.connection.execute(_LOAD, (run_id,)).fetchone()
+            if row is not None:
+                head = self._heads[run_id] = _head(row)
+        return head
+
+    def forget(self) -> None:
+        """Drop all that is not in the database: what was cached and what waited."""
+        self._heads.clear()
+        self._events.clear()
+        self._plain.clear()
+
+    def drop(self, run_id: str) -> None:
+        """Read the run's head anew next time: something changed it in the database."""
+        self._heads.pop(run_id, None)
+
+    def add_event(self, head: Head, sequence: int, meta: bytes, content: bytes) -> None:
+        """Let an event wait for `flush`."""
+        self._events.append((head.run_key, sequence, head.epoch, meta, content))
+
+    def advance(self, head: Head, told: RunHead) -> None:
+        """Note what an append that changes nothing but length and summary says; waits for `flush`."""
+        seen, seen_unix = self.sign_of_life(head)
+        self._plain.append((head.sequence, told.summary, seen, seen_unix, head.run_key))
+
+    def rewrite(self, head: Head, told: RunHead, *, finished_unix_ms: int | None) -> None:
+        """Write the whole row from the cached head and what an append says."""
+        self.flush()
+        ready = not head.terminal and self.is_ready(told.phase, pending=head.pending)
+        seen, seen_unix = self.sign_of_life(head)
+        self.connection.execute(
+            _UPDATE_WHOLE,
+            (
+                head.sequence,
+                told.summary,
+                seen,
+                seen_unix,
+                told.phase.value,
+                head.terminal,
+                ready,
+                None if head.terminal else told.wake_unix_ms,
+                told.open_interrupts,
+                head.pending,
+                head.owner,
+                finished_unix_ms,
+                head.run_key,
+            ),
+        )
+        head.phase = told.phase
+        head.wake_unix_ms = told.wake_unix_ms
+        head.open_interrupts = told.open_interrupts
+
+    @staticmethod
+    def is_ready(phase: Phase, *, pending: int) -> bool:
+        """True if a run in that phase, with so many commands waiting, needs a worker now."""
+        return phase in _BUSY_PHASES or pending > 0
+
+    def sign_of_life(self, head: Head) -> tuple[int | None, int | None]:
+        """When the owner was seen, by both clocks: now, or never if there is none."""
+        if head.owner is None:
+            return None, None
+        return self.clock.monotonic_ms(), self.clock.unix_ms()
+
+    def flush(self) -> None:
+        """Write what waits. Every operation but a plain append does so before it reads or writes."""
+        if self._events:
+            self.connection.executemany(_INSERT_EVENT, self._events)
+            self._events.clear()
+        if self._plain:
+            self.connection.executemany(_UPDATE_PLAIN, self._plain)
+            self._plain.clear()
+
+    def trim(self) -> None:
+        """Keep the cache bounded. Only between transactions."""
+        while len(self._heads) > _CACHED_HEADS:
+            del self._heads[next(iter(self._heads))]
+
+
+def _head(row: object) -> Head:
+    run_key, epoch, sequence, pending, terminal, owner, phase, wake, interrupts = cast(
+        "tuple[int, int, int, int, int, str | None, str, int | None, int]", row
+    )
+    return Head(
+        run_key=run_key,
+        epoch=epoch,
+        sequence=sequence,
+        pending=pending,
+        terminal=bool(terminal),
+        owner=owner,
+        phase=Phase(phase),
+        wake_unix_ms=wake,
+        open_interrupts=interrupts,
+    )

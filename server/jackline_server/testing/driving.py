@@ -1,0 +1,380 @@
+"""A whole run without any I/O: a scripted model and scripted tools around the real `decide` and `evolve`.
+
+Owns the pure counterpart of the runtime's loop: announce, do, record, with a clock that moves only as the
+script says. A commit is all or nothing; a crash can follow any of them. Does not own the runtime, whose
+cancellation and concurrency are proved elsewhere.
+
+The doubles are strict: a call that the script does not hold fails, and `run_to_end` fails over what was
+scripted and never asked for.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Generic, TypeVar, assert_never
+
+from jackline_server.core import bounds, calls, control, json_text, retries, timing
+from jackline_server.core.commands import Action, Command
+from jackline_server.core.decide import decide
+from jackline_server.core.evolve import begin, evolve, replay
+from jackline_server.core.facts import (
+    CallStatus,
+    Fact,
+    FailureClass,
+    FinishReason,
+    ModelCallFailed,
+    ModelReplied,
+    RecoveryCause,
+    RunFinished,
+    RunRecovered,
+    RunStarted,
+    ToolCallFinished,
+    Usage,
+)
+from jackline_server.core.instruments import Instruments
+from jackline_server.core.plan import JsonValue, ModelStep, Plan
+from jackline_server.core.state import RunState
+from jackline_server.core.steps import CallModel, CallTools, Finish, Moment, Record, Step, ToolAttempt, Wait
+from jackline_server.testing import plans
+from jackline_server.testing.instruments import instruments as real_instruments
+
+STARTED_UNIX_MS = 1_700_000_000_000
+MOST_STEPS = 20_000
+"""A run that takes more steps than this goes nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call in a reply. Without a `call_id` the engine gives one."""
+
+    name: str
+    arguments: str = "{}"
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Says:
+    """A reply. `usage` None: the prompt as it was estimated, and 10 tokens."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    usage: Usage | None = None
+    finish: FinishReason | None = None
+    takes_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fails:
+    """A failed attempt at the model. `usage` is what it is charged."""
+
+    failure: FailureClass = FailureClass.UNAVAILABLE
+    usage: Usage = Usage()
+    retry_after_ms: int | None = None
+    takes_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """How an attempt at a tool ends."""
+
+    status: CallStatus = CallStatus.COMPLETED
+    output: JsonValue = None
+    error: str = ""
+    takes_ms: int = 50
+
+
+Reply = Says | Fails
+ToolScript = Callable[[ToolAttempt], Ends] | Iterable[Ends]
+
+
+class Unscripted(AssertionError):
+    """The run did something that the script does not hold, or did not do what it holds."""
+
+
+class _Crash(Exception):
+    """The worker goes away after a commit."""
+
+
+_Item = TypeVar("_Item")
+
+
+class _Script(Generic[_Item]):
+    """Items that are handed out once, in order."""
+
+    def __init__(self, what: str, items: Iterable[_Item]) -> None:
+        self._what = what
+        self._items = iter(items)
+
+    def next(self) -> _Item:
+        """The next one. Raises Unscripted after the last."""
+        for item in self._items:
+            return item
+        raise Unscripted(f"{self._what} was called more often than its script says")
+
+    def check_used(self) -> None:
+        """Raise Unscripted if an item is left."""
+        for item in self._items:
+            raise Unscripted(f"{self._what} was never asked for {item}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What a run is made of. `crash_after` names commits, from 1, after which the worker goes away.
+
+    `sent` are commands by the number of the boundary at which they arrive, from 0.
+    """
+
+    plan: Plan
+    replies: Iterable[Reply] = ()
+    tools: Mapping[str, ToolScript] = field(default_factory=dict[str, ToolScript])
+    started: RunStarted | None = None
+    crash_after: Collection[int] = frozenset()
+    sent: Mapping[int, Action] = field(default_factory=dict[int, Action])
+    instruments: Instruments = field(default_factory=real_instruments)
+
+
+class Driver:
+    """One run. `log` holds each fact with its active time, `commits` the facts by commit."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._replies = _Script("the model", scenario.replies)
+        self._tools: dict[str, Callable[[ToolAttempt], Ends] | _Script[Ends]] = {
+            name: script if callable(script) else _Script(f"the tool {name}", script)
+            for name, script in scenario.tools.items()
+        }
+        self._queue: list[Command] = []
+        self._ordinal = 0
+        self._boundary = 0
+        first = scenario.started or plans.started(scenario.plan)
+        self.active_ms = 0
+        self.unix_ms = STARTED_UNIX_MS
+        self.state: RunState = begin("run-1", scenario.plan, first)
+        self.log: list[tuple[Fact, int]] = [(first, 0)]
+        self.commits: list[tuple[Fact, ...]] = [(first,)]
+        self.model_calls: list[CallModel] = []
+        self.attempts: list[ToolAttempt] = []
+
+    # --- what a test reads ---------------------------------------------------------------------
+
+    @property
+    def facts(self) -> list[Fact]:
+        """All facts, in order."""
+        return [fact for fact, _ in self.log]
+
+    @property
+    def now(self) -> Moment:
+        """The moment at which `decide` is asked next."""
+        return Moment(active_ms=self.active_ms, unix_ms=self.unix_ms)
+
+    @property
+    def finished(self) -> RunFinished:
+        """How the run ended. Raises Unscripted if it has not."""
+        if self.state.finished is None:
+            raise Unscripted(f"the run has not ended; it is {self.state.phase.value}")
+        return self.state.finished
+
+    def replayed(self) -> RunState:
+        """The state that the log alone gives."""
+        return replay(self.state.run_id, self.state.plan, self.log)
+
+    # --- what a test does ----------------------------------------------------------------------
+
+    def run_to_end(self) -> "Driver":
+        """Run until the end. Raises Unscripted if the run waits for ever or the script is not used up."""
+        self.run()
+        _ = self.finished
+        self._replies.check_used()
+        for script in self._tools.values():
+            if isinstance(script, _Script):
+                script.check_used()
+        return self
+
+    def run(self, until: Callable[["Driver"], bool] | None = None) -> "Driver":
+        """Run until the end, until only a command or timer can move it, or until `until` is true."""
+        for _ in range(MOST_STEPS):
+            if until is not None and until(self):
+                return self
+            step = self.step()
+            if isinstance(step, Finish) or (isinstance(step, Wait) and step.until_active_ms is None):
+                return self
+        raise Unscripted(f"the run took more than {MOST_STEPS} steps")
+
+    def step(self) -> Step:
+        """One boundary: drain the commands, decide, carry it out. A scripted crash ends in a recovery."""
+        try:
+            return self._step()
+        except _Crash:
+            self.recover()
+            return Record(facts=())
+
+    def send(self, action: Action, *, principal: str = "operator", command_id: str = "") -> Command:
+        """Put a command into the queue; the next boundary drains it."""
+        self._ordinal += 1
+        command = Command(
+            command_id=command_id or f"command-{self._ordinal}",
+            ordinal=self._ordinal,
+            principal=principal,
+            reason="",
+            expect_phase=None,
+            expect_sequence=None,
+            action=action,
+        )
+        self._queue.append(command)
+        return command
+
+    def recover(self, cause: RecoveryCause = RecoveryCause.CRASH) -> None:
+        """Another worker takes the run over."""
+        self._append((RunRecovered(epoch=self.state.epoch + 1, cause=cause),))
+
+    def pass_time(self, *, active_ms: int = 0, unix_ms: int = 0) -> None:
+        """Move the clocks and record the timers that are due. Waiting does not move active time by itself."""
+        self.active_ms += active_ms
+        self.unix_ms += max(active_ms, unix_ms)
+        due = timing.due(self.state, self.unix_ms)
+        if due:
+            self._append(due)
+
+    # --- one boundary --------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Settle what can be settled of the queue; the rest waits."""
+        action = self._scenario.sent.get(self._boundary)
+        self._boundary += 1
+        if self.state.finished is not None:
+            return
+        if action is not None:
+            self.send(action)
+        for command in tuple(self._queue):
+            facts = control.settle(self.state, command, self.now)
+            if facts is not None:
+                self._queue.remove(command)
+                self._commit(facts)
+
+    def _step(self) -> Step:
+        self._drain()
+        step = decide(self.state, now=self.now, instruments=self._scenario.instruments)
+        match step:
+            case Record():
+                self._commit(self._with_leftovers(step.facts))
+            case CallModel():
+                self._call_model(step)
+            case CallTools():
+                self._call_tools(step)
+            case Wait():
+                if step.until_active_ms is not None:
+                    self.pass_time(active_ms=max(step.until_active_ms - self.active_ms, 0))
+            case Finish():
+                pass
+            case _:
+                assert_never(step)
+        return step
+
+    def _with_leftovers(self, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        if not any(isinstance(fact, RunFinished) for fact in facts):
+            return facts
+        left = tuple(control.leftover(command) for command in self._queue)
+        self._queue = []
+        return (*left, *facts)
+
+    def _call_model(self, step: CallModel) -> None:
+        self._commit((step.started,))
+        self.model_calls.append(step)
+        reply = self._replies.next()
+        self.pass_time(active_ms=reply.takes_ms)
+        match reply:
+            case Says():
+                self._commit(self._replied(step, reply))
+            case Fails():
+                self._commit((self._failed(step, reply),))
+
+    def _replied(self, step: CallModel, reply: Says) -> tuple[Fact, ...]:
+        usage = reply.usage or Usage(prompt_tokens=step.started.prompt_tokens, completion_tokens=10)
+        finish = FinishReason.TOOL_CALLS if reply.calls else FinishReason.STOP
+        replied = ModelReplied(
+            usage=usage,
+            cost_micros=bounds.charge(step.model, usage),
+            finish=reply.finish or finish,
+            tool_calls=len(reply.calls),
+            tokens_used=self.state.ledger.tokens + usage.total,
+            latency_ms=reply.takes_ms,
+            first_token_ms=reply.takes_ms,
+            text=reply.text,
+            reasoning="",
+        )
+        asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
+        return (replied, *calls.requested(self.state, asked))
+
+    def _failed(self, step: CallModel, reply: Fails) -> ModelCallFailed:
+        visit = self.state.visit
+        plan = self.state.plan.step(visit.step_id) if visit is not None else None
+        if visit is None or not isinstance(plan, ModelStep):
+            raise Unscripted("a model was called outside a model step")
+        retry_in_ms = retries.retry_in_ms(
+            visit,
+            plan,
+            step.model,
+            failed=retries.Failed(failure=reply.failure, retry_after_ms=reply.retry_after_ms),
+            now_active_ms=self.active_ms,
+            fraction=0.5,
+        )
+        cost = bounds.charge(step.model, reply.usage)
+        return ModelCallFailed(
+            failure=reply.failure,
+            retry_in_ms=retry_in_ms,
+            usage=reply.usage,
+            cost_micros=cost,
+            error=reply.failure.value,
+        )
+
+    def _call_tools(self, step: CallTools) -> None:
+        """Announce all, then end each by itself, the quickest first."""
+        self._commit(tuple(attempt.started for attempt in step.attempts))
+        self.attempts.extend(step.attempts)
+        ends = [(attempt, self._end(attempt)) for attempt in step.attempts]
+        began = self.active_ms
+        for attempt, end in sorted(ends, key=lambda pair: pair[1].takes_ms):
+            self.pass_time(active_ms=began + end.takes_ms - self.active_ms)
+            completed = end.status is CallStatus.COMPLETED
+            finished = ToolCallFinished(
+                call_id=attempt.started.call_id,
+                tool=attempt.started.tool,
+                status=end.status,
+                duration_ms=end.takes_ms,
+                output_json=json_text.write(end.output) if completed else None,
+                error=end.error,
+            )
+            self._commit((finished,))
+
+    def _end(self, attempt: ToolAttempt) -> Ends:
+        script = self._tools.get(attempt.step.step_id)
+        if script is None:
+            raise Unscripted(f"the tool {attempt.step.step_id} has no script")
+        return script(attempt) if callable(script) else script.next()
+
+    def _commit(self, facts: tuple[Fact, ...]) -> None:
+        """One commit, after which the worker may go away."""
+        self._append(facts)
+        if len(self.commits) in self._scenario.crash_after and self.state.finished is None:
+            raise _Crash
+
+    def _append(self, facts: tuple[Fact, ...]) -> None:
+        for fact in facts:
+            self.state = evolve(self.state, fact, active_ms=self.active_ms)
+            self.log.append((fact, self.active_ms))
+        self.commits.append(facts)
+
+
+def drive(plan: Plan, *replies: Reply, **tools: ToolScript) -> Driver:
+    """Run a plan to its end: the model's replies in order, and each tool's endings by its name."""
+    return Driver(Scenario(plan=plan, replies=replies, tools=tools)).run_to_end()
+
+
+def then_for_ever(replies: Iterable[Reply], last: Reply) -> Iterable[Reply]:
+    """A script without an end, for properties: these, then always the same."""
+
+    def again() -> Iterable[Reply]:
+        while True:
+            yield last
+
+    return chain(replies, again())

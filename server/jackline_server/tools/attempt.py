@@ -1,0 +1,67 @@
+"""One attempt at a tool under one timer, whatever the tool does with cancellation.
+
+Owns the task of an attempt from its start until it ends or is abandoned. Does not know any kind of tool.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from jackline_server.runtime.ports import ToolResult
+from jackline_server.tools.results import failed
+
+_FAREWELL_SECONDS = 0.5
+"""How long a cancelled attempt may take to clean up before it is abandoned."""
+
+
+class Attempts:
+    """Runs attempts, and holds on to the tasks that would not end when they were told to."""
+
+    def __init__(self) -> None:
+        self._abandoned: set[asyncio.Task[ToolResult]] = set()
+
+    @property
+    def abandoned(self) -> int:
+        """How many attempts are still running though nobody waits for them."""
+        return len(self._abandoned)
+
+    async def run(
+        self, attempt: Callable[[], Awaitable[ToolResult]], *, timeout_ms: int, repeatable: bool
+    ) -> ToolResult:
+        """The attempt's result, or a failure once its time is over, uncertain unless it is repeatable.
+
+        Returns at most half a second after the time is over, even if the tool swallows cancellation. Being
+        cancelled cancels the attempt, waits as long for it, and raises CancelledError.
+        """
+        task = asyncio.create_task(_guarded(attempt, repeatable=repeatable))
+        try:
+            await asyncio.wait({task}, timeout=timeout_ms / 1000)
+        except asyncio.CancelledError:
+            await self._end(task)
+            raise
+        if task.done():
+            return task.result()
+        await self._end(task)
+        return failed(f"The tool did not finish within {_words(timeout_ms)}.", uncertain=not repeatable)
+
+    async def _end(self, task: asyncio.Task[ToolResult]) -> None:
+        task.cancel()
+        try:
+            await asyncio.wait({task}, timeout=_FAREWELL_SECONDS)
+        finally:
+            if not task.done():
+                self._abandoned.add(task)
+                task.add_done_callback(self._abandoned.discard)
+
+
+async def _guarded(attempt: Callable[[], Awaitable[ToolResult]], *, repeatable: bool) -> ToolResult:
+    try:
+        return await attempt()
+    except asyncio.CancelledError:
+        # Ours, and then nobody reads this; or the tool's own, and then it is a failure like any other.
+        return failed("The tool was cancelled.", uncertain=not repeatable)
+    except BaseException as error:  # noqa: BLE001 - a task ends here, and SystemExit must not end the server
+        return failed(f"The tool failed: {type(error).__name__}.", uncertain=not repeatable)
+
+
+def _words(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:g} s"

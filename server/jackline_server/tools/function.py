@@ -1,0 +1,167 @@
+"""Step kind `function`: one call of a Python function of the operator's.
+
+Owns how such a function is run: its arguments checked, off the event loop if it is not async, its result
+made JSON, whatever it raises made a result. A function in this process is the operator's own code; what it
+does to the process (a loop that blocks, a crash in native code) is not contained here.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from jackline_server.core import json_text
+from jackline_server.core.plan import FunctionAction, JsonValue
+from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.tools.function_catalog import FoundFunction, FunctionCatalog, FunctionProblem
+from jackline_server.tools.results import NotJson, completed, failed, shortened, to_json
+from jackline_server.tools.tool_call import ToolCall
+
+_SHOWN_PROBLEMS = 5
+
+
+class FunctionTool:
+    """Runs functions of the catalog. At most `threads` functions that are not async run at once.
+
+    Such a function can't be stopped: one that outlives its time keeps its thread, and its place among
+    `threads`, until it returns.
+    """
+
+    def __init__(self, *, catalog: FunctionCatalog, threads: int = 32) -> None:
+        self._catalog = catalog
+        self._free = asyncio.Semaphore(threads)
+        self._running = 0
+
+    @property
+    def running_threads(self) -> int:
+        """How many functions hold a thread, abandoned ones included."""
+        return self._running
+
+    async def call(self, action: FunctionAction, invocation: Invocation) -> ToolResult:
+        """Call the function with what the invocation has of its parameters.
+
+        Raises nothing but CancelledError.
+        """
+        try:
+            name = action.function
+            function = self._catalog.known(name) or await asyncio.to_thread(self._catalog.find, name)
+            keywords = _keywords(function, invocation)
+        except FunctionProblem as problem:
+            return failed(f"The function can't be called: {problem}.")
+        except ValidationError as error:
+            return failed(_words(error))
+        except ValueError:
+            return failed("The arguments can't be written as JSON.")
+        if function.is_async:
+            return await _outcome_async(function, keywords)
+        try:
+            async with asyncio.timeout(invocation.timeout_ms / 1000):
+                await self._free.acquire()
+        except TimeoutError:
+            return failed("Every thread for functions was busy for the whole time; nothing was called.")
+        return await self._in_thread(lambda: _outcome(function, keywords))
+
+    async def _in_thread(self, work: Callable[[], ToolResult]) -> ToolResult:
+        """Run the work in the thread whose place was taken; the place is given back when it ends."""
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[ToolResult] = loop.create_future()
+        self._running += 1
+
+        def finish(value: ToolResult) -> None:
+            self._running -= 1
+            self._free.release()
+            if not result.done():
+                result.set_result(value)
+
+        def run() -> None:
+            value = work()
+            try:
+                loop.call_soon_threadsafe(finish, value)
+            except RuntimeError:
+                return  # the loop is closed: the server is gone and nobody waits
+
+        context = contextvars.copy_context()
+        # A daemon: a function that never returns must not keep the server from ending.
+        threading.Thread(target=context.run, args=(run,), name="jackline-function", daemon=True).start()
+        return await result
+
+
+async def _outcome_async(function: FoundFunction, keywords: dict[str, object]) -> ToolResult:
+    try:
+        value = await cast("Coroutine[Any, Any, object]", function.call(**keywords))
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the tool ends here, and SystemExit must not end the server
+        return failed(_raised(error))
+    return await asyncio.to_thread(_kept, value)  # a large result must not hold up the event loop
+
+
+def _outcome(function: FoundFunction, keywords: dict[str, object]) -> ToolResult:
+    try:
+        value = function.call(**keywords)
+    except BaseException as error:  # noqa: BLE001 - the thread ends here, and nothing may pass unseen
+        return failed(_raised(error))
+    if inspect.iscoroutine(value):
+        value.close()
+    return _kept(value)
+
+
+def _kept(value: object) -> ToolResult:
+    try:
+        return completed(to_json(value))
+    except NotJson as error:
+        return failed(f"The function returned what can't be kept: {error}.")
+    except Exception as error:  # noqa: BLE001 - a returned object may raise anything when it is looked at
+        return failed(f"The function returned what can't be read: {type(error).__name__}.")
+
+
+def _keywords(function: FoundFunction, invocation: Invocation) -> dict[str, object]:
+    """The function's keyword arguments. The step's input fills in by name; what is no parameter is not given.
+
+    Raises ValidationError for a missing argument, a wrong one, or an unknown one that the caller chose.
+    """
+    fields = function.arguments.model_fields
+    parameters = {field.alias: name for name, field in fields.items() if field.alias is not None}
+    given: dict[str, JsonValue] = {
+        name: value for name, value in invocation.step_input.items() if name in parameters
+    }
+    given |= invocation.arguments
+    given |= {name: value for name, value in invocation.bound.items() if name in parameters}
+    # By way of JSON: strict there takes a date or an enum from its text, and still no number from one.
+    checked: BaseModel = function.arguments.model_validate_json(json_text.write(given))
+    keywords: dict[str, object] = {
+        parameter: getattr(checked, name)
+        for parameter, name in parameters.items()
+        if name in checked.model_fields_set
+    }
+    if function.takes_call:
+        keywords["call"] = ToolCall(
+            run_id=invocation.run_id,
+            call_key=invocation.call_key,
+            attempt=invocation.attempt,
+            subject=invocation.subject,
+        )
+    return keywords
+
+
+def _words(error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
+        for problem in problems[:_SHOWN_PROBLEMS]
+    )
+    return f"The arguments do not fit: {shown}."
+
+
+def _raised(error: BaseException) -> str:
+    name = type(error).__name__
+    if not isinstance(error, Exception) or isinstance(error, RecursionError | MemoryError):
+        return f"The function ended with {name}."
+    try:
+        return shortened(f"{name}: {error}")
+    except Exception:  # noqa: BLE001 - an exception may raise anything when it is asked for its text
+        return f"The function ended with {name}."

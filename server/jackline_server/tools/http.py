@@ -1,0 +1,174 @@
+"""Step kind `http`: one request to a connection of the operator's, and what its answer means.
+
+Owns what an answer or a failure says about whether the server acted. Does not own how a request is let out
+(the port `HttpClients`) nor how values are put into it (`http_message`).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jackline_server.core import json_text
+from jackline_server.core.plan import HttpAction, JsonValue
+from jackline_server.runtime.http_ports import (
+    HttpClients,
+    HttpConnection,
+    HttpFailure,
+    HttpRefused,
+    HttpRequest,
+    HttpResponse,
+    HttpUnsent,
+)
+from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.tools.http_message import HttpMessage, MessageProblem, message_of
+from jackline_server.tools.results import HARD_BYTES, clean_json, clean_text, completed, failed
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+
+_EXCERPT = 1_000
+_SHORTEST_SECRET = 6
+_MASK = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A connection with the slots that are free on it."""
+
+    connection: HttpConnection
+    slots: asyncio.Semaphore
+    secrets: tuple[str, ...] = field(repr=False)
+
+
+class HttpTool:
+    """Calls the operator's connections by name."""
+
+    def __init__(self, *, clients: HttpClients, connections: Mapping[str, HttpConnection]) -> None:
+        self._clients = clients
+        self._lines = {name: _line(connection) for name, connection in connections.items()}
+
+    async def call(self, action: HttpAction, invocation: Invocation) -> ToolResult:
+        """Make one request. Waits for a slot of the connection first; that wait counts.
+
+        Raises nothing but CancelledError, upon which the connection is closed.
+        """
+        line = self._lines.get(action.connection)
+        if line is None:
+            return failed(f"There is no connection {action.connection!r} on this server.")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(invocation.timeout_ms, line.connection.timeout_ms) / 1000
+        try:
+            message = message_of(action, invocation.values)
+            async with asyncio.timeout_at(deadline):
+                await line.slots.acquire()
+        except MessageProblem as problem:
+            return failed(f"The request can't be made: {problem}.")
+        except TimeoutError:
+            return failed("The connection was busy for the whole time; nothing was sent.")
+        try:
+            left = max(1, int((deadline - loop.time()) * 1000))
+            return await self._exchange(line, message, invocation, left)
+        finally:
+            line.slots.release()
+
+    async def _exchange(
+        self, line: _Line, message: HttpMessage, invocation: Invocation, total_ms: int
+    ) -> ToolResult:
+        request = _request(line.connection, message, invocation, total_ms)
+        repeatable = invocation.step.effect.repeatable
+        try:
+            response = await self._clients.request(request)
+        except (HttpRefused, HttpUnsent) as failure:
+            return failed(failure.message)
+        except HttpFailure as failure:
+            return failed(failure.message, uncertain=not repeatable)
+        return _result(response, line.secrets, repeatable=repeatable)
+
+
+def _line(connection: HttpConnection) -> _Line:
+    # A header often holds a word before the secret ("Bearer …"): each part of it is one to hide.
+    parts = {part for secret in connection.headers.values() for part in secret.reveal().split()}
+    return _Line(
+        connection,
+        asyncio.Semaphore(connection.concurrency),
+        tuple(sorted((part for part in parts if len(part) >= _SHORTEST_SECRET), key=len, reverse=True)),
+    )
+
+
+def _request(
+    connection: HttpConnection, message: HttpMessage, invocation: Invocation, total_ms: int
+) -> HttpRequest:
+    operators = {name.lower() for name in connection.headers}
+    headers = {name: value for name, value in message.headers.items() if name.lower() not in operators}
+    headers |= {name: secret.reveal() for name, secret in connection.headers.items()}
+    headers[IDEMPOTENCY_KEY] = invocation.call_key
+    target = connection.base_path + message.target
+    return HttpRequest(
+        method=message.method,
+        origin=connection.origin,
+        target=target if target.startswith("/") else f"/{target}",
+        total_ms=total_ms,
+        header_ms=connection.header_timeout_ms,
+        max_bytes=HARD_BYTES,
+        headers=headers,
+        body=message.body,
+        reach=connection.reach,
+    )
+
+
+def _result(response: HttpResponse, secrets: tuple[str, ...], *, repeatable: bool) -> ToolResult:
+    text = _masked(_decoded(response), secrets)
+    match response.status // 100:
+        case 2:
+            return _success(response, text, repeatable=repeatable)
+        case 3:
+            acted = response.status not in (307, 308)  # these two say that nothing was done yet
+            return failed(
+                f"The server answered {response.status}, a redirect that is not followed.",
+                uncertain=acted and not repeatable,
+            )
+        case 4:
+            return failed(_described(response.status, text))
+        case _:
+            return failed(_described(response.status, text), uncertain=not repeatable)
+
+
+def _success(response: HttpResponse, text: str, *, repeatable: bool) -> ToolResult:
+    if not response.body:
+        return completed(None)
+    if not _is_json(response):
+        return completed(clean_text(text))
+    try:
+        value: JsonValue = json_text.parse(text)
+    except json_text.JsonError as error:
+        if repeatable:
+            return failed(f"The server answered {response.status} with what is not valid JSON: {error}.")
+        return completed(clean_text(text))  # it did act, so what it said is kept as it came
+    return completed(clean_json(value))
+
+
+def _is_json(response: HttpResponse) -> bool:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _decoded(response: HttpResponse) -> str:
+    charset = "utf-8"
+    for part in response.headers.get("content-type", "").split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip('"').lower()
+    # A charset of the server's choice names a codec: only these, none of Python's own that transform.
+    known = charset if charset in ("utf-8", "iso-8859-1", "us-ascii", "windows-1252", "utf-16") else "utf-8"
+    return response.body.decode(known, "replace").removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
+
+
+def _masked(text: str, secrets: tuple[str, ...]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, _MASK)
+    return text
+
+
+def _described(status: int, text: str) -> str:
+    excerpt = clean_text(text[:_EXCERPT]).strip()
+    more = f" … ({len(text)} characters)" if len(text) > _EXCERPT else ""
+    return f"The server answered {status}: {excerpt}{more}" if excerpt else f"The server answered {status}."

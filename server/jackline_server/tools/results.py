@@ -1,0 +1,172 @@
+"""What a tool returned, made fit to keep: cleaned text, bounded JSON, bounded errors.
+
+Owns the caps. A result that leaves here has no lone surrogate, no control character but tab and line ends,
+no number without a value, and at most `KEPT_BYTES` of JSON.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from typing import cast
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from jackline_server.core import json_text
+from jackline_server.core.plan import JsonValue
+from jackline_server.runtime.ports import ToolEnding, ToolResult
+
+KEPT_BYTES = 256 * 1024
+"""The longest JSON text of an output that is kept."""
+
+HARD_BYTES = 8 * 1024 * 1024
+"""The longest output that is looked at, whatever its kind."""
+
+ERROR_CHARS = 2_000
+
+_MAX_DEPTH = 64
+_MAX_NODES = 200_000
+_MAX_INTEGER = 2**64
+_UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_SPELLED = (datetime, date, time, Decimal, UUID)
+
+
+class NotJson(ValueError):
+    """A value can't be kept as JSON. The message names its type or the limit, never the value."""
+
+
+def clean_text(text: str) -> str:
+    """The text with lone surrogates and control characters replaced by U+FFFD; tab, LF and CR stay."""
+    return _UNWANTED.sub("\N{REPLACEMENT CHARACTER}", json_text.clean(text))
+
+
+def completed(value: JsonValue) -> ToolResult:
+    """A result that holds the value, cut to a string of its beginning if its JSON is over the cap.
+
+    `value` must come from `to_json` or `json_text.parse`.
+    """
+    text = json_text.write(value)
+    size = len(text.encode())
+    if size <= KEPT_BYTES:
+        return ToolResult(ending=ToolEnding.COMPLETED, output_json=text)
+    shown = value if isinstance(value, str) else text
+    cut = json_text.write(_head(shown, KEPT_BYTES))
+    return ToolResult(ending=ToolEnding.COMPLETED, output_json=cut, cut_from_bytes=size)
+
+
+def failed(message: str, *, uncertain: bool = False) -> ToolResult:
+    """A result without output. `uncertain` says that the tool may have acted all the same."""
+    ending = ToolEnding.UNCERTAIN if uncertain else ToolEnding.FAILED
+    return ToolResult(ending=ending, error=shortened(clean_text(message)))
+
+
+def shortened(text: str) -> str:
+    """At most `ERROR_CHARS` of the text, with the true length where it was cut."""
+    if len(text) <= ERROR_CHARS:
+        return text
+    return f"{text[:ERROR_CHARS]}… ({len(text)} characters)"
+
+
+def to_json(value: object) -> JsonValue:
+    """Turn what a Python function returned into JSON values, cleaned.
+
+    Takes plain JSON values, tuples, dataclasses, pydantic models, enums, dates, UUIDs and decimals, by their
+    exact types: nothing else is asked to show itself.
+
+    Raises:
+        NotJson: another type, a cycle or over 64 levels, over 200,000 values, a number that JSON has not.
+    """
+    return _Walk().value(value, _MAX_DEPTH)
+
+
+class _Walk:
+    """One pass over a value, counting what it has seen."""
+
+    __slots__ = ("_bytes", "_nodes")
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._bytes = 0
+
+    def value(self, value: object, depth: int) -> JsonValue:
+        self._count(depth)
+        kind = type(value)
+        if value is None or kind is bool:
+            return cast(JsonValue, value)
+        if kind is str:
+            return self._text(cast(str, value))
+        if kind is int or kind is float:
+            return _number(cast("int | float", value))
+        if kind is dict:
+            return self._object(cast("dict[object, object]", value), depth)
+        if kind is list or kind is tuple:
+            return [self.value(item, depth - 1) for item in cast("Sequence[object]", value)]
+        return self._other(value, depth)
+
+    def _other(self, value: object, depth: int) -> JsonValue:
+        if isinstance(value, Enum):
+            return self.value(value.value, depth - 1)
+        if type(value) in _SPELLED:
+            return self._text(value.isoformat() if isinstance(value, date | time) else str(value))
+        if isinstance(value, BaseModel):
+            fields = {name: getattr(value, name) for name in type(value).model_fields}
+            return self._object(cast("dict[object, object]", fields), depth)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return self._object(
+                {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, depth
+            )
+        raise NotJson(f"a value of type {type(value).__name__} is not JSON")
+
+    def _object(self, fields: dict[object, object], depth: int) -> JsonValue:
+        made: dict[str, JsonValue] = {}
+        for key, value in fields.items():
+            if type(key) is not str:
+                raise NotJson(f"a key of type {type(key).__name__} is not JSON")
+            made[self._text(key)] = self.value(value, depth - 1)
+        return made
+
+    def _text(self, text: str) -> str:
+        self._bytes += len(text)
+        if self._bytes > HARD_BYTES:
+            raise NotJson(f"more than {HARD_BYTES} characters")
+        return clean_text(text)
+
+    def _count(self, depth: int) -> None:
+        self._nodes += 1
+        if self._nodes > _MAX_NODES:
+            raise NotJson(f"more than {_MAX_NODES} values")
+        if depth <= 0:
+            raise NotJson(f"nested more than {_MAX_DEPTH} levels deep, or in itself")
+
+
+def clean_json(value: JsonValue) -> JsonValue:
+    """A parsed JSON value with its texts cleaned. `value` is at most as deep as `json_text` lets it be."""
+    match value:
+        case str():
+            return clean_text(value)
+        case list():
+            return [clean_json(item) for item in value]
+        case dict():
+            return {clean_text(key): clean_json(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _number(value: float) -> int | float:
+    if isinstance(value, float) and not isfinite(value):
+        raise NotJson("a number without a finite value is not JSON")
+    if isinstance(value, int) and not -_MAX_INTEGER < value < _MAX_INTEGER:
+        raise NotJson("an integer of more than 64 bits")
+    return value
+
+
+def _head(text: str, most: int) -> str:
+    """The longest beginning, near enough, whose JSON has at most `most` bytes."""
+    length = min(len(text), most)
+    while len(json_text.write(text[:length]).encode()) > most:
+        length = length * 9 // 10
+    return text[:length]

@@ -1,0 +1,49 @@
+"""The runtime's `Toolbox`: the step kinds behind one door, each attempt under the same timer.
+
+Owns which tool serves which action. Each tool owns what its answers mean.
+"""
+
+from typing import assert_never
+
+from jackline_server.core.plan import FunctionAction, HttpAction, ToolAction
+from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.tools.attempt import Attempts
+from jackline_server.tools.function import FunctionTool
+from jackline_server.tools.http import HttpTool
+
+_HTTP_NET_MS = 1_000
+_FUNCTION_NET_MS = 100
+"""A tool that keeps its own time knows best what its end means; this much later it is cut anyway."""
+
+
+class StepToolbox:
+    """Implements `Toolbox` for the step kinds `http` and `function`."""
+
+    def __init__(self, *, http: HttpTool, functions: FunctionTool) -> None:
+        self._http = http
+        self._functions = functions
+        self._attempts = Attempts()
+
+    @property
+    def abandoned(self) -> int:
+        """How many attempts would not end when they were told to, and are still running."""
+        return self._attempts.abandoned
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        """See `Toolbox.call`."""
+        action = invocation.step.action
+        extra = _HTTP_NET_MS if isinstance(action, HttpAction) else _FUNCTION_NET_MS
+        return await self._attempts.run(
+            lambda: self._dispatched(action, invocation),
+            timeout_ms=invocation.timeout_ms + extra,
+            repeatable=invocation.step.effect.repeatable,
+        )
+
+    async def _dispatched(self, action: ToolAction, invocation: Invocation) -> ToolResult:
+        match action:
+            case HttpAction():
+                return await self._http.call(action, invocation)
+            case FunctionAction():
+                return await self._functions.call(action, invocation)
+            case _:
+                assert_never(action)

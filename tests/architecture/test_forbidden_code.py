@@ -1,0 +1,112 @@
+"""What no module of the server may do: go out by itself, or run data as code. Proves SC10 and SC16."""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+
+from tests.architecture.source_tree import CLIENT, SERVER, called_names, imported_names, modules
+
+HTTP_CLIENTS = (
+    "httpx",
+    "httpx2",
+    "requests",
+    "urllib3",
+    "urllib.request",
+    "http.client",
+    "aiohttp",
+    "websockets",
+)
+MAY_GO_OUT = {
+    "egress/": "the only maker of HTTP clients",
+    "models/litellm_adapter.py": "hands litellm a client that the operator's profile describes",
+    "models/wire_http.py": "the capped client of the model adapters; only operators name its hosts",
+}
+
+RUNS_DATA = (
+    "eval", "exec", "compile", "__import__", "os.system", "os.popen",
+    "yaml.load", "yaml.unsafe_load", "yaml.full_load", "runpy.run_path", "runpy.run_module",
+)  # fmt: skip
+UNSAFE_MODULES = (
+    "pickle",
+    "marshal",
+    "shelve",
+    "dill",
+    "cloudpickle",
+    "jsonpickle",
+    "code",
+    "codeop",
+    "runpy",
+)
+MAY_IMPORT_BY_NAME = {
+    "models/litellm_adapter.py": "imports litellm on first use, by a constant name",
+    "tools/function_catalog.py": "imports functions below the operator's roots alone",
+    "__init__.py": "imports the public names of the client when they are used",
+    "cli/": "loads the subcommands that installed distributions register",
+}
+
+
+def allowed(path: str, allowances: Mapping[str, str]) -> bool:
+    return any(path == entry or (entry.endswith("/") and path.startswith(entry)) for entry in allowances)
+
+
+def http_clients(tree: ast.Module) -> Iterator[str]:
+    for name in imported_names(tree):
+        if any(name == banned or name.startswith(f"{banned}.") for banned in HTTP_CLIENTS):
+            yield name
+
+
+def ways_to_run_data(tree: ast.Module) -> Iterator[str]:
+    for name in imported_names(tree):
+        if name.split(".", 1)[0] in UNSAFE_MODULES:
+            yield name
+    for name, call in called_names(tree):
+        if name in RUNS_DATA:
+            yield name
+        for keyword in call.keywords:
+            if keyword.arg == "shell" and not (
+                isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+            ):
+                yield "shell="
+
+
+def imports_by_name(tree: ast.Module) -> Iterator[str]:
+    for name in imported_names(tree):
+        if name.split(".", 1)[0] in ("importlib", "pkgutil") and not name.startswith("importlib.resources"):
+            yield name
+
+
+def offences(find: Callable[[ast.Module], Iterator[str]], allowances: Mapping[str, str]) -> list[str]:
+    return [
+        f"{path}: {name}"
+        for folder in (SERVER, CLIENT)
+        for path, tree in modules(folder)
+        if not allowed(path, allowances)
+        for name in find(tree)
+    ]
+
+
+def test_only_egress_and_the_model_adapters_make_http_clients() -> None:
+    assert offences(http_clients, MAY_GO_OUT) == []
+
+
+def test_nothing_runs_data_as_code() -> None:
+    assert offences(ways_to_run_data, {}) == []
+
+
+def test_modules_are_imported_by_name_only_where_the_operator_names_them() -> None:
+    assert offences(imports_by_name, MAY_IMPORT_BY_NAME) == []
+
+
+def test_the_checks_find_what_they_look_for() -> None:
+    bad = ast.parse(
+        "import pickle, requests\nfrom urllib import request\nimport importlib\n"
+        "eval('1')\nsubprocess.run('ls', shell=True)\nyaml.load(x)\nre.compile('a')\n"
+    )
+    assert list(http_clients(bad)) == ["requests", "urllib.request"]
+    assert sorted(ways_to_run_data(bad)) == ["eval", "pickle", "shell=", "yaml.load"]
+    assert list(imports_by_name(bad)) == ["importlib"]
+
+
+def test_every_allowance_is_used() -> None:
+    paths = {path for folder in (SERVER, CLIENT) for path, _ in modules(folder)}
+    entries = MAY_GO_OUT | MAY_IMPORT_BY_NAME
+    assert [entry for entry in entries if not any(allowed(path, {entry: ""}) for path in paths)] == []

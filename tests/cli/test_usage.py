@@ -1,0 +1,199 @@
+"""The command line itself: BI108, BI111, BI115, start-up."""
+
+from pathlib import Path
+
+import pytest
+
+from jackline.v1 import run_service_pb2 as wire
+from jackline_client.cli.exit_codes import MEANINGS
+from tests.cli.console import Console
+from tests.support.scripted_service import RUN_ID, ScriptedService, ended_run, receipt, small_log, started
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("bogus",),
+        ("--bogus",),
+        ("ls", "--bogus"),
+        ("ls", "--state", "asleep"),
+        ("ls", "--limit", "0"),
+        ("ls", "--token", "secret"),
+        ("--token", "secret", "ls"),
+        ("ls", "--address", "nowhere"),
+        ("ls", "--label", "novalue"),
+        ("get",),
+        ("watch", RUN_ID, "--after", "-1"),
+        ("answer", RUN_ID),
+        ("answer", RUN_ID, "a", "b", "c"),
+        ("run",),
+        ("run", "a", "--file", "b"),
+        ("run", "a", "--input", "{"),
+        ("run", "a", "--input", "[" * 100_000),
+        ("run", "a", "--input", "[]", "-i", "k=v"),
+        ("run", "a", "--input", "{}", "--input-file", "f"),
+        ("run", "a", "--input-file", "missing.json"),
+        ("run", "a", "--input-file", "."),
+        ("run", "a", "-i", "novalue"),
+        ("run", "a", "-i", "k:=nojson"),
+        ("run", "a", "--bound", "bogus=1"),
+        ("run", "a", "--bound", "steps=-1"),
+        ("run", "a", "--bound", "steps=4294967296"),
+        ("run", "a", "--bound", "cost_budget_usd=NaN"),
+        ("run", "a", "--bound", "cost_budget_usd=0.0000001"),
+        ("run", "a", "--bound", "run_timeout=15"),
+        ("run", "--file", "missing.yaml"),
+        ("run", "--file", "."),
+        ("validate", "missing.yaml"),
+        ("validate", "."),
+        ("validate",),
+        ("token",),
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+async def test_a_wrong_command_line_is_exit_2_with_its_words_on_standard_error(
+    console: Console, words: tuple[str, ...]
+) -> None:
+    done = await console.run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.strip()
+    assert "Traceback" not in done.err
+
+
+async def test_an_address_in_the_environment_that_is_none_is_exit_2_and_named(console: Console) -> None:
+    done = await console.run("ls", JACKLINE_ADDRESS="nowhere")
+    assert done.code == 2
+    assert "JACKLINE_ADDRESS" in done.err
+
+
+async def test_a_closed_standard_input_is_said_to_be_closed(console: Console) -> None:
+    done = await console.shell(f"$JACKLINE steer {RUN_ID} - <&-")
+    assert done.code == 2
+    assert "Traceback" not in done.err
+
+
+async def test_closed_standard_output_and_error_do_no_harm(
+    console: Console, service: ScriptedService
+) -> None:
+    service.script("ListRuns", wire.ListRunsResponse())
+    assert (await console.shell("$JACKLINE ls <&- >&- 2>&-")).code == 0
+
+
+async def test_a_reader_that_goes_away_ends_a_list_quietly(
+    console: Console, service: ScriptedService
+) -> None:
+    log = small_log(400)
+    service.log = log
+    done = await console.shell(f"($JACKLINE watch {RUN_ID} --json; echo code $? >&2) | head -n 1")
+    assert done.err == "code 141\n"
+
+
+async def test_a_dash_reads_the_text_from_standard_input(console: Console, service: ScriptedService) -> None:
+    service.script("Control", receipt())
+    done = await console.run("steer", RUN_ID, "-", given="lentement, s'il vous plaît\n".encode())
+    assert done.code == 0
+    assert service.requests(wire.ControlRequest)[0].steer.text == "lentement, s'il vous plaît"
+
+
+async def test_inputs_are_put_together_from_json_and_pairs(
+    console: Console, service: ScriptedService
+) -> None:
+    service.script("StartRun", started(), started())
+    await console.run("run", "refunds", "--detach", "--input", "-", given=b' {"exact" : 1e2}')
+    words = "-i order_id=A-17 -i count:=3 --label team=a=b --request-id mine"
+    bounds = "--bound token_budget=0 --bound cost_budget_usd=0.50 --bound run_timeout=90s"
+    await console.run("run", "refunds", "--detach", *words.split(), *bounds.split())
+    exact, pairs = service.requests(wire.StartRunRequest)
+    assert exact.input_json == b' {"exact" : 1e2}'
+    assert pairs.input_json == b'{"order_id": "A-17", "count": 3}'
+    assert (pairs.labels, pairs.request_id) == ({"team": "a=b"}, "mine")
+    assert pairs.bounds.HasField("token_budget")
+    assert (pairs.bounds.cost_budget_micros, pairs.bounds.run_timeout.seconds) == (500_000, 90)
+
+
+async def test_a_workflow_file_goes_with_the_files_it_names_and_no_others(
+    console: Console, service: ScriptedService, tmp_path: Path
+) -> None:
+    (tmp_path / "handle/steering/deep").mkdir(parents=True)
+    (tmp_path / "handle/skills").mkdir()
+    (tmp_path / "secrets").write_text("tone.md")
+    (tmp_path / "flow.yaml").write_text(
+        "name: x\nsteering_files: [tone.md, deep/more.md, linked.md]\nskills: [refunds.md]\n"
+    )
+    (tmp_path / "handle/steering/tone.md").write_text("kindly")
+    (tmp_path / "handle/steering/deep/more.md").write_text("more")
+    (tmp_path / "handle/steering/other.md").write_text("not named")
+    (tmp_path / "handle/steering/linked.md").symlink_to(tmp_path / "secrets")
+    (tmp_path / "handle/skills/refunds.md").write_bytes(b"\xff")
+    service.script("StartRun", started())
+    done = await console.run("run", "--file", "flow.yaml", "--detach", cwd=tmp_path)
+    assert (done.code, done.out.strip()) == (0, RUN_ID)
+    (request,) = service.requests(wire.StartRunRequest)
+    assert request.inline_workflow.files == {
+        "handle/steering/tone.md": b"kindly",
+        "handle/steering/deep/more.md": b"more",
+        "handle/skills/refunds.md": b"\xff",
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+        {"NO_COLOR": "1"},
+        {"COLUMNS": "1"},
+        {"TERM": "dumb"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+async def test_output_that_is_no_terminal_is_plain_whatever_the_environment(
+    console: Console, service: ScriptedService, changes: dict[str, str]
+) -> None:
+    service.log = small_log(4, signal="erledigt→ü😀")
+    service.script("GetRun", ended_run(service.log))
+    done = await console.run("watch", RUN_ID, given=None, cwd=None, **changes)
+    assert done.code == 0
+    assert not done.hidden_bytes
+    if "PYTHONIOENCODING" in changes:
+        assert done.raw.isascii()
+
+
+async def test_help_lists_every_command_and_every_exit_code(console: Console) -> None:
+    done = await console.run("--help")
+    assert done.code == 0
+    for name in (
+        "run",
+        "watch",
+        "get",
+        "ls",
+        "pause",
+        "resume",
+        "steer",
+        "abort",
+        "answer",
+        "validate",
+        "token",
+        "serve",
+    ):
+        assert f"  {name} " in done.out
+    for code, meaning in MEANINGS.items():
+        assert f"{code.value}  {meaning}" in done.out
+
+
+async def test_version_and_help_start_without_grpc(console: Console) -> None:
+    for flag in ("--version", "--help"):
+        done = await console.run(flag, PYTHONPROFILEIMPORTTIME="1")
+        assert done.code == 0
+        loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
+        assert "typer" in loaded
+        assert not {name for name in loaded if name.split(".")[0] in {"grpc", "rich", "jackline_server"}}
+
+
+async def test_the_token_is_printed_for_other_tools(console: Console) -> None:
+    done = await console.run("token", "print", JACKLINE_TOKEN="abc")
+    assert (done.code, done.out) == (0, "abc\n")
+    done = await console.run("token", "print", "--header", JACKLINE_TOKEN="abc")
+    assert done.out == "authorization: Bearer abc\n"
+    done = await console.run("token", "print", JACKLINE_TOKEN="")
+    assert (done.code, done.out) == (77, "")

@@ -1,0 +1,379 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jackline_server.config import Config, ConfigError, ProblemCode, load_config, model_plans
+from jackline_server.core.plan import Price
+from jackline_server.runtime.http_ports import Origin
+
+WHOLE = """
+[server]
+listen = "127.0.0.1:6000"
+data = "./store"
+workflows = "./flows"
+max_active_runs = 7
+drain_grace = "1.5s"
+
+[models.fast]
+model = "openai/gpt-4o-mini"
+api_key = "${env:THE_KEY}"
+base_url = "http://vllm.internal:8000/v1"
+concurrency = 3
+price = {input_per_million = 0.15, output_per_million = 0.60}
+
+[models.demo]
+script = "./script.yaml"
+price = {input_per_million = 0, output_per_million = 0}
+
+[connections.orders]
+kind = "http"
+base_url = "http://127.0.0.1:9000/api/"
+headers = {authorization = "Bearer ${file:token}", x-shop = "17"}
+timeout = "10s"
+concurrency = 4
+
+[functions]
+roots = ["company.tools"]
+
+[limits.tenant]
+active_runs = 200
+"""
+
+Load = Callable[..., Config]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    (tmp_path / "token").write_text("from-a-file\n")
+
+    def loaded(toml: str = "", *, environ: dict[str, str] | None = None, **flags: str | int | bool) -> Config:
+        file = tmp_path / "jackline.toml"
+        file.write_text(toml)
+        return load_config(file=file, environ={"THE_KEY": "from-env", **(environ or {})}, flags=flags)
+
+    return loaded
+
+
+def problems_of(load: Load, toml: str = "", **more: object) -> list[tuple[ProblemCode, str]]:
+    with pytest.raises(ConfigError) as caught:
+        load(toml, **more)
+    return [(problem.code, problem.key) for problem in caught.value.problems]
+
+
+def test_without_anything_the_defaults_hold():
+    config = load_config(environ={})
+    assert str(config.server.listen) == "127.0.0.1:50051"
+    assert (config.server.data, config.server.workflows) == (Path("data"), None)
+    assert (config.server.max_active_runs, config.server.drain_grace_ms) == (1_000, 20_000)
+    assert config.server.reflection
+    assert not config.server.enable_failpoints
+    assert (config.file, config.models, config.connections, config.function_roots) == (None, {}, {}, ())
+
+
+def test_every_section_is_read(load: Load, tmp_path: Path):
+    config = load(WHOLE)
+    assert (config.server.listen.port, config.server.drain_grace_ms) == (6000, 1_500)
+    assert (config.server.data, config.server.workflows) == (tmp_path / "store", tmp_path / "flows")
+    fast, demo = config.models["fast"], config.models["demo"]
+    assert fast.api_key is not None
+    assert fast.api_key.reveal() == "from-env"
+    assert (fast.adapter, demo.adapter) == ("litellm", "scripted")
+    assert fast.price == Price(input_per_million=150_000, output_per_million=600_000)
+    assert demo.price == Price(input_per_million=0, output_per_million=0)
+    assert demo.script == tmp_path / "script.yaml"
+    orders = config.connections["orders"]
+    assert orders.origin == Origin(scheme="http", host="127.0.0.1", port=9000)
+    assert (orders.base_path, orders.timeout_ms, orders.concurrency) == ("/api", 10_000, 4)
+    assert orders.headers["authorization"].reveal() == "Bearer from-a-file"
+    assert orders.reach.trusted == frozenset({orders.origin})
+    assert (config.function_roots, config.tenant_active_runs) == (("company.tools",), 200)
+
+
+def test_no_secret_shows_in_the_config(load: Load):
+    shown = repr(load(WHOLE)) + repr(model_plans(load(WHOLE)))
+    assert "from-env" not in shown
+    assert "from-a-file" not in shown
+
+
+def test_model_plans_carry_the_price_and_no_address(load: Load):
+    plans = model_plans(load(WHOLE))
+    assert plans["fast"].price == Price(input_per_million=150_000, output_per_million=600_000)
+    assert (plans["fast"].model, plans["demo"].adapter) == ("openai/gpt-4o-mini", "scripted")
+    assert "vllm" not in repr(plans)
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(load: Load):
+    toml = '[server]\nlisten = "127.0.0.1:1"\nmax_active_runs = 1\ndrain_grace = "1s"\n'
+    environ = {"JACKLINE_LISTEN": "127.0.0.1:2", "JACKLINE_MAX_ACTIVE_RUNS": "2"}
+    config = load(toml, environ=environ, listen="127.0.0.1:3")
+    assert config.server.listen.port == 3
+    assert (config.server.max_active_runs, config.server.drain_grace_ms) == (2, 1_000)
+
+
+def test_the_file_may_be_named_by_the_environment(tmp_path: Path):
+    file = tmp_path / "x.toml"
+    file.write_text("[server]\nmax_active_runs = 5\n")
+    assert load_config(environ={"JACKLINE_CONFIG": str(file)}).server.max_active_runs == 5
+
+
+def test_a_variable_reaches_any_setting(load: Load):
+    environ = {
+        "JACKLINE_MODELS__FAST__API_KEY": "other",
+        "JACKLINE_MODELS__FAST__PRICE__INPUT_PER_MILLION": "1.25",
+        "JACKLINE_CONNECTIONS__ORDERS__TIMEOUT": "3s",
+        "JACKLINE_FUNCTIONS__ROOTS": "a.b, c",
+    }
+    config = load(WHOLE, environ=environ)
+    fast = config.models["fast"]
+    assert fast.api_key is not None
+    assert fast.api_key.reveal() == "other"
+    assert fast.price == Price(input_per_million=1_250_000, output_per_million=600_000)
+    assert (config.connections["orders"].timeout_ms, config.function_roots) == (3_000, ("a.b", "c"))
+
+
+def test_a_path_from_a_flag_starts_at_the_working_directory(load: Load):
+    assert load("", data="here").server.data == Path("here")
+
+
+def test_a_misspelt_variable_is_noticed(load: Load):
+    assert len(load("", environ={"JACKLINE_LISTN": "127.0.0.1:2", "JACKLINE_TOKEN": "x"}).notices) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JACKLINE_DRAIN_GRACE", "abc"),
+        ("JACKLINE_DRAIN_GRACE", ""),
+        ("JACKLINE_DRAIN_GRACE", "-5s"),
+        ("JACKLINE_DRAIN_GRACE", "0s"),
+        ("JACKLINE_DRAIN_GRACE", "20"),
+        ("JACKLINE_MAX_ACTIVE_RUNS", "abc"),
+        ("JACKLINE_MAX_ACTIVE_RUNS", "-1"),
+        ("JACKLINE_MAX_ACTIVE_RUNS", "0"),
+        ("JACKLINE_MAX_ACTIVE_RUNS", "1e3"),
+        ("JACKLINE_INSECURE_BIND", "maybe"),
+        ("JACKLINE_LISTEN", ""),
+        ("JACKLINE_LISTEN", "nowhere"),
+        ("JACKLINE_LISTEN", "127.0.0.1:70000"),
+        ("JACKLINE_DATA", ""),
+        ("JACKLINE_DATA", "a\x00b"),
+    ],
+)
+def test_a_bad_variable_is_named(load: Load, name: str, value: str):
+    with pytest.raises(ConfigError) as caught:
+        load("", environ={name: value})
+    [problem] = caught.value.problems
+    assert problem.where == name
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:1", "[::]:1", "192.168.1.1:1", "example.org:1"])
+def test_beyond_loopback_needs_the_operators_word(load: Load, listen: str):
+    assert problems_of(load, listen=listen) == [(ProblemCode.INSECURE, "server.listen")]
+    server = load("", listen=listen, insecure_bind=True).server
+    assert not server.listen.is_loopback
+    assert not server.reflection
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.2:0", "[::1]:0", "localhost:0"])
+def test_loopback_needs_no_word(load: Load, listen: str):
+    assert str(load("", listen=listen).server.listen) == listen
+
+
+@pytest.mark.parametrize(
+    ("toml", "key"),
+    [
+        ("[server]\nlistne = 1", "server.listne"),
+        ("[sever]\nlisten = 1", "sever"),
+        ("[models.a]\nmodel = 'x'\nmodle = 'x'", "models.a.modle"),
+        ("[models.a]\nmodel = 'x'\nprice = {input = 1}", "models.a.price.input"),
+        ("[connections.a]\nkind = 'http'\nbase_url = 'http://a'\nurl = 'x'", "connections.a.url"),
+        ("[functions]\nroot = []", "functions.root"),
+        ("[limits]\ntenants = 1", "limits.tenants"),
+    ],
+)
+def test_an_unknown_key_is_refused_by_name(load: Load, toml: str, key: str):
+    assert (ProblemCode.UNKNOWN_KEY, key) in problems_of(load, toml)
+
+
+def test_an_unknown_key_is_answered_with_the_nearest_one_and_its_line(load: Load):
+    with pytest.raises(ConfigError) as caught:
+        load("[server]\n\nlistne = 1\n")
+    [problem] = caught.value.problems
+    assert problem.where.endswith("jackline.toml:3")
+    assert "'listen'" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("toml", "key"),
+    [
+        ("[server]\nhttp = '127.0.0.1:8080'", "server.http"),
+        ("[server]\nstore = 'postgresql://x'", "server.store"),
+        ("[auth]\nx = 1", "auth"),
+        ("[models.a]\nmodel = 'x'\nrequests_per_minute = 600", "models.a.requests_per_minute"),
+        ("[models.a]\nmodel = 'x'\nfallbacks = ['b']", "models.a.fallbacks"),
+        ("[models.a]\nmodel = 'x'\nadapter = 'openai'", "models.a.adapter"),
+        ("[connections.a]\nkind = 'mcp'\ncommand = ['x']", "connections.a.kind"),
+        ("[limits.tenant]\nusd_per_day = 100", "limits.tenant.usd_per_day"),
+    ],
+)
+def test_what_is_not_built_is_refused_as_that(load: Load, toml: str, key: str):
+    assert problems_of(load, toml) == [(ProblemCode.NOT_BUILT, key)]
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "[server]\nmax_active_runs = '10'",
+        "[server]\nmax_active_runs = true",
+        "[server]\nmax_active_runs = 10.5",
+        "[server]\ndrain_grace = 20",
+        "[server]\ninsecure_bind = 'true'",
+        "[server]\nlisten = 50051",
+        "server = 1",
+        "[models]\na = 1",
+        "[functions]\nroots = 'a'",
+        "[functions]\nroots = [1]",
+        "[server.listen]\nx = 1",
+    ],
+)
+def test_a_value_of_another_type_is_never_coerced(load: Load, toml: str):
+    assert all(code is ProblemCode.WRONG_TYPE for code, _ in problems_of(load, toml))
+
+
+@pytest.mark.parametrize("price", ["-1", "nan", "inf", "0.0000001", "1e30", "'1'", "true"])
+def test_a_price_is_exact_and_sane(load: Load, price: str):
+    toml = f"[models.a]\nmodel = 'x'\nprice = {{input_per_million = {price}, output_per_million = 1}}"
+    assert [key for _, key in problems_of(load, toml)] == ["models.a.price.input_per_million"]
+
+
+def test_half_a_price_is_refused(load: Load):
+    toml = "[models.a]\nmodel = 'x'\nprice = {input_per_million = 1}"
+    assert problems_of(load, toml) == [(ProblemCode.MISSING, "models.a.price.output_per_million")]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "${env:UNSET}",
+        "${env:EMPTY}",
+        "${env:${env:THE_KEY}}",
+        "${env:LEADS_ON}",
+        "${file:leads_on}",
+        "${file:missing}",
+        "${file:}",
+        "${file:..}",
+        "${vault:x}",
+        "${env:THE_KEY",
+        "a ${env:THE_KEY} ${",
+    ],
+)
+def test_a_bad_reference_names_its_key_and_shows_no_value(load: Load, tmp_path: Path, value: str):
+    (tmp_path / "leads_on").write_text("hidden-value ${env:THE_KEY}")
+    environ = {"EMPTY": "", "LEADS_ON": "hidden-value ${env:THE_KEY}"}
+    with pytest.raises(ConfigError) as caught:
+        load(f"[models.a]\nmodel = 'x'\napi_key = '{value}'\n", environ=environ)
+    [problem] = caught.value.problems
+    assert (problem.code, problem.key) == (ProblemCode.BAD_REFERENCE, "models.a.api_key")
+    assert problem.where.endswith("jackline.toml:3")
+    assert "hidden-value" not in str(caught.value)
+    assert "from-env" not in str(caught.value)
+
+
+def test_a_value_from_a_reference_is_never_shown_when_it_is_wrong(load: Load):
+    toml = "[server]\nlisten = '${env:THE_KEY}'\nmax_active_runs = '${env:THE_KEY}'\n"
+    with pytest.raises(ConfigError) as caught:
+        load(toml)
+    assert len(caught.value.problems) == 2
+    assert "from-env" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "orders.internal",
+        "ftp://a",
+        "http://",
+        "http://user:pw@a",
+        "http://a?x=1",
+        "http://a#x",
+        "http://a:0",
+        "http://a:99999",
+        "http://a/../b",
+        "http://a//b",
+        "http://a b",
+        "http://[::1",
+    ],
+)
+def test_a_base_url_is_an_origin_and_a_path(load: Load, url: str):
+    toml = f"[connections.a]\nkind = 'http'\nbase_url = '{url}'"
+    assert set(problems_of(load, toml)) == {(ProblemCode.BAD_VALUE, "connections.a.base_url")}
+
+
+@pytest.mark.parametrize("name", ["host", "Content-Length", "cookie", "idempotency-key", "'a b'"])
+def test_a_header_that_is_ours_is_refused(load: Load, name: str):
+    toml = f"[connections.a]\nkind = 'http'\nbase_url = 'http://a'\nheaders = {{{name} = 'x'}}"
+    assert [code for code, _ in problems_of(load, toml)] == [ProblemCode.BAD_VALUE]
+
+
+def test_a_header_can_not_break_its_line(load: Load):
+    toml = "[connections.a]\nkind = 'http'\nbase_url = 'http://a'\nheaders = {x = \"a\\r\\nb: c\"}"
+    assert problems_of(load, toml) == [(ProblemCode.BAD_VALUE, "connections.a.headers.x")]
+
+
+def test_all_problems_are_told_at_once(load: Load):
+    toml = (
+        "[server]\nlistne = 1\nmax_active_runs = 0\n[models.a]\n[connections.b]\nkind = 'x'\n[tls]\na = 1\n"
+    )
+    assert {key for _, key in problems_of(load, toml)} == {
+        "tls",
+        "server.listne",
+        "server.max_active_runs",
+        "models.a.model",
+        "connections.b.kind",
+    }
+
+
+def test_a_syntax_error_has_its_line(load: Load):
+    with pytest.raises(ConfigError) as caught:
+        load("[server]\nlisten = \n")
+    [problem] = caught.value.problems
+    assert problem.code is ProblemCode.SYNTAX
+    assert problem.where.endswith("jackline.toml:2")
+
+
+def test_a_file_that_everybody_may_write_is_refused(tmp_path: Path):
+    file = tmp_path / "jackline.toml"
+    file.write_text("")
+    file.chmod(0o646)
+    with pytest.raises(ConfigError) as caught:
+        load_config(file=file, environ={})
+    assert [problem.code for problem in caught.value.problems] == [ProblemCode.UNSAFE_FILE]
+
+
+def test_a_symlink_is_followed_once_and_stated(tmp_path: Path):
+    (tmp_path / "real.toml").write_text("[server]\nmax_active_runs = 5\n")
+    (tmp_path / "link.toml").symlink_to("real.toml")
+    (tmp_path / "far.toml").symlink_to("link.toml")
+    config = load_config(file=tmp_path / "link.toml", environ={})
+    assert config.server.max_active_runs == 5
+    assert len(config.notices) == 1
+    with pytest.raises(ConfigError) as caught:
+        load_config(file=tmp_path / "far.toml", environ={})
+    assert [problem.code for problem in caught.value.problems] == [ProblemCode.UNSAFE_FILE]
+
+
+def test_a_missing_file_a_folder_and_a_pipe_are_refused(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("missing", ".", "pipe"):
+        with pytest.raises(ConfigError):
+            load_config(file=tmp_path / name, environ={})
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"a = 1\na = 2", b"a = " + b"[" * 5_000, b"x" * 2_000_000])
+def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, data: bytes):
+    file = tmp_path / "jackline.toml"
+    file.write_bytes(data)
+    with pytest.raises(ConfigError):
+        load_config(file=file, environ={})

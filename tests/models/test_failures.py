@@ -1,0 +1,113 @@
+from email.utils import formatdate
+
+import pytest
+
+from jackline_server.core.facts import FailureClass
+from jackline_server.models.failures import FailureContext, classify, retry_after_ms
+from jackline_server.models.redaction import MESSAGE_CHARS, safe_message
+
+NOW = 1_800_000_000.0
+KEY = "Planted7Key9Value"
+
+
+@pytest.mark.parametrize(
+    ("header", "wait_ms"),
+    [
+        ("7", 7_000),
+        ("0.5", 500),
+        (" 2 ", 2_000),
+        ("1000000000", 60_000),
+        ("1e400", 60_000),
+        ("-5", None),
+        ("0", None),
+        ("nan", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+        (7, None),
+        (formatdate(NOW + 20, usegmt=True), 20_000),
+        (formatdate(NOW + 10**6, usegmt=True), 60_000),
+        (formatdate(NOW - 20, usegmt=True), None),
+        ("Wed, 99 Foo 2037 07:28:00 GMT", None),
+    ],
+)
+def test_retry_after_is_read_clamped_or_ignored(header: object, wait_ms: int | None) -> None:
+    assert retry_after_ms(header, now_unix_s=NOW) == wait_ms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"bad key {KEY}",
+        f"Authorization: Bearer {KEY}",
+        "Bearer abc.def",
+        "sk-proj-abc123",
+        "key sk-ab****yz is wrong",
+        "api_key=hunter2hunter2",
+        '{"token": "hunter2hunter2"}',
+        "AIzaSyA-123456789",
+        "AKIAABCDEFGHIJKLMNOP",
+        "eyJhbGciOi.eyJzdWIi.sig",
+        "-----BEGIN PRIVATE KEY-----\nhunter2hunter2",
+        "9f86d081884c7d659a2feaa0c55ad015",
+    ],
+)
+def test_keys_and_what_looks_like_one_are_taken_out(text: str) -> None:
+    clean = safe_message(text, secrets=[KEY])
+    for leaked in (KEY, "abc.def", "sk-", "hunter2", "AIza", "AKIA", "eyJ", "9f86"):
+        assert leaked not in clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see https://evil.example/a?b",
+        "host 10.1.2.3:8000 down",
+        "[::1]:80",
+        "vllm.internal:8000",
+        "api.openai.com said no",
+        "localhost:9",
+        "fe80:0:0:0:1:2:3:4",
+    ],
+)
+def test_addresses_are_taken_out(text: str) -> None:
+    clean = safe_message(text)
+    assert "[address]" in clean
+    for leaked in ("evil", "10.1", "::1", "vllm", "openai", "localhost", "fe80"):
+        assert leaked not in clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "invalid content: my name is Rosalind Franklin, refund",
+        "x" * 3_000 + " my name is Rosalind Franklin",
+        "my  name\nis Rosalind Franklin",
+    ],
+)
+def test_a_text_that_repeats_the_conversation_is_given_up(text: str) -> None:
+    assert safe_message(text, said=["Hello, my name is Rosalind Franklin, refund me."]) == ""
+    assert safe_message(text, said=["Something else altogether, thanks a lot."])
+
+
+def test_a_short_prompt_is_found_as_a_whole() -> None:
+    assert safe_message("invalid: pin 4711", said=["pin 4711"]) == ""
+
+
+def test_what_helps_is_kept() -> None:
+    text = "Invalid value at messages.0.content: max_tokens must be below 4096 for model gpt-4o-mini"
+    assert safe_message(text) == text
+
+
+def test_messages_are_short_and_without_control_characters() -> None:
+    clean = safe_message("a\x1b[31mb\u202ec\ud800 " + "word " * 1_000)
+    assert clean.startswith("a\\x1b[31mb\\u202ec\\ud800 ")
+    assert len(clean) == MESSAGE_CHARS
+    assert clean.isprintable()
+
+
+def test_an_exception_nobody_knows_says_nothing_of_itself() -> None:
+    context = FailureContext(secrets=[], said=[], started=False, now_unix_s=NOW)
+    failure = classify(KeyError("some content"), context)
+    assert failure.failure is FailureClass.INTERNAL
+    assert "content" not in failure.message

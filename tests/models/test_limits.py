@@ -1,0 +1,246 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from jackline_server.core.facts import FailureClass, FinishReason, Usage
+from jackline_server.models.limits import Capped, Slotted, Timed
+from jackline_server.models.profile import ModelProfile
+from jackline_server.models.router import ModelRouter
+from jackline_server.runtime.ports import EndChunk, ModelChunk, ModelFailure, ModelRequest, TextChunk
+from tests.models.examples import FakeAdapter, collect, failure_of, model_plan, request
+from tests.models.virtual_time import run_virtual
+
+END = EndChunk(FinishReason.STOP, Usage(prompt_tokens=1, completion_tokens=1))
+Behave = Callable[[ModelRequest], AsyncIterator[ModelChunk]]
+
+
+def paced(*delays_s: float) -> Behave:
+    """A chunk after each of these waits, then the end."""
+
+    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+        for delay_s in delays_s:
+            await asyncio.sleep(delay_s)
+            yield TextChunk("x")
+        yield END
+
+    return behave
+
+
+async def forever(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    await asyncio.Event().wait()
+    yield END
+
+
+async def stubborn(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    """Swallows a hundred cancellations."""
+    for _number in range(100):
+        try:
+            await asyncio.sleep(1_000)
+        except asyncio.CancelledError:
+            continue
+    yield END
+
+
+@pytest.mark.parametrize(
+    ("behave", "total_ms", "idle_ms", "ends_at_s"),
+    [
+        (forever, 600_000, 30_000, 60),
+        (forever, 5_000, 30_000, 5),
+        (paced(1, 100), 600_000, 30_000, 31),
+        (paced(*[29] * 100), 600_000, 30_000, 600),
+        (paced(*[0.01] * 20_000), 50_000, 30_000, 50),
+    ],
+    ids=["no first token", "total before first token", "idle", "slow for ever", "busy for ever"],
+)
+def test_a_provider_that_is_too_slow_is_ended_when_its_timer_fires(
+    behave: Behave, total_ms: int, idle_ms: int, ends_at_s: float
+) -> None:
+    async def attempt() -> tuple[ModelFailure, float]:
+        loop = asyncio.get_running_loop()
+        failure = None
+        try:
+            async for _chunk in Timed(FakeAdapter(behave)).stream(
+                request(total_ms=total_ms, idle_ms=idle_ms)
+            ):
+                pass
+        except ModelFailure as found:
+            failure = found
+        assert failure is not None
+        return failure, loop.time()
+
+    failure, ended_s = run_virtual(attempt())
+    assert failure.failure is FailureClass.TIMEOUT
+    assert failure.usage is None
+    assert ended_s == pytest.approx(ends_at_s, abs=0.01)
+
+
+def test_a_provider_that_swallows_cancellation_is_left_behind() -> None:
+    async def attempt() -> float:
+        models = Timed(FakeAdapter(stubborn), grace_ms=500)
+        failure = None
+        try:
+            async for _chunk in models.stream(request(total_ms=1_000)):
+                pass
+        except ModelFailure as found:
+            failure = found
+        assert failure is not None
+        assert failure.failure is FailureClass.TIMEOUT
+        ended_s = asyncio.get_running_loop().time()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            while not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=0.1)
+        return ended_s
+
+    assert run_virtual(attempt()) == pytest.approx(1.5, abs=0.01)
+
+
+async def test_closing_a_stream_early_closes_the_adapter() -> None:
+    adapter = FakeAdapter(paced(0, 1_000))
+    models = ModelRouter(adapters={"test": adapter}, profiles={"p": ModelProfile()})
+    stream = models.stream(request())
+    assert await anext(stream) == TextChunk("x")
+    await stream.aclose()
+    assert (adapter.opened, adapter.open) == (1, 0)
+
+
+async def test_cancelling_the_consumer_closes_the_adapter_and_gives_the_slot_back() -> None:
+    begun = asyncio.Event()
+
+    async def behave(asked: ModelRequest) -> AsyncIterator[ModelChunk]:
+        begun.set()
+        if asked.total_ms > 10_000:
+            await asyncio.Event().wait()
+        yield END
+
+    adapter = FakeAdapter(behave)
+    models = ModelRouter(adapters={"test": adapter}, profiles={"p": ModelProfile(concurrency=1)})
+    task = asyncio.create_task(collect(models, request()))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait({task}, timeout=5)
+    assert task.cancelled()
+    assert adapter.open == 0
+    assert await collect(models, request(total_ms=10_000)) == [END]
+
+
+async def test_a_waiting_attempt_can_be_cancelled_and_never_begins() -> None:
+    begun = asyncio.Event()
+
+    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+        begun.set()
+        await asyncio.Event().wait()
+        yield END
+
+    adapter = FakeAdapter(behave)
+    models = Slotted(adapter, slots=1)
+    holder = asyncio.create_task(collect(models, request()))
+    waiter = asyncio.create_task(collect(models, request()))
+    await begun.wait()
+    waiter.cancel()
+    await asyncio.wait({waiter}, timeout=5)
+    holder.cancel()
+    await asyncio.wait({holder}, timeout=5)
+    assert waiter.cancelled()
+    assert adapter.opened == 1
+
+
+def test_waiting_for_a_slot_is_charged_nothing_and_bounded() -> None:
+    async def attempt() -> ModelFailure:
+        models = Slotted(FakeAdapter(forever), slots=1)
+        holder = asyncio.create_task(anext(models.stream(request())))
+        await asyncio.sleep(0)
+        failure = None
+        try:
+            await anext(models.stream(request(total_ms=700)))
+        except ModelFailure as found:
+            failure = found
+        holder.cancel()
+        await asyncio.wait({holder})
+        assert failure is not None
+        return failure
+
+    failure = run_virtual(attempt())
+    assert (failure.failure, failure.usage) == (FailureClass.TIMEOUT, Usage())
+
+
+async def test_slots_bound_how_many_attempts_run_at_once() -> None:
+    most = 0
+    adapter: FakeAdapter
+
+    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+        nonlocal most
+        most = max(most, adapter.open)
+        await asyncio.sleep(0)
+        yield END
+
+    adapter = FakeAdapter(behave)
+    models = ModelRouter(adapters={"test": adapter}, profiles={"p": ModelProfile(concurrency=3)})
+    await asyncio.gather(*(collect(models, request()) for _ in range(20)))
+    assert (most, adapter.opened) == (3, 20)
+
+
+async def test_an_adapter_that_breaks_is_an_internal_failure_without_its_text() -> None:
+    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+        yield TextChunk("x")
+        raise KeyError("sk-secret")
+
+    failure = await failure_of(Timed(FakeAdapter(behave)), request())
+    assert failure.failure is FailureClass.INTERNAL
+    assert "sk-secret" not in failure.message
+
+
+async def test_an_adapter_that_cancels_itself_is_a_connection_failure() -> None:
+    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+        yield TextChunk("x")
+        raise asyncio.CancelledError
+
+    failure = await failure_of(Timed(FakeAdapter(behave)), request())
+    assert failure.failure is FailureClass.CONNECTION
+
+
+def endless(text: str) -> Behave:
+    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+        while True:
+            yield TextChunk(text)
+
+    return behave
+
+
+async def test_output_far_over_the_cap_ends_as_length() -> None:
+    adapter = FakeAdapter(endless("word " * 100))
+    chunks = await collect(Capped(adapter), request(max_output_tokens=100))
+    assert chunks[-1] == EndChunk(FinishReason.LENGTH, None)
+    assert (
+        100 * 16
+        <= sum(len(chunk.text) for chunk in chunks if isinstance(chunk, TextChunk))
+        <= 100 * 16 + 4096
+    )
+    assert adapter.open == 0
+
+
+@pytest.mark.parametrize("text", ["x" * 1000, ""], ids=["bytes", "chunks"])
+async def test_a_reply_over_its_size_is_malformed(text: str) -> None:
+    models = Capped(FakeAdapter(endless(text)), max_bytes=50_000, max_chunks=500)
+    failure = await failure_of(models, request(max_output_tokens=10_000_000))
+    assert failure.failure is FailureClass.MALFORMED
+
+
+async def test_a_reply_ends_exactly_once() -> None:
+    async def never(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+        yield TextChunk("x")
+
+    async def twice(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+        yield END
+        yield END
+
+    assert (await failure_of(Capped(FakeAdapter(never)), request())).failure is FailureClass.MALFORMED
+    assert await collect(Capped(FakeAdapter(twice)), request()) == [END]
+
+
+async def test_a_profile_or_adapter_that_is_not_there_is_a_bad_request() -> None:
+    router = ModelRouter(adapters={}, profiles={"p": ModelProfile()})
+    for plan in (model_plan(), model_plan(profile="gone")):
+        failure = await failure_of(router, request(plan=plan))
+        assert (failure.failure, failure.usage) == (FailureClass.BAD_REQUEST, Usage())

@@ -1,0 +1,1 @@
+"""Packages that the function corpus may or may not reach."""

@@ -1,0 +1,1 @@
+"""The one root that is allowed."""

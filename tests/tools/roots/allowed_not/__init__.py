@@ -1,0 +1,5 @@
+"""A neighbour whose name only begins like the root's."""
+
+
+def neighbour() -> str:
+    return "reached"

@@ -1,0 +1,228 @@
+import asyncio
+import json
+
+import pytest
+
+from jackline_server.core.plan import Effect, HttpAction
+from jackline_server.egress.client import GuardedClients
+from jackline_server.runtime.http_ports import HttpConnection
+from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.secrets import Secret
+from jackline_server.tools.function import FunctionTool
+from jackline_server.tools.function_catalog import FunctionCatalog
+from jackline_server.tools.http import HttpTool
+from jackline_server.tools.results import KEPT_BYTES
+from jackline_server.tools.toolbox import StepToolbox
+from tests.egress.raw_server import RawServer, Received, always, answer, serving
+from tests.tools.invocations import http_action, invocation
+
+pytestmark = pytest.mark.timeout(30)
+
+READ, IDEMPOTENT, WRITE = Effect.READ, Effect.IDEMPOTENT, Effect.WRITE
+FAILED, UNCERTAIN, COMPLETED = ToolEnding.FAILED, ToolEnding.UNCERTAIN, ToolEnding.COMPLETED
+
+
+def toolbox(server: RawServer, *, concurrency: int = 4, timeout_ms: int = 5_000) -> StepToolbox:
+    connection = HttpConnection(
+        name="orders",
+        origin=server.origin,
+        base_path="/api",
+        headers={"authorization": Secret("Bearer planted-secret-1")},
+        timeout_ms=timeout_ms,
+        header_timeout_ms=timeout_ms,
+        concurrency=concurrency,
+        reach=server.trusted,
+    )
+    return StepToolbox(
+        http=HttpTool(clients=GuardedClients(), connections={"orders": connection}),
+        functions=FunctionTool(catalog=FunctionCatalog(roots=[])),
+    )
+
+
+async def called(reply: bytes, action: HttpAction | None = None, *, effect: Effect = READ) -> ToolResult:
+    async with serving(always(reply)) as server:
+        return await toolbox(server).call(invocation(action or http_action(), effect=effect))
+
+
+async def test_a_call_goes_to_the_connection_with_its_headers_and_the_call_key():
+    async with serving(always(answer(b'{"state": "open"}'))) as server:
+        action = http_action(
+            "/orders/{{ id }}",
+            method="POST",
+            query={"shop": "{{ shop }}"},
+            headers={"Authorization": "mine", "X-Note": "{{ shop }}"},
+            body_json='{"id": "{{ id }}"}',
+        )
+        call = invocation(action, {"id": "o1", "shop": "s&t"}, bound={"id": "o2"}, effect=WRITE)
+        result = await toolbox(server).call(call)
+    assert (result.ending, result.output_json) == (COMPLETED, '{"state":"open"}')
+    [received] = server.ledger
+    assert (received.method, received.target) == ("POST", "/api/orders/o2?shop=s%26t")
+    assert received.headers["authorization"] == "Bearer planted-secret-1"
+    assert received.headers["idempotency-key"] == "key_1"
+    assert received.headers["x-note"] == "s&t"
+    assert json.loads(received.body) == {"id": "o2"}
+
+
+@pytest.mark.parametrize("hostile", ["../admin", "..", "//evil", "a/../../b", ""])
+async def test_a_hostile_value_sends_nothing_or_stays_in_its_segment(hostile: str):
+    async with serving(always(answer())) as server:
+        await toolbox(server).call(invocation(http_action("/orders/{{ id }}"), {"id": hostile}))
+    assert all(received.target.count("/") == 3 for received in server.ledger)
+
+
+@pytest.mark.parametrize(
+    ("reply", "output"),
+    [
+        (answer(b"[1]", content_type="application/problem+json; charset=utf-8"), "[1]"),
+        (answer(b"hi", content_type="text/plain"), '"hi"'),
+        (answer(b'{"a":1}', content_type="text/html"), '"{\\"a\\":1}"'),
+        (answer(b"\xff\x00\x1b", content_type="application/octet-stream"), '"\ufffd\ufffd\ufffd"'),
+        (answer(b"\xe9", content_type="text/plain; charset=ISO-8859-1"), '"é"'),
+        (answer(b"x", content_type="text/plain; charset=rot13"), '"x"'),
+        (answer(b'"\\u0007\\u0000"'), '"\ufffd\ufffd"'),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "null"),
+    ],
+)
+async def test_what_a_success_says_is_the_output(reply: bytes, output: str):
+    result = await called(reply)
+    assert (result.ending, result.output_json) == (COMPLETED, output)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"NaN", b'{"a":1,"a":2}', b"1e999", b"[" * 5_000, b"<html>", b"9" * 5_000]
+)
+@pytest.mark.parametrize(("effect", "ending"), [(READ, FAILED), (WRITE, COMPLETED)])
+async def test_json_is_read_strictly_but_a_write_that_succeeded_did(
+    body: bytes, effect: Effect, ending: ToolEnding
+):
+    assert (await called(answer(body), effect=effect)).ending is ending
+
+
+STATUS = [
+    ("400 Bad Request", FAILED, FAILED),
+    ("401 Unauthorized", FAILED, FAILED),
+    ("404 Not Found", FAILED, FAILED),
+    ("409 Conflict", FAILED, FAILED),
+    ("429 Too Many", FAILED, FAILED),
+    ("500 Oops", FAILED, UNCERTAIN),
+    ("503 Busy", FAILED, UNCERTAIN),
+    ("302 Found", FAILED, UNCERTAIN),
+    ("303 See Other", FAILED, UNCERTAIN),
+    ("307 Temporary Redirect", FAILED, FAILED),
+]
+
+
+@pytest.mark.parametrize(("status", "for_a_read", "for_a_write"), STATUS)
+async def test_a_status_says_whether_a_write_may_have_happened(
+    status: str, for_a_read: ToolEnding, for_a_write: ToolEnding
+):
+    reply = answer(b'{"why":"because"}', status=status)
+    action = http_action(method="POST")
+    read, again, write = [await called(reply, action, effect=effect) for effect in (READ, IDEMPOTENT, WRITE)]
+    assert (read.ending, again.ending, write.ending) == (for_a_read, for_a_read, for_a_write)
+    assert status[:3] in read.error
+    assert ("because" in read.error) is (status[0] != "3")
+
+
+async def test_an_error_body_is_shown_in_part_and_without_secrets():
+    body = b"\x1b[31mBearer planted-secret-1 " + b"x" * 50_000
+    result = await called(answer(body, status="400 Bad"))
+    assert len(result.error) < 2_100
+    assert "planted-secret-1" not in result.error
+    assert "\x1b" not in result.error
+
+
+async def test_an_echoed_secret_is_not_kept_in_the_output():
+    result = await called(answer(b'{"echo": "Bearer planted-secret-1"}'))
+    assert result.output_json is not None
+    assert "planted-secret-1" not in result.output_json
+
+
+async def test_a_long_answer_is_cut_and_an_endless_one_is_none():
+    result = await called(answer(b"x" * 400_000, content_type="text/plain"))
+    assert result.cut_from_bytes == 400_002
+    assert result.output_json is not None
+    assert len(result.output_json) <= KEPT_BYTES
+    assert (await called(answer(b"x" * 9_000_000))).ending is FAILED
+    assert (await called(answer(b"x" * 9_000_000), effect=WRITE)).ending is UNCERTAIN
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", answer(more="Content-Encoding: gzip\r\n")],
+)
+@pytest.mark.parametrize(("effect", "ending"), [(READ, FAILED), (IDEMPOTENT, FAILED), (WRITE, UNCERTAIN)])
+async def test_a_lost_answer_leaves_a_write_open(reply: bytes, effect: Effect, ending: ToolEnding):
+    result = await called(reply, http_action(method="PUT"), effect=effect)
+    assert result.ending is ending
+
+
+async def test_a_server_that_is_not_there_leaves_nothing_open():
+    async with serving(always(answer())) as server:
+        pass
+    result = await toolbox(server).call(invocation(http_action(method="POST"), effect=WRITE))
+    assert result.ending is FAILED
+
+
+async def test_an_unknown_connection_is_a_failure():
+    assert (await called(answer(), http_action(connection="other"))).ending is FAILED
+
+
+@pytest.mark.parametrize(("effect", "ending"), [(READ, FAILED), (WRITE, UNCERTAIN)])
+async def test_a_silent_server_costs_its_time_and_no_more(effect: Effect, ending: ToolEnding):
+    async with serving(always(b"")) as server:
+
+        async def silent(_: Received, __: asyncio.StreamWriter) -> None:
+            await server.released.wait()
+
+        server.behave = silent
+        async with asyncio.timeout(5):
+            result = await toolbox(server).call(
+                invocation(http_action(method="POST"), effect=effect, timeout_ms=100)
+            )
+    assert result.ending is ending
+    assert len(server.ledger) == 1
+
+
+async def test_a_full_connection_makes_a_write_wait_and_then_fail_unsent():
+    arrived = asyncio.Event()
+    async with serving(always(b"")) as server:
+
+        async def hold(_: Received, writer: asyncio.StreamWriter) -> None:
+            arrived.set()
+            await server.released.wait()
+            writer.write(answer())
+
+        server.behave = hold
+        tools = toolbox(server, concurrency=1)
+        first = asyncio.ensure_future(tools.call(invocation(http_action())))
+        await asyncio.wait_for(arrived.wait(), 5)
+        second = await tools.call(invocation(http_action(method="POST"), effect=WRITE, timeout_ms=50))
+        assert second.ending is FAILED
+        server.released.set()
+        assert (await first).ending is COMPLETED
+        assert len(server.ledger) == 1
+        third = await tools.call(invocation(http_action()))
+        assert third.ending is COMPLETED
+
+
+async def test_cancelling_a_call_hangs_up_and_frees_its_slot():
+    arrived, left = asyncio.Event(), asyncio.Event()
+    async with serving(always(b"")) as server:
+
+        async def hold(received: Received, _: asyncio.StreamWriter) -> None:
+            arrived.set()
+            await received.hung_up()
+            left.set()
+
+        server.behave = hold
+        tools = toolbox(server, concurrency=1)
+        task = asyncio.ensure_future(tools.call(invocation(http_action())))
+        await asyncio.wait_for(arrived.wait(), 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(left.wait(), 5)
+        server.behave = always(answer())
+        assert (await tools.call(invocation(http_action()))).ending is COMPLETED
