@@ -69,7 +69,7 @@ def test_room_for_the_closing_answer_is_held_back_from_the_tokens() -> None:
 
 def test_tokens_used_up_lead_to_a_closing_answer_inside_the_budget() -> None:
     plan = closing_plan(token_budget=4_000)
-    used = replace(LOOKS, usage=Usage(prompt_tokens=2_800, completion_tokens=200))
+    used = replace(LOOKS, usage=Usage(prompt_tokens=3_200, completion_tokens=200))
     driver = drive(plan, used, CLOSING, look=[Ends()])
     assert is_closing(driver)
     assert driver.finished.stop_leaf == "step.token_budget"

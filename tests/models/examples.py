@@ -1,7 +1,7 @@
 """Requests and collected replies for the tests of models."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from jackline_server.core.messages import Message, SystemMessage, UserMessage
@@ -80,11 +80,11 @@ async def failure_of(models: Models, asked: ModelRequest) -> ModelFailure:
 class FakeAdapter:
     """An adapter made of one function, counting how many streams are open."""
 
-    behave: Callable[[ModelRequest], AsyncIterator[ModelChunk]]
+    behave: Callable[[ModelRequest], AsyncGenerator[ModelChunk, None]]
     open: int = 0
     opened: int = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         self.open += 1
         self.opened += 1
         try:

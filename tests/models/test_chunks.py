@@ -200,7 +200,7 @@ def test_an_error_object_in_the_stream_has_a_class(error: object, failure: Failu
 
 
 def usage_of(*reports: object) -> Usage | None:
-    end = read(delta(content="x"), *({"choices": [], "usage": report} for report in reports), STOP)[-1]
+    end = read(delta(content="x"), *(Json(choices=(), usage=report) for report in reports), STOP)[-1]
     assert isinstance(end, EndChunk)
     return end.usage
 

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
@@ -12,13 +12,13 @@ from tests.models.examples import FakeAdapter, collect, failure_of, model_plan, 
 from tests.models.virtual_time import run_virtual
 
 END = EndChunk(FinishReason.STOP, Usage(prompt_tokens=1, completion_tokens=1))
-Behave = Callable[[ModelRequest], AsyncIterator[ModelChunk]]
+Behave = Callable[[ModelRequest], AsyncGenerator[ModelChunk, None]]
 
 
 def paced(*delays_s: float) -> Behave:
     """A chunk after each of these waits, then the end."""
 
-    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def behave(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         for delay_s in delays_s:
             await asyncio.sleep(delay_s)
             yield TextChunk("x")
@@ -27,12 +27,12 @@ def paced(*delays_s: float) -> Behave:
     return behave
 
 
-async def forever(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+async def forever(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
     await asyncio.Event().wait()
     yield END
 
 
-async def stubborn(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+async def stubborn(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
     """Swallows a hundred cancellations."""
     for _number in range(100):
         try:
@@ -108,7 +108,7 @@ async def test_closing_a_stream_early_closes_the_adapter() -> None:
 async def test_cancelling_the_consumer_closes_the_adapter_and_gives_the_slot_back() -> None:
     begun = asyncio.Event()
 
-    async def behave(asked: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def behave(asked: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         begun.set()
         if asked.total_ms > 10_000:
             await asyncio.Event().wait()
@@ -128,7 +128,7 @@ async def test_cancelling_the_consumer_closes_the_adapter_and_gives_the_slot_bac
 async def test_a_waiting_attempt_can_be_cancelled_and_never_begins() -> None:
     begun = asyncio.Event()
 
-    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def behave(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         begun.set()
         await asyncio.Event().wait()
         yield END
@@ -169,7 +169,7 @@ async def test_slots_bound_how_many_attempts_run_at_once() -> None:
     most = 0
     adapter: FakeAdapter
 
-    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def behave(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         nonlocal most
         most = max(most, adapter.open)
         await asyncio.sleep(0)
@@ -182,7 +182,7 @@ async def test_slots_bound_how_many_attempts_run_at_once() -> None:
 
 
 async def test_an_adapter_that_breaks_is_an_internal_failure_without_its_text() -> None:
-    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def behave(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         yield TextChunk("x")
         raise KeyError("sk-secret")
 
@@ -192,7 +192,7 @@ async def test_an_adapter_that_breaks_is_an_internal_failure_without_its_text() 
 
 
 async def test_an_adapter_that_cancels_itself_is_a_connection_failure() -> None:
-    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def behave(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         yield TextChunk("x")
         raise asyncio.CancelledError
 
@@ -201,7 +201,7 @@ async def test_an_adapter_that_cancels_itself_is_a_connection_failure() -> None:
 
 
 def endless(text: str) -> Behave:
-    async def behave(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def behave(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         while True:
             yield TextChunk(text)
 
@@ -228,10 +228,10 @@ async def test_a_reply_over_its_size_is_malformed(text: str) -> None:
 
 
 async def test_a_reply_ends_exactly_once() -> None:
-    async def never(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def never(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         yield TextChunk("x")
 
-    async def twice(_: ModelRequest) -> AsyncIterator[ModelChunk]:
+    async def twice(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         yield END
         yield END
 

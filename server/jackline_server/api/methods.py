@@ -1,7 +1,7 @@
 """Every method that a door serves, and what a caller must be allowed to use it.
 
 Owns the one policy table: a method that is not in it is not served. What depends on the request (a view, an
-inline workflow, an answer to a question) is in `missing_scope`.
+inline workflow, an answer to a question) is in `check_request`.
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,17 @@ _WORKFLOWS = "/jackline.v1.WorkflowService/"
 class MethodRule:
     """Who may use a method: anybody (`public`), or whoever holds one of `any_of`.
 
-    An empty `any_of` lets every valid credential in. `capped` is false for calls that wait by design.
+    An empty `any_of` lets every valid credential in; the first of it is named to those who lack them all.
+    `capped` is false for calls that wait by design.
     """
 
-    any_of: frozenset[Scope] = frozenset()
+    any_of: tuple[Scope, ...] = ()
     public: bool = False
     capped: bool = True
 
 
 def _with(*scopes: Scope) -> MethodRule:
-    return MethodRule(any_of=frozenset(scopes))
+    return MethodRule(any_of=scopes)
 
 
 PUBLIC = MethodRule(public=True)
@@ -38,10 +39,10 @@ ANY_CREDENTIAL = MethodRule()
 
 METHODS: Mapping[str, MethodRule] = {
     f"{_RUNS}StartRun": _with(Scope.RUNS_START),
-    f"{_RUNS}StreamProgress": MethodRule(any_of=frozenset({Scope.RUNS_OBSERVE}), capped=False),
+    f"{_RUNS}StreamProgress": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
     f"{_RUNS}Control": _with(Scope.RUNS_CONTROL, Scope.RUNS_APPROVE),
     f"{_RUNS}GetRun": _with(Scope.RUNS_OBSERVE),
-    f"{_RUNS}WaitRun": MethodRule(any_of=frozenset({Scope.RUNS_OBSERVE}), capped=False),
+    f"{_RUNS}WaitRun": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
     f"{_RUNS}ListRuns": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}ListToolCalls": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}ListRunMessages": _with(Scope.RUNS_CONTENT),
@@ -62,8 +63,8 @@ METHODS: Mapping[str, MethodRule] = {
 
 def check_method(principal: Principal, rule: MethodRule) -> None:
     """Refuse a caller that may not use the method at all. Raises DoorRefused (SCOPE_MISSING)."""
-    if rule.any_of and not rule.any_of & principal.scopes:
-        raise _scope_missing(sorted(rule.any_of, key=lambda scope: scope.value)[0])
+    if rule.any_of and principal.scopes.isdisjoint(rule.any_of):
+        raise _scope_missing(rule.any_of[0])
 
 
 def check_request(principal: Principal, request: Message) -> None:

@@ -8,9 +8,10 @@ from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, PHA
 from jackline_server.codec.values import set_bounds, set_ledger, set_subject, set_time, set_usage
 from jackline_server.core.evolve import summary_of
 from jackline_server.core.exits import RUNNING, is_reserved
-from jackline_server.core.facts import RunFinished
+from jackline_server.core.facts import CallStatus, RunFinished
 from jackline_server.core.plan import ToolStep
 from jackline_server.core.state import Interrupt, RunState, StepSummary
+from jackline_server.core.transcript import shown
 
 _STOPPED = "stopped"
 
@@ -75,7 +76,7 @@ def interrupt_messages(state: RunState, *, full: bool) -> list[run_pb2.Interrupt
 def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]:
     """The registry in the order in which the calls were asked for.
 
-    In view FULL, `tool` is the name as the model wrote it and `result` the output, or else the error.
+    In view FULL, `tool` is the name as the model wrote it and `result` what it saw: the output, or the error.
     """
     messages: list[run_pb2.ToolCall] = []
     for call in sorted(state.calls.values(), key=lambda call: call.ordinal):
@@ -95,7 +96,8 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
         set_time(message.duration, call.duration_ms)
         if full:
             message.arguments_json = call.arguments.encode()
-            message.result = call.error if call.output_json is None else call.output_json
+            completed = call.status is CallStatus.COMPLETED
+            message.result = shown(call, state) if completed else call.error
         messages.append(message)
     return messages
 

@@ -1,7 +1,7 @@
 """Steering and skill files: from the bytes beside a workflow to sections of a system message.
 
-Owns which paths a step may name, the size and encoding of files, and what a missing one leads to. Does not own
-opening them (`files`): their content arrives with the source and is data, never config.
+Owns the paths that a step may name, size and encoding of files, and what follows from a missing one. Does not
+own opening them (`files`): their content arrives with the source and is data, never config.
 """
 
 from collections.abc import Mapping

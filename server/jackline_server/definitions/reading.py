@@ -182,11 +182,7 @@ def _keys(shape: type[BaseModel]) -> set[str]:
 
 def _inner_path(loc: tuple[int | str, ...]) -> Path:
     """The path of the file inside pydantic's location, which also names members of unions."""
-    path: list[int | str] = []
-    for part in loc:
-        if not (isinstance(part, str) and _is_no_key(part)):
-            path.append(part)
-    return tuple(path)
+    return tuple(part for part in loc if not (isinstance(part, str) and _is_no_key(part)))
 
 
 def _is_no_key(part: str) -> bool:

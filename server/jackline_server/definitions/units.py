@@ -64,3 +64,8 @@ StepName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 Text = Annotated[str, Field(max_length=100_000)]
 Line = Annotated[str, Field(min_length=1, max_length=2_000)]
 InputName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
+
+
+def is_signal(text: str) -> bool:
+    """True for a name that an outcome or a condition may give."""
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,62}", text) is not None

@@ -8,8 +8,8 @@ Put them together in that order, the slot outermost.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 
 from jackline_server.core.facts import FailureClass, FinishReason
@@ -61,7 +61,7 @@ class Slotted:
         try:
             left_ms = request.total_ms - int((loop.time() - since) * 1000)
             inner = self._inner.stream(replace(request, total_ms=max(left_ms, 1)))
-            async with _closing(inner) as chunks:
+            async with aclosing(inner) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
@@ -121,7 +121,7 @@ class _Pump:
     async def _run(self) -> None:
         """Read to the end; the last thing put is None or the failure."""
         try:
-            async with _closing(self._inner.stream(self._request)) as chunks:
+            async with aclosing(self._inner.stream(self._request)) as chunks:
                 async for chunk in chunks:
                     await self._queue.put(chunk)
         except ModelFailure as failure:
@@ -168,7 +168,7 @@ class Capped:
         """See Models."""
         output_bytes = request.max_output_tokens * BYTES_PER_TOKEN + OUTPUT_SLACK_BYTES
         taken = count = 0
-        async with _closing(self._inner.stream(request)) as chunks:
+        async with aclosing(self._inner.stream(request)) as chunks:
             async for chunk in chunks:
                 taken += _size(chunk)
                 count += 1
@@ -196,14 +196,3 @@ def _size(chunk: ModelChunk) -> int:
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-
-
-@contextlib.asynccontextmanager
-async def _closing(chunks: AsyncIterator[ModelChunk]) -> AsyncGenerator[AsyncIterator[ModelChunk], None]:
-    """Close an adapter's stream on the way out, if it can be closed."""
-    try:
-        yield chunks
-    finally:
-        close = getattr(chunks, "aclose", None)
-        if close is not None:
-            await close()

@@ -6,7 +6,9 @@ first request, in a thread, since that takes seconds; its retries, callbacks, lo
 
 For a provider on the OpenAI wire the SDK's own stream is read, not litellm's wrapper around it: the wrapper
 makes up a finish reason for a cut stream, makes up usage that was not reported, and costs several times as
-much. For the others the wrapper is read, and what it makes up is forgotten again.
+much. For the others the wrapper is read, and what it makes up is forgotten again as far as that shows: a few
+of litellm's providers skip a broken chunk and say `stop` at the end. A self-hosted endpoint is therefore best
+named `openai/<model>` with a `base_url`.
 """
 
 import asyncio

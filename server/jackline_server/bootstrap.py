@@ -1,0 +1,246 @@
+"""The composition root: the only module that names concrete classes together.
+
+Owns the order in which a server comes up and goes down. `running` is one async context manager: inside it
+the server serves; leaving it drains runs, ends streams and closes the store, bounded by the drain grace.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from jackline_server import failpoints
+from jackline_server.api.server_info import ServerInfo
+from jackline_server.codec.proto_codec import ProtoCodec
+from jackline_server.config import Config, model_plans
+from jackline_server.core.instruments import Instruments
+from jackline_server.definitions.catalog import Catalog, FunctionDescription
+from jackline_server.definitions.compiler import WorkflowCompiler
+from jackline_server.egress.client import GuardedClients
+from jackline_server.expressions.cel import CelExpressions
+from jackline_server.expressions.schemas import JsonSchemas
+from jackline_server.folder import WorkflowFolder
+from jackline_server.identity.local_token import local_token, state_directory, token_path
+from jackline_server.identity.principals import Principal
+from jackline_server.identity.tokens import TokenRegister
+from jackline_server.models.litellm_adapter import LiteLLMModels
+from jackline_server.models.profile import ModelProfile
+from jackline_server.models.router import ModelRouter
+from jackline_server.models.script import load_script
+from jackline_server.models.scripted import ScriptedModels
+from jackline_server.rpc.server import RpcServer, RpcSettings, create_server
+from jackline_server.runtime.assembly import Ring, Runtime, assemble
+from jackline_server.runtime.machine import SystemChance, SystemClock
+from jackline_server.runtime.ports import Models
+from jackline_server.runtime.scheduler import SchedulerSettings
+from jackline_server.runtime.store_ports import Store, StoreError
+from jackline_server.signals.in_process import InProcessSignals
+from jackline_server.storage.memory import memory_store
+from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
+from jackline_server.tools.function import FunctionTool
+from jackline_server.tools.function_catalog import FunctionCatalog
+from jackline_server.tools.http import HttpTool
+from jackline_server.tools.toolbox import StepToolbox
+
+_log = logging.getLogger(__name__)
+
+STEP_KINDS = ("agent", "completion", "function", "http", "router")
+FAILPOINTS_VARIABLE = "FAILPOINTS"
+FUNCTION_THREADS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A server that serves. `address` is `host:port` as bound."""
+
+    address: str
+    runtime: Runtime
+
+
+@asynccontextmanager
+async def running(
+    config: Config, *, environ: Mapping[str, str], on_broken_store: Callable[[StoreError], None]
+) -> AsyncGenerator[Running]:
+    """Serve inside the context.
+
+    `on_broken_store` is called when the store stops acknowledging for good; the process should end then.
+
+    Raises:
+        StoreError: the store can't be opened; its kinds are in `storage.boot_errors`.
+        ScriptError: the script of a scripted model can't be read.
+        AddressInUse: the address is taken.
+        TokenFileRefused: the token of this machine can't be kept.
+        BadSpecification: a failpoint is misspelt.
+    """
+    for notice in config.notices:
+        _log.info("config: %s", notice)
+    if config.server.enable_failpoints:
+        failpoints.configure(environ.get(FAILPOINTS_VARIABLE, ""))
+    async with AsyncExitStack() as stack:
+        store, name = await _open_store(config, stack, on_broken_store)
+        models = await _models(config, stack)
+        functions = FunctionCatalog(roots=config.function_roots)
+        runtime = assemble(_ring(config, store, models, functions), _scheduling(config))
+        register = _Register()
+        server = create_server(
+            runs=runtime.runs,
+            workflows=runtime.workflows,
+            authenticate=register.authenticate,
+            info=_info(config, store),
+            settings=RpcSettings(
+                reflection=config.server.reflection,
+                page_key=hashlib.sha256(f"page tokens {name}".encode()).digest(),
+            ),
+        )
+        folder = WorkflowFolder(config.server.workflows, workflows=runtime.workflows)
+        await folder.import_all()
+        address = await server.start(str(config.server.listen))
+        stack.push_async_callback(_go_down, server, runtime)
+        register.open(config, environ, address)
+        await runtime.scheduler.start()
+        stack.push_async_callback(_cancel, asyncio.create_task(folder.watch(), name="workflow folder"))
+        server.ready()
+        yield Running(address=address, runtime=runtime)
+
+
+async def _go_down(server: RpcServer, runtime: Runtime) -> None:
+    """Say that the server goes, let runs and streams end, then close what is left."""
+    server.drain()
+    await runtime.shut_down()
+    await server.stop(grace_s=2)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+# --- the ring ----------------------------------------------------------------------------------
+
+
+async def _open_store(
+    config: Config, stack: AsyncExitStack, on_broken: Callable[[StoreError], None]
+) -> tuple[Store, str]:
+    """The store and its random name."""
+    lease_ms = config.server.lease_ttl_ms
+    if config.server.volatile:
+        return memory_store(lease_ms=lease_ms), SystemChance().new_id("")
+    opened = await open_sqlite(config.server.data, SqliteSettings(lease_ms=lease_ms, on_broken=on_broken))
+    stack.push_async_callback(opened.close)
+    if not opened.checked_whole:
+        _log.warning("the search for damage in the store ran out of time; the rest is checked as it is read")
+    return opened.store, opened.generation
+
+
+async def _models(config: Config, stack: AsyncExitStack) -> Models:
+    profiles = {
+        name: ModelProfile(
+            api_key=profile.api_key,
+            base_url=profile.base_url,
+            script=profile.script,
+            concurrency=profile.concurrency,
+        )
+        for name, profile in config.models.items()
+    }
+    scripts = {
+        name: await asyncio.to_thread(load_script, profile.script)
+        for name, profile in profiles.items()
+        if profile.script is not None
+    }
+    litellm = LiteLLMModels(profiles=profiles)
+    stack.push_async_callback(litellm.close)
+    return ModelRouter(
+        adapters={"litellm": litellm, "scripted": ScriptedModels(scripts=scripts)}, profiles=profiles
+    )
+
+
+def _ring(config: Config, store: Store, models: Models, functions: FunctionCatalog) -> Ring:
+    codec, expressions, schemas = ProtoCodec(), CelExpressions(), JsonSchemas()
+    clients = GuardedClients(own_ports=frozenset({config.server.listen.port} - {0}))
+    return Ring(
+        store=store,
+        models=models,
+        toolbox=StepToolbox(
+            http=HttpTool(clients=clients, connections=config.connections),
+            functions=FunctionTool(catalog=functions, threads=FUNCTION_THREADS),
+        ),
+        codec=codec,
+        compiler=WorkflowCompiler(
+            catalog=Catalog(
+                models=model_plans(config),
+                http_connections=frozenset(config.connections),
+                functions=_Described(functions),
+            ),
+            expressions=expressions,
+            schemas=schemas,
+            encode_plan=codec.encode_plan,
+        ),
+        instruments=Instruments(expressions=expressions, schemas=schemas),
+        signals=InProcessSignals(),
+        clock=SystemClock(),
+        chance=SystemChance(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """The function catalog in the words of the compiler."""
+
+    catalog: FunctionCatalog
+
+    def describe(self, function: str) -> FunctionDescription | str:
+        found = self.catalog.describe(function)
+        if isinstance(found, str):
+            return found
+        return FunctionDescription(parameters_json=found.parameters_json, docstring=found.description)
+
+
+def _scheduling(config: Config) -> SchedulerSettings:
+    server = config.server
+    limit = server.max_active_runs
+    if config.tenant_active_runs is not None:
+        limit = min(limit, config.tenant_active_runs)
+    return SchedulerSettings(
+        worker=f"{socket.gethostname()}-{os.getpid()}",
+        max_active_runs=limit,
+        lease_ms=server.lease_ttl_ms,
+        drain_grace_ms=server.drain_grace_ms,
+    )
+
+
+def _info(config: Config, store: Store) -> ServerInfo:
+    return ServerInfo(
+        version=own_version(),
+        durability=store.durability,
+        step_kinds=STEP_KINDS,
+        models=sorted(config.models),
+    )
+
+
+def own_version() -> str:
+    """The version of this installation, `0+unknown` when it runs from source."""
+    try:
+        return version("jackline")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+class _Register:
+    """Who may call. Nobody until the address is bound: the token's file is named after it."""
+
+    def __init__(self) -> None:
+        self._register = TokenRegister(())
+
+    def open(self, config: Config, environ: Mapping[str, str], address: str) -> None:
+        """Take in the token of this machine, made now if there is none. Raises TokenFileRefused."""
+        host, port = config.server.listen.host, int(address.rpartition(":")[2])
+        self._register = TokenRegister([local_token(token_path(state_directory(environ), host, port))])
+
+    def authenticate(self, token: str) -> Principal | None:
+        """The principal of a token, if it is one of ours."""
+        return self._register.authenticate(token)

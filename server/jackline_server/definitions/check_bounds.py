@@ -1,0 +1,131 @@
+"""Checks of caps: what can never be met, what has no price, and the most that a run can spend.
+
+Owns the worst case and the estimate of a fixed prompt. Does not own the ledger that enforces caps (`core`).
+"""
+
+import math
+from collections.abc import Iterator
+
+from jackline_server.core.plan import ModelPlan, ModelStep, Plan, StepPlan, ToolStep
+from jackline_server.definitions import defaults
+from jackline_server.definitions.check_flow import Graph
+from jackline_server.definitions.report import Report
+from jackline_server.definitions.yaml_nodes import Path
+from jackline_server.runtime.ports import WorstCase
+
+_BYTES_A_TOKEN = 4
+
+
+def check(plan: Plan, found: Graph, report: Report) -> None:
+    """Report caps that stop a step before it starts, and cost budgets without prices."""
+    for step_id in sorted(found.visited):
+        step = plan.steps[step_id]
+        if isinstance(step, ModelStep):
+            _check_step(step, plan, report)
+            _check_price(step, plan, report)
+    if report.has_errors:
+        return
+    most = worst_case(plan, found)
+    report.info("worst_case", f"one run spends at most {', '.join(_words(most))}")
+
+
+def worst_case(plan: Plan, found: Graph) -> WorstCase:
+    """The most that one run can spend: by the caps of its steps, visited as often as they can be."""
+    visits = plan.bounds.steps if found.cyclic else 1
+    steps = [plan.steps[step_id] for step_id in found.visited]
+    models = [step for step in steps if isinstance(step, ModelStep)]
+    requests = [step.bounds.model_requests for step in models]
+    calls = [_calls(step) for step in steps]
+    tokens = [_tokens(step, plan.models[step.model]) for step in models]
+    costs = [_cost(step, plan.models[step.model]) for step in models]
+    known = [cost for cost in costs if cost is not None]
+    cost = _combined(known, visits, plan) if len(known) == len(costs) else None
+    return WorstCase(
+        model_requests=_combined(requests, visits, plan),
+        tool_calls=_combined(calls, visits, plan),
+        tokens=_capped(_combined(tokens, visits, plan), plan.bounds.token_budget),
+        cost_micros=_capped(cost, plan.bounds.cost_budget_micros),
+        active_ms=plan.bounds.run_timeout_ms,
+    )
+
+
+def _check_step(step: ModelStep, plan: Plan, report: Report) -> None:
+    path: Path = ("steps", step.step_id, "bounds")
+    if step.bounds.model_requests == 0:
+        report.warning("bound_unreachable", f"`{step.step_id}` may ask no model, so it never answers", path)
+    if step.tools and step.bounds.tool_calls == 0:
+        report.warning("bound_unreachable", f"`{step.step_id}` has tools and may call none", path)
+    needed = _fixed_prompt_tokens(step)
+    for name, budget, place in (
+        ("the step", step.bounds.token_budget, (*path, "token_budget")),
+        ("the run", plan.bounds.token_budget, ("bounds", "token_budget")),
+    ):
+        if budget is not None and budget <= needed:
+            message = (
+                f"the fixed prompt of `{step.step_id}` alone is about {needed} tokens, {name} has {budget}"
+            )
+            report.warning("bound_unreachable", message, place)
+    if step.model in plan.models and needed >= plan.models[step.model].context_window:
+        message = f"the fixed prompt of `{step.step_id}` does not fit into the context window of its model"
+        report.warning("bound_unreachable", message, ("steps", step.step_id))
+
+
+def _check_price(step: ModelStep, plan: Plan, report: Report) -> None:
+    model = plan.models.get(step.model)
+    if model is None or model.price is not None:
+        return
+    message = f"the price of the model `{model.profile}` is unknown; set `price` in its profile"
+    if step.bounds.cost_budget_micros is not None:
+        report.error("price_unknown", message, ("steps", step.step_id, "bounds", "cost_budget_usd"))
+    if plan.bounds.cost_budget_micros is not None:
+        report.error("price_unknown", message, ("bounds", "cost_budget_usd"))
+
+
+def _fixed_prompt_tokens(step: ModelStep) -> int:
+    texts = [step.prompt, *(section.text for section in step.system)]
+    texts += [text for tool in step.tools for text in (tool.description, tool.parameters_json)]
+    return sum(len(text.encode("utf-8", "replace")) for text in texts) // _BYTES_A_TOKEN + 1
+
+
+def _calls(step: StepPlan) -> int:
+    match step:
+        case ModelStep():
+            return step.bounds.tool_calls if step.tools else 0
+        case ToolStep():
+            return defaults.TOOL_ATTEMPTS if step.effect.repeatable else 1
+        case _:
+            return 0
+
+
+def _tokens(step: ModelStep, model: ModelPlan) -> int:
+    most = step.bounds.model_requests * model.context_window
+    return most if step.bounds.token_budget is None else min(most, step.bounds.token_budget)
+
+
+def _cost(step: ModelStep, model: ModelPlan) -> int | None:
+    if model.price is None:
+        return None
+    dearer = max(model.price.input_per_million, model.price.output_per_million)
+    most = math.ceil(_tokens(step, model) * dearer / 1_000_000)
+    return most if step.bounds.cost_budget_micros is None else min(most, step.bounds.cost_budget_micros)
+
+
+def _combined(each: list[int], visits: int, plan: Plan) -> int:
+    """Without a cycle every step is visited once; with one, the dearest takes every visit."""
+    if visits == 1 and len(each) <= plan.bounds.steps:
+        return sum(each)
+    return max(each, default=0) * plan.bounds.steps
+
+
+def _capped(amount: int | None, cap: int | None) -> int | None:
+    if amount is None or cap is None:
+        return cap if amount is None else amount
+    return min(amount, cap)
+
+
+def _words(most: WorstCase) -> Iterator[str]:
+    yield f"{most.model_requests} model requests"
+    yield f"{most.tool_calls} tool calls"
+    yield f"{most.tokens} tokens"
+    yield "an unknown price" if most.cost_micros is None else f"{most.cost_micros / 1_000_000:.6f} USD"
+    yield f"{(most.active_ms or 0) // 1_000} s of active time"

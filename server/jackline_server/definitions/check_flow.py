@@ -1,0 +1,215 @@
+"""Checks of how the steps lead to each other: routes, reachability, cycles, cleanup, and what they read.
+
+Owns the findings about the graph and the shared context. Does not own a single step's content (`resolving`)
+or its caps (`check_bounds`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from jackline_server.core.exits import ABORTED, ANY, DEFAULT, ERROR
+from jackline_server.core.plan import END, RESERVED_EXITS, ModelStep, Plan, RouterStep, StepPlan, ToolStep
+from jackline_server.definitions.catalog import nearest
+from jackline_server.definitions.parameters import placeholders
+from jackline_server.definitions.reading import Draft
+from jackline_server.definitions.report import Report
+from jackline_server.definitions.shapes import HttpShape
+from jackline_server.definitions.yaml_nodes import Path
+
+_ENGINE_KEYS = ("_last_error", "_last_error_type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Where each step can lead, and what a run can visit. `tools` are called by visited model steps."""
+
+    edges: Mapping[str, tuple[str, ...]]
+    visited: frozenset[str]
+    tools: frozenset[str]
+
+    @property
+    def cyclic(self) -> bool:
+        """True if a visited step can be visited again."""
+        return any(step in reachable(self.edges, self.edges[step]) for step in self.visited)
+
+
+def graph(plan: Plan) -> Graph:
+    """The graph of a plan; routes to steps that don't exist are left out."""
+    edges = {step_id: tuple(_targets(step, plan.steps)) for step_id, step in plan.steps.items()}
+    visited = reachable(edges, tuple(step for step in plan.flow[:1] if step in edges))
+    models = [step for step in (plan.steps[name] for name in visited) if isinstance(step, ModelStep)]
+    tools = frozenset(entry.ref for step in models for entry in step.tools)
+    return Graph(edges=edges, visited=visited, tools=tools)
+
+
+def reachable(edges: Mapping[str, tuple[str, ...]], start: tuple[str, ...]) -> frozenset[str]:
+    """Every step that can follow, the first ones included."""
+    seen: set[str] = set()
+    pending = list(start)
+    while pending:
+        step = pending.pop()
+        if step not in seen:
+            seen.add(step)
+            pending.extend(edges[step])
+    return frozenset(seen)
+
+
+def check(plan: Plan, draft: Draft, report: Report) -> None:
+    """Report everything about the graph of a plan."""
+    _check_flow(plan, report)
+    for step in plan.steps.values():
+        _check_routes(step, plan, report)
+        _check_signals(step, report)
+    found = graph(plan)
+    for step_id in sorted(set(plan.steps) - found.visited - found.tools):
+        message = f"no route leads to `{step_id}` and no step has it as a tool"
+        report.warning("step_unreachable", message, ("steps", step_id), of_key=True)
+    if found.cyclic:
+        report.info("cycle", f"steps can repeat; the bound of {plan.bounds.steps} visited steps ends it")
+    _check_outputs(plan, draft, report)
+    _check_reads(plan, draft, report, found)
+
+
+def _targets(step: StepPlan, steps: Mapping[str, StepPlan]) -> Iterator[str]:
+    yield from (target for target in step.routes.values() if target in steps)
+    default_routed = DEFAULT in step.routes
+    if step.next_step in steps and not default_routed:
+        yield step.next_step
+
+
+def _check_flow(plan: Plan, report: Report) -> None:
+    for index, step_id in enumerate(plan.flow):
+        if step_id not in plan.steps:
+            message = f"there is no step `{step_id}`{nearest(step_id, plan.steps)}"
+            report.error("unknown_step", message, ("flow", index))
+        if step_id in plan.flow[:index]:
+            report.error(
+                "flow_repeats", f"`{step_id}` stands twice in the flow; use a route", ("flow", index)
+            )
+
+
+def _check_routes(step: StepPlan, plan: Plan, report: Report) -> None:
+    path: Path = ("steps", step.step_id, "routes")
+    known = {*_own_signals(step), *RESERVED_EXITS, DEFAULT, ANY}
+    for signal, target in step.routes.items():
+        if signal not in known:
+            message = f"`{step.step_id}` never gives the signal `{signal[:64]}`{nearest(signal, known)}"
+            report.error("unknown_signal", message, (*path, signal), of_key=True)
+        if target != END and target not in plan.steps:
+            message = f"there is no step `{target[:64]}`{nearest(target, (*plan.steps, END))}"
+            report.error("unknown_target", message, (*path, signal))
+    cleanup = step.routes.get(ABORTED, END)
+    if cleanup in plan.steps:
+        edges = {name: tuple(_targets(one, plan.steps)) for name, one in plan.steps.items()}
+        if isinstance(plan.steps[cleanup], ModelStep):
+            message = f"`{cleanup}` asks a model; a cleanup after an abort runs none"
+            report.error("cleanup_asks_model", message, (*path, ABORTED))
+        elif any(isinstance(plan.steps[name], ModelStep) for name in reachable(edges, (cleanup,))):
+            message = f"`{cleanup}` can lead to a step that asks a model; the cleanup ends there"
+            report.warning("cleanup_leads_to_model", message, (*path, ABORTED))
+
+
+def _own_signals(step: StepPlan) -> tuple[str, ...]:
+    match step:
+        case ModelStep():
+            return step.outcome.enum
+        case RouterStep():
+            return tuple(case.signal for case in step.cases)
+        case ToolStep():
+            return ()
+
+
+def _check_signals(step: StepPlan, report: Report) -> None:
+    """An outcome or a condition has to lead somewhere; at the end of a flow, ending is somewhere."""
+    if ANY in step.routes:
+        return
+    path: Path = ("steps", step.step_id)
+    own = [signal for signal in dict.fromkeys(_own_signals(step)) if signal != DEFAULT]
+    unrouted = [signal for signal in own if signal not in step.routes]
+    for signal in unrouted:
+        message = f"the signal `{signal[:64]}` of `{step.step_id}` has no route"
+        place: Path = (*path, "outcome", "enum") if isinstance(step, ModelStep) else (*path, "conditions")
+        if step.next_step or isinstance(step, RouterStep):
+            report.error("outcome_unrouted", message, place)
+        elif len(unrouted) < len(own):
+            report.warning("outcome_unrouted", f"{message}: it ends the run", place)
+    if isinstance(step, ModelStep) and (step.next_step or step.routes) and ERROR not in step.routes:
+        missing = [name for name in _exits(step) if name not in step.routes]
+        if missing:
+            message = (
+                f'these exits of `{step.step_id}` end the run: {", ".join(missing)}; route `error` or `"*"`'
+            )
+            report.warning("exit_unrouted", message, path, of_key=True)
+
+
+def _exits(step: ModelStep) -> Iterator[str]:
+    if step.kind == "agent":
+        yield "max_iterations"
+    yield "budget_exceeded"
+    yield "time_exceeded"
+    if step.outcome.enum or step.outcome.schema_json is not None:
+        yield "invalid_output"
+    yield ERROR
+
+
+def _check_outputs(plan: Plan, draft: Draft, report: Report) -> None:
+    owners: dict[str, str] = {"input": "the run's input"}
+    for step_id in draft.steps:
+        step = plan.steps[step_id]
+        if isinstance(step, RouterStep):
+            continue
+        model = isinstance(step, ModelStep)
+        key = step.outcome.output_key if isinstance(step, ModelStep) else step.output_key
+        path: Path = (
+            ("steps", step_id, "outcome", "output_key") if model else ("steps", step_id, "output_key")
+        )
+        if key.startswith("_"):
+            report.error("output_key_private", "keys that begin with `_` are the engine's own", path)
+        elif not key.isidentifier() or not key.isascii() or len(key) > 128:  # noqa: PLR2004  # generous
+            report.error("bad_name", "an output key is a letter, then letters, digits and `_`", path)
+        elif key in owners:
+            report.error("output_key_clash", f"the key `{key}` already holds {owners[key]}", path)
+        owners.setdefault(key, f"the output of `{step_id}`")
+
+
+def _check_reads(plan: Plan, draft: Draft, report: Report, found: Graph) -> None:
+    """Pointers and templates may only name what can be in the context."""
+    known = {"input", *_outputs(plan), *_ENGINE_KEYS}
+    for step_id, step in plan.steps.items():
+        if not isinstance(step, RouterStep):
+            for name, pointer in (step.input or {}).items():
+                _check_pointer(pointer, known, ("steps", step_id, "input", name), report)
+        if isinstance(step, ModelStep):
+            for index, entry in enumerate(step.tools):
+                for name, pointer in entry.bind.items():
+                    _check_pointer(pointer, known, ("steps", step_id, "tools", index, "bind", name), report)
+        shape = draft.steps[step_id]
+        if isinstance(shape, HttpShape):
+            _check_visit(shape, known, ("steps", step_id), report, visited=step_id in found.visited)
+
+
+def _check_pointer(pointer: str, known: set[str], path: Path, report: Report) -> None:
+    key = pointer.split("/", 2)[1].replace("~1", "/").replace("~0", "~")
+    if key not in known:
+        message = f"nothing writes `{key[:64]}` into the context{nearest(key, known)}"
+        report.warning("pointer_unknown", message, path)
+
+
+def _check_visit(shape: HttpShape, known: set[str], path: Path, report: Report, *, visited: bool) -> None:
+    """A step that the flow visits has only its input: no model chooses arguments for it."""
+    names = placeholders(shape, path, report)
+    if not visited:
+        return
+    given = set(shape.input) if shape.input is not None else known - set(_ENGINE_KEYS)
+    for name in names:
+        if name not in given:
+            message = f"`{{{{ {name} }}}}` has no value when the flow visits this step; add it to `input`"
+            report.error("template_unknown", message, path)
+
+
+def _outputs(plan: Plan) -> Iterator[str]:
+    for step in plan.steps.values():
+        if isinstance(step, ModelStep):
+            yield step.outcome.output_key
+        elif isinstance(step, ToolStep):
+            yield step.output_key

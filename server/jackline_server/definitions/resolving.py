@@ -1,0 +1,342 @@
+"""From shapes to the steps of a plan: names become what they name, and every default is put in.
+
+Owns the checks that need one step and the catalog: models, tools, outcomes, effects. Does not own what
+concerns the steps together (`check_flow`, `check_bounds`).
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from jackline_server.core.plan import (
+    RESERVED_SIGNALS,
+    AnswerForm,
+    ChoiceMode,
+    Effect,
+    FunctionAction,
+    ModelPlan,
+    ModelStep,
+    OnLimit,
+    OnUnknown,
+    OutcomePlan,
+    RouterCase,
+    RouterStep,
+    StepBounds,
+    StepPlan,
+    ToolAction,
+    ToolChoice,
+    ToolEntry,
+    ToolStep,
+)
+from jackline_server.definitions import defaults, http_action
+from jackline_server.definitions.assets import Assets
+from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
+from jackline_server.definitions.expression_checks import ExpressionChecker
+from jackline_server.definitions.parameters import Parameters, json_text
+from jackline_server.definitions.reading import Draft
+from jackline_server.definitions.report import Report
+from jackline_server.definitions.shapes import (
+    AgentBoundsShape,
+    AgentShape,
+    CompletionBoundsShape,
+    CompletionShape,
+    FunctionShape,
+    HttpShape,
+    NamedToolShape,
+    RouterShape,
+    ToolShape,
+    ToolStepShape,
+)
+from jackline_server.definitions.units import is_signal
+from jackline_server.definitions.yaml_nodes import Path
+
+
+@dataclass(slots=True, kw_only=True)
+class Resolver:
+    """Resolves the steps of one draft; `models` fills with the profiles they use."""
+
+    draft: Draft
+    catalog: Catalog
+    assets: Assets
+    parameters: Parameters
+    expressions: ExpressionChecker
+    report: Report
+    models: dict[str, ModelPlan] = field(default_factory=dict[str, ModelPlan])
+    _functions: dict[str, FunctionDescription] = field(default_factory=dict[str, FunctionDescription])
+
+    def steps(self) -> dict[str, StepPlan]:
+        """Every step, ordered by name."""
+        for step_id, shape in self.draft.steps.items():
+            if isinstance(shape, FunctionShape):
+                self._describe(step_id, shape)
+        return {step_id: self._step(step_id) for step_id in sorted(self.draft.steps)}
+
+    def _step(self, step_id: str) -> StepPlan:
+        match self.draft.steps[step_id]:
+            case AgentShape() as agent:
+                return self._agent(step_id, agent)
+            case CompletionShape() as completion:
+                return self._completion(step_id, completion)
+            case HttpShape() | FunctionShape() as tool:
+                return self._tool_step(step_id, tool)
+            case RouterShape() as router:
+                return self._router(step_id, router)
+
+    # --- steps that ask a model ------------------------------------------------------------------
+
+    def _agent(self, step_id: str, shape: AgentShape) -> ModelStep:
+        path: Path = ("steps", step_id)
+        tools = self._tools(step_id, shape)
+        if not tools and not shape.tools:
+            self.report.warning("no_tools", f"the agent `{step_id}` has no tools", path)
+        if not (shape.steering or shape.steering_files):
+            self.report.warning("no_steering", f"the agent `{step_id}` has no steering", path)
+        return ModelStep(
+            step_id=step_id,
+            kind="agent",
+            description=shape.description or "",
+            input=shape.input,
+            routes=shape.routes,
+            next_step=self._next(step_id),
+            model=self._model(step_id, shape),
+            system=self.assets.sections(step_id, shape),
+            prompt="",
+            tools=tools,
+            allow_effects=_effects(shape),
+            tool_choice=self._tool_choice(shape, path),
+            max_parallel=shape.max_parallel or defaults.MAX_PARALLEL,
+            bounds=_agent_bounds(shape.bounds),
+            outcome=self._outcome(step_id, shape),
+            on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
+        )
+
+    def _completion(self, step_id: str, shape: CompletionShape) -> ModelStep:
+        for key, text in (("prompt", shape.prompt), ("steering", shape.steering or "")):
+            if "{{" in text:
+                message = f"`{key}` has no templates: the step's input is sent as JSON beside it"
+                self.report.warning("template_ignored", message, ("steps", step_id, key))
+        return ModelStep(
+            step_id=step_id,
+            kind="completion",
+            description=shape.description or "",
+            input=shape.input,
+            routes=shape.routes,
+            next_step=self._next(step_id),
+            model=self._model(step_id, shape),
+            system=self.assets.sections(step_id, shape),
+            prompt=shape.prompt,
+            tools=(),
+            allow_effects=frozenset(),
+            tool_choice=ToolChoice(),
+            max_parallel=1,
+            bounds=_completion_bounds(shape.bounds),
+            outcome=self._outcome(step_id, shape),
+            on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
+        )
+
+    def _model(self, step_id: str, shape: AgentShape | CompletionShape) -> str:
+        name = shape.model if shape.model is not None else self.draft.top.model
+        place: Path = ("steps", step_id, "model") if shape.model is not None else ("model",)
+        if name is None:
+            message = f"`{step_id}` has no model; set `model` here or at the top"
+            self.report.error("model_missing", message, ("steps", step_id))
+            return ""
+        model = self.catalog.model(name)
+        if model is None:
+            hint = nearest(name, self.catalog.models)
+            message = f"there is no model profile `{name[:64]}` in the server's config{hint}"
+            self.report.error("unknown_model", message, place)
+            return ""
+        self.models[name] = model
+        return name
+
+    def _outcome(self, step_id: str, shape: AgentShape | CompletionShape) -> OutcomePlan:
+        path: Path = ("steps", step_id, "outcome")
+        outcome = shape.outcome
+        form = AnswerForm(shape.answer or defaults.ANSWER.value)
+        enum = outcome.enum or () if outcome else ()
+        for index, value in enumerate(enum):
+            self._check_signal(value, (*path, "enum", index))
+        if len(set(enum)) < len(enum):
+            self.report.error("outcome_repeated", "an outcome stands twice in `enum`", (*path, "enum"))
+        schema = outcome.schema_ if outcome else None
+        if schema is not None:
+            self.parameters.check_schema(schema, (*path, "schema"))
+        if form is AnswerForm.TEXT and (enum or schema is not None):
+            message = "`answer: text` has neither enum nor schema; use `answer: json_text`"
+            self.report.error("answer_form", message, ("steps", step_id, "answer"))
+        return OutcomePlan(
+            enum=tuple(enum),
+            schema_json=None if schema is None else json_text(schema),
+            output_key=(outcome.output_key if outcome else None) or f"{step_id}_result",
+            repairs=_or(outcome.repairs if outcome else None, defaults.REPAIRS),
+            form=form,
+        )
+
+    def _check_signal(self, value: str, path: Path) -> None:
+        if value in RESERVED_SIGNALS:
+            self.report.error("outcome_reserved", f"`{value}` is a signal of the engine; take another", path)
+        elif not is_signal(value):
+            self.report.error("bad_name", "a signal is a letter, then letters, digits, `_` and `-`", path)
+
+    # --- tools -----------------------------------------------------------------------------------
+
+    def _tools(self, step_id: str, shape: AgentShape) -> tuple[ToolEntry, ...]:
+        entries: dict[str, ToolEntry] = {}
+        for index, entry in enumerate(shape.tools):
+            path: Path = ("steps", step_id, "tools", index)
+            step = self._tool_target(step_id, entry, path)
+            if step is None:
+                continue
+            if entry.ref in entries:
+                self.report.error("tool_repeated", f"the tool `{entry.ref}` stands twice", (*path, "ref"))
+                continue
+            effect = Effect(step.effect or defaults.EFFECT.value)
+            if effect not in _effects(shape):
+                message = f"`{entry.ref}` can never be called: its effect is not in `allow_effects`"
+                self.report.warning("effect_not_allowed", message, path)
+            entries[entry.ref] = ToolEntry(
+                ref=entry.ref,
+                description=self._tool_description(entry, step, path),
+                parameters_json=self.parameters.of_entry(entry, step, path, self._functions.get(entry.ref)),
+                bind=entry.bind,
+                max_calls=entry.max_calls,
+                writes_context=entry.writes_context,
+            )
+        return tuple(entries.values())
+
+    def _tool_target(self, step_id: str, entry: ToolShape, path: Path) -> ToolStepShape | None:
+        place: Path = (*path, "ref")
+        if entry.ref == step_id:
+            self.report.error("tool_is_itself", f"`{step_id}` can't be its own tool", place)
+            return None
+        step = self.draft.steps.get(entry.ref)
+        if step is None:
+            message = f"there is no step `{entry.ref[:64]}`{nearest(entry.ref, self.draft.steps)}"
+            self.report.error("tool_unknown", message, place)
+            return None
+        if not isinstance(step, ToolStepShape):
+            message = f"a step of kind `{step.kind}` can't be a tool yet; http and function steps can"
+            self.report.error("tool_not_callable", message, place)
+            return None
+        return step
+
+    def _tool_description(self, entry: ToolShape, step: ToolStepShape, path: Path) -> str:
+        described = self._functions.get(entry.ref)
+        text = step.description or entry.description or (described.docstring.strip() if described else "")
+        if not text:
+            message = f"the tool `{entry.ref}` needs a description: a model chooses by it"
+            self.report.error("no_description", message, path)
+        return text
+
+    def _tool_choice(self, shape: AgentShape, path: Path) -> ToolChoice:
+        place: Path = (*path, "tool_choice")
+        choice = shape.tool_choice
+        if choice != "auto" and not shape.tools:
+            self.report.error("tool_choice_unknown", "there is no tool to choose", place)
+        if isinstance(choice, NamedToolShape):
+            refs = [entry.ref for entry in shape.tools]
+            if shape.tools and choice.name not in refs:
+                message = f"`{choice.name[:64]}` is no tool of this step{nearest(choice.name, refs)}"
+                self.report.error("tool_choice_unknown", message, place)
+            return ToolChoice(mode=ChoiceMode.NAMED, name=choice.name)
+        return ToolChoice(mode=ChoiceMode(choice))
+
+    # --- steps that do one thing, steps that choose ----------------------------------------------
+
+    def _tool_step(self, step_id: str, shape: HttpShape | FunctionShape) -> ToolStep:
+        path: Path = ("steps", step_id)
+        if shape.effect is None:
+            message = f"`{step_id}` declares no effect and counts as `write`: it is never run twice"
+            self.report.warning("effect_undeclared", message, path)
+        if shape.parameters is not None:
+            self.parameters.check_schema(shape.parameters, (*path, "parameters"))
+        return ToolStep(
+            step_id=step_id,
+            kind=shape.kind,
+            description=shape.description or "",
+            input=shape.input,
+            routes=shape.routes,
+            next_step=self._next(step_id),
+            effect=Effect(shape.effect or defaults.EFFECT.value),
+            action=self._action(shape, path),
+            output_key=shape.output_key or f"{step_id}_result",
+            timeout_ms=_or(shape.timeout, defaults.TOOL_TIMEOUT_MS),
+            result_chars=_or(shape.result_chars, defaults.RESULT_CHARS),
+            on_unknown=OnUnknown(shape.on_unknown or defaults.ON_UNKNOWN.value),
+            unknown_expiry_ms=_or(shape.unknown_expiry, defaults.UNKNOWN_EXPIRY_MS),
+        )
+
+    def _action(self, shape: HttpShape | FunctionShape, path: Path) -> ToolAction:
+        if isinstance(shape, HttpShape):
+            return http_action.build(shape, path, self.catalog, self.report)
+        return FunctionAction(function=shape.function)
+
+    def _describe(self, step_id: str, shape: FunctionShape) -> None:
+        path: Path = ("steps", step_id, "function")
+        module, colon, name = shape.function.partition(":")
+        if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+            self.report.error("bad_function", "a function is named as `package.module:name`", path)
+            return
+        described = self.catalog.functions.describe(shape.function)
+        if isinstance(described, str):
+            self.report.error("unknown_function", described, path)
+        else:
+            self._functions[step_id] = described
+
+    def _router(self, step_id: str, shape: RouterShape) -> RouterStep:
+        path: Path = ("steps", step_id)
+        for index, case in enumerate(shape.conditions):
+            place: Path = (*path, "conditions", index)
+            if problem := self.expressions.check(case.when):
+                self.report.error("bad_expression", problem, (*place, "when"))
+            if case.signal != "default":
+                self._check_signal(case.signal, (*place, "signal"))
+        return RouterStep(
+            step_id=step_id,
+            kind="router",
+            description=shape.description or "",
+            routes=shape.routes,
+            next_step=self._next(step_id),
+            cases=tuple(RouterCase(when=case.when, signal=case.signal) for case in shape.conditions),
+        )
+
+    def _next(self, step_id: str) -> str:
+        flow = self.draft.top.flow
+        index = flow.index(step_id) if step_id in flow else len(flow)
+        return flow[index + 1] if index + 1 < len(flow) else ""
+
+
+def _effects(shape: AgentShape) -> frozenset[Effect]:
+    if shape.allow_effects is None:
+        return defaults.ALLOW_EFFECTS
+    return frozenset(Effect(effect) for effect in shape.allow_effects)
+
+
+def _agent_bounds(shape: AgentBoundsShape) -> StepBounds:
+    iterations = _or(shape.max_iterations, defaults.MAX_ITERATIONS)
+    base = _completion_bounds(shape)
+    return dataclasses.replace(
+        base,
+        max_iterations=iterations,
+        model_requests=_or(shape.model_requests, iterations * defaults.MODEL_REQUESTS_PER_ITERATION),
+        tool_calls=_or(shape.tool_calls, iterations * defaults.TOOL_CALLS_PER_ITERATION),
+        tool_timeout_ms=_or(shape.tool_timeout, defaults.TOOL_TIMEOUT_MS),
+    )
+
+
+def _completion_bounds(shape: CompletionBoundsShape) -> StepBounds:
+    return StepBounds(
+        max_iterations=1,
+        model_requests=_or(shape.model_requests, defaults.COMPLETION_MODEL_REQUESTS),
+        tool_calls=0,
+        token_budget=shape.token_budget,
+        cost_budget_micros=shape.cost_budget_usd,
+        timeout_ms=shape.timeout,
+        model_timeout_ms=_or(shape.model_timeout, defaults.MODEL_TIMEOUT_MS),
+        idle_timeout_ms=_or(shape.idle_timeout, defaults.IDLE_TIMEOUT_MS),
+        tool_timeout_ms=defaults.TOOL_TIMEOUT_MS,
+    )
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

@@ -1,0 +1,71 @@
+"""The server's own folder of workflows: imported at boot, then watched.
+
+Owns the watch. A file that can't be compiled keeps its last good revision; what is wrong with it is logged
+once for each change.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from jackline_server.definitions.files import Loaded, load_folder
+from jackline_server.runtime.ports import Severity, Source
+from jackline_server.runtime.refusals import Refused
+from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.workflows import Workflows
+
+_log = logging.getLogger(__name__)
+
+POLL_S = 2.0
+
+
+class WorkflowFolder:
+    """The folder of `--workflows`; None for a server without one."""
+
+    def __init__(self, folder: Path | None, *, workflows: Workflows) -> None:
+        self._folder = folder
+        self._workflows = workflows
+        self._seen: dict[str, Source] = {}
+        self._problems: dict[str, str] = {}
+
+    async def import_all(self) -> None:
+        """Put every workflow of the folder that has changed since the last time."""
+        if self._folder is None:
+            return
+        try:
+            loaded = await asyncio.to_thread(load_folder, self._folder)
+        except OSError as error:
+            self._tell(str(self._folder), f"the folder can't be opened: {error.strerror}")
+            return
+        for found in loaded:
+            await self._import(found)
+
+    async def watch(self) -> None:
+        """Import again and again, until cancelled."""
+        while self._folder is not None:
+            await asyncio.sleep(POLL_S)
+            await self.import_all()
+
+    async def _import(self, found: Loaded) -> None:
+        for problem in found.problems:
+            self._tell(found.file, f"{problem.message} [{problem.code}]")
+        source = found.source
+        if source is None or self._seen.get(found.file) == source:
+            return
+        try:
+            compilation = await self._workflows.import_file(DEFAULT_TENANT, source)
+        except Refused as refused:
+            self._tell(found.file, refused.message)
+            return
+        self._seen[found.file] = source
+        for finding in compilation.findings:
+            if finding.severity is not Severity.INFO:
+                place = f"{finding.file}:{finding.line}:{finding.column}"
+                _log.warning("%s: %s: %s [%s]", place, finding.severity.value, finding.message, finding.code)
+        if compilation.plan is not None:
+            _log.info("workflow %s is served from %s", compilation.name, found.file)
+
+    def _tell(self, file: str, problem: str) -> None:
+        if self._problems.get(file) != problem:
+            self._problems[file] = problem
+            _log.warning("workflow file %s: %s", file, problem)

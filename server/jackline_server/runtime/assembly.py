@@ -1,0 +1,109 @@
+"""The runtime put together from its ports.
+
+Owns which part gets which collaborator. Chooses no implementation: whoever calls it does.
+"""
+
+from dataclasses import dataclass
+
+from jackline_server.core.instruments import Instruments
+from jackline_server.runtime.controlling import Controlling
+from jackline_server.runtime.effects import Effects
+from jackline_server.runtime.feed import Feed
+from jackline_server.runtime.live_run import LiveRunTools
+from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.ports import Chance, Clock, Codec, Compiler, Models, Signals, Toolbox
+from jackline_server.runtime.runner import RunnerTools
+from jackline_server.runtime.scheduler import Scheduler, SchedulerSettings, SchedulerTools
+from jackline_server.runtime.service import RunService
+from jackline_server.runtime.snapshots import Snapshots
+from jackline_server.runtime.starting import Starting
+from jackline_server.runtime.store_ports import Store
+from jackline_server.runtime.watching import Watching
+from jackline_server.runtime.workflows import Workflows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """One implementation of every port."""
+
+    store: Store
+    models: Models
+    toolbox: Toolbox
+    codec: Codec
+    compiler: Compiler
+    instruments: Instruments
+    signals: Signals
+    clock: Clock
+    chance: Chance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """One process's runtime. `scheduler.start` begins to drive runs, `shut_down` ends it."""
+
+    runs: RunService
+    workflows: Workflows
+    scheduler: Scheduler
+    feed: Feed
+
+    async def shut_down(self) -> None:
+        """Drain every run, then end every stream. Bounded by the drain grace and 5 s."""
+        await self.scheduler.drain()
+        self.feed.close()
+
+
+def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
+    """Put the parts together; nothing runs yet."""
+    store, feed = ring.store, Feed()
+    loading = Loading(journal=store.journal, codec=ring.codec)
+    scheduler = _scheduler(ring, settings, loading=loading, feed=feed)
+    ring.signals.subscribe(scheduler.nudge)
+    snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler)
+    workflows = Workflows(
+        revisions=store.revisions, compiler=ring.compiler, loading=loading, clock=ring.clock
+    )
+    runs = RunService(
+        starting=Starting(
+            store=store,
+            workflows=workflows,
+            scheduler=scheduler,
+            signals=ring.signals,
+            codec=ring.codec,
+            schemas=ring.instruments.schemas,
+            clock=ring.clock,
+            chance=ring.chance,
+            max_active_runs=settings.max_active_runs,
+        ),
+        controlling=Controlling(
+            commands=store.commands,
+            snapshots=snapshots,
+            signals=ring.signals,
+            feed=feed,
+            codec=ring.codec,
+            clock=ring.clock,
+            chance=ring.chance,
+        ),
+        watching=Watching(journal=store.journal, runs=store.runs, feed=feed),
+        snapshots=snapshots,
+        loading=loading,
+        runs=store.runs,
+        feed=feed,
+        clock=ring.clock,
+    )
+    return Runtime(runs=runs, workflows=workflows, scheduler=scheduler, feed=feed)
+
+
+def _scheduler(ring: Ring, settings: SchedulerSettings, *, loading: Loading, feed: Feed) -> Scheduler:
+    effects = Effects(models=ring.models, toolbox=ring.toolbox, clock=ring.clock, chance=ring.chance)
+    return Scheduler(
+        settings=settings,
+        tools=SchedulerTools(
+            store=ring.store,
+            loading=loading,
+            feed=feed,
+            live=LiveRunTools(journal=ring.store.journal, codec=ring.codec, clock=ring.clock),
+            runner=RunnerTools(
+                effects=effects, instruments=ring.instruments, clock=ring.clock, chance=ring.chance
+            ),
+        ),
+    )

@@ -1,0 +1,88 @@
+"""The life of a server process: signals, exit codes, the line that says where it listens.
+
+Owns nothing that serves; that is `bootstrap`'s.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+
+import uvloop
+
+from jackline_server.bootstrap import running
+from jackline_server.config import Config
+from jackline_server.failpoints import BadSpecification
+from jackline_server.identity.local_token import TokenFileRefused
+from jackline_server.models.script import ScriptError
+from jackline_server.rpc.server import AddressInUse
+from jackline_server.runtime.store_ports import StoreError
+from jackline_server.storage import boot_errors
+from jackline_server.telemetry.logs import configure_logs
+
+EXIT_USAGE = 2
+EXIT_CANT_CREATE = 73
+EXIT_STORE = 74
+EXIT_IN_USE = 75
+EXIT_VERSION = 78
+EXIT_ADDRESS_IN_USE = 98
+
+
+def serve_until_stopped(config: Config) -> int:
+    """Serve in an event loop of this thread until SIGTERM or SIGINT; the exit code."""
+    configure_logs()
+    return uvloop.run(_serve(config))
+
+
+async def _serve(config: Config) -> int:
+    stopping, broken = asyncio.Event(), list[StoreError]()
+
+    def on_broken(error: StoreError) -> None:
+        broken.append(error)
+        stopping.set()
+
+    _stop_on_signals(stopping)
+    try:
+        async with running(config, environ=os.environ, on_broken_store=on_broken) as server:
+            sys.stdout.write(f"listening on {server.address}\n")
+            sys.stdout.flush()
+            await stopping.wait()
+    except StoreError as error:
+        return _say(_store_code(error), str(error))
+    except AddressInUse as error:
+        return _say(EXIT_ADDRESS_IN_USE, str(error))
+    except (TokenFileRefused, ScriptError, BadSpecification) as error:
+        return _say(EXIT_USAGE, str(error))
+    if broken:
+        return _say(EXIT_STORE, f"the store failed and no longer acknowledges: {broken[0]}")
+    return 0
+
+
+def _say(code: int, text: str) -> int:
+    sys.stderr.write(f"jackline serve: {text}\n")
+    return code
+
+
+def _store_code(error: StoreError) -> int:
+    match error:
+        case boot_errors.StoreInUse():
+            return EXIT_IN_USE
+        case boot_errors.StoreTooNew():
+            return EXIT_VERSION
+        case boot_errors.StoreUnsuitable():
+            return EXIT_CANT_CREATE
+        case _:
+            return EXIT_STORE
+
+
+def _stop_on_signals(stopping: asyncio.Event) -> None:
+    """The first signal drains; a second ends the process at once, which loses nothing acknowledged."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if stopping.is_set():
+            os._exit(1)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)

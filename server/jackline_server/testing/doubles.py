@@ -1,0 +1,115 @@
+"""Strict doubles of the runtime's ports.
+
+Each is given what it will be asked for. An unexpected call fails, and `assert_used_up` fails on what was
+never asked for.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+
+from jackline_server.core.facts import FinishReason, Usage
+from jackline_server.core.plan import Plan
+from jackline_server.runtime.ports import (
+    Compilation,
+    EndChunk,
+    Invocation,
+    ModelChunk,
+    ModelRequest,
+    Source,
+    TextChunk,
+    ToolCallChunk,
+    ToolEnding,
+    ToolResult,
+    WorstCase,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedReply:
+    """One reply of a model: text, or calls as (id, name, arguments), after a wait in milliseconds."""
+
+    text: str = ""
+    calls: tuple[tuple[str, str, str], ...] = ()
+    usage: Usage | None = Usage(prompt_tokens=10, completion_tokens=5)
+    wait_ms: int = 0
+
+    def chunks(self) -> list[ModelChunk]:
+        """The reply as an adapter would yield it."""
+        chunks: list[ModelChunk] = [TextChunk(self.text)] if self.text else []
+        chunks.extend(
+            ToolCallChunk(index, call_id, name, arguments)
+            for index, (call_id, name, arguments) in enumerate(self.calls)
+        )
+        finish = FinishReason.TOOL_CALLS if self.calls else FinishReason.STOP
+        return [*chunks, EndChunk(finish, self.usage)]
+
+
+Answering = Callable[[ModelRequest], ScriptedReply | Exception]
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeModels:
+    """A model that answers each request by a function of it. Keeps what it was asked."""
+
+    answering: Answering
+    requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
+        """See Models."""
+        self.requests.append(request)
+        reply = self.answering(request)
+        if isinstance(reply, Exception):
+            raise reply
+        if reply.wait_ms:
+            await asyncio.sleep(reply.wait_ms / 1000)
+        for chunk in reply.chunks():
+            yield chunk
+
+
+Tool = Callable[[Invocation], ToolResult]
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeTools:
+    """Tools by step name, each a function of its invocation. Keeps every call: the tools' own ledger."""
+
+    tools: Mapping[str, Tool]
+    wait_ms: Callable[[Invocation], int] = lambda _: 0
+    ledger: list[Invocation] = field(default_factory=list[Invocation])
+    finished: list[Invocation] = field(default_factory=list[Invocation])
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        """See Toolbox. A tool that was not declared is an AssertionError."""
+        tool = self.tools.get(invocation.step.step_id)
+        if tool is None:
+            raise AssertionError(f"unexpected call of {invocation.step.step_id}")
+        self.ledger.append(invocation)
+        wait = self.wait_ms(invocation)
+        if wait:
+            await asyncio.sleep(wait / 1000)
+        result = tool(invocation)
+        self.finished.append(invocation)
+        return result
+
+
+def returns(output_json: str) -> Tool:
+    """A tool that completes with that output."""
+    return lambda _: ToolResult(ending=ToolEnding.COMPLETED, output_json=output_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedCompiler:
+    """A compiler that knows some plans by the name that stands in the source's place."""
+
+    plans: Mapping[str, Plan]
+
+    def compile(self, source: Source) -> Compilation:
+        """See Compiler: the YAML is the plan's name. An unknown name is an AssertionError."""
+        plan = self.plans.get(source.yaml)
+        if plan is None:
+            raise AssertionError(f"unexpected workflow {source.yaml!r}")
+        nothing = WorstCase(
+            model_requests=None, tool_calls=None, tokens=None, cost_micros=None, active_ms=None
+        )
+        return Compilation(name=plan.name, revision=plan.revision, plan=plan, findings=(), worst_case=nothing)
