@@ -33,7 +33,7 @@ from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.models.script import load_script
 from jackline_server.models.scripted import ScriptedModels
-from jackline_server.rpc.server import RpcServer, RpcSettings, create_server
+from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.machine import SystemChance, SystemClock
 from jackline_server.runtime.ports import Models
@@ -73,7 +73,7 @@ async def running(
     Raises:
         StoreError: the store can't be opened; its kinds are in `storage.boot_errors`.
         ScriptError: the script of a scripted model can't be read.
-        AddressInUse: the address is taken.
+        AddressRefused: nothing can listen there.
         TokenFileRefused: the token of this machine can't be kept.
         BadSpecification: a failpoint is misspelt.
     """
@@ -87,16 +87,15 @@ async def running(
         functions = FunctionCatalog(roots=config.function_roots)
         runtime = assemble(_ring(config, store, models, functions), _scheduling(config))
         register = _Register()
-        server = create_server(
+        served = Served(
             runs=runtime.runs,
             workflows=runtime.workflows,
             authenticate=register.authenticate,
             info=_info(config, store),
-            settings=RpcSettings(
-                reflection=config.server.reflection,
-                page_key=hashlib.sha256(f"page tokens {name}".encode()).digest(),
-            ),
+            clock=SystemClock(),
+            page_key=hashlib.sha256(f"page tokens {name}".encode()).digest(),
         )
+        server = create_server(served, reflection=config.server.reflection)
         folder = WorkflowFolder(config.server.workflows, workflows=runtime.workflows)
         await folder.import_all()
         address = await server.start(str(config.server.listen))
@@ -104,14 +103,15 @@ async def running(
         register.open(config, environ, address)
         await runtime.scheduler.start()
         stack.push_async_callback(_cancel, asyncio.create_task(folder.watch(), name="workflow folder"))
-        server.ready()
+        await server.set_serving(serving=True)
         yield Running(address=address, runtime=runtime)
 
 
 async def _go_down(server: RpcServer, runtime: Runtime) -> None:
     """Say that the server goes, let runs and streams end, then close what is left."""
-    server.drain()
+    await server.set_serving(serving=False)
     await runtime.shut_down()
+    await server.drain()
     await server.stop(grace_s=2)
 
 

@@ -15,7 +15,7 @@ from jackline_server.config import Config
 from jackline_server.failpoints import BadSpecification
 from jackline_server.identity.local_token import TokenFileRefused
 from jackline_server.models.script import ScriptError
-from jackline_server.rpc.server import AddressInUse
+from jackline_server.rpc.server import AddressRefused
 from jackline_server.runtime.store_ports import StoreError
 from jackline_server.storage import boot_errors
 from jackline_server.telemetry.logs import configure_logs
@@ -49,7 +49,7 @@ async def _serve(config: Config) -> int:
             await stopping.wait()
     except StoreError as error:
         return _say(_store_code(error), str(error))
-    except AddressInUse as error:
+    except AddressRefused as error:
         return _say(EXIT_ADDRESS_IN_USE, str(error))
     except (TokenFileRefused, ScriptError, BadSpecification) as error:
         return _say(EXIT_USAGE, str(error))

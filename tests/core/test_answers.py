@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from jackline_server.core import outcome as reading
 from jackline_server.core.facts import (
     AnswerProblem,

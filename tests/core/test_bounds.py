@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from jackline_server.core.bounds import LEAST_OUTPUT_TOKENS, estimate, price_of
 from jackline_server.core.facts import (
     CallProblem,
@@ -354,20 +355,8 @@ def test_a_run_whose_last_step_is_the_last_one_allowed_ends_as_that_step_did() -
 
 @pytest.mark.parametrize("cap", [0, 1, 2, 10, 50])
 def test_a_full_log_ends_the_run_with_nothing_but_its_closing_facts(cap: int) -> None:
-    plan = replace(
-        plans.agent_plan(LOOK, bounds=plans.step_bounds(max_iterations=10**6)),
-        bounds=plans.run_bounds(events=cap),
-    )
-    plan = replace(
-        plan,
-        steps={
-            **plan.steps,
-            plans.AGENT: plans.agent(
-                tools=(plans.entry("look"),),
-                bounds=plans.step_bounds(max_iterations=10**6, model_requests=10**6, tool_calls=10**6),
-            ),
-        },
-    )
+    generous = plans.step_bounds(max_iterations=1_000, model_requests=1_000, tool_calls=1_000)
+    plan = replace(plans.agent_plan(LOOK, bounds=generous), bounds=plans.run_bounds(events=cap))
     driver = forever(plan)
     assert ended(driver) == ("budget_exceeded", StopReason.STEP_BUDGET, "run.events")
     late = driver.facts[max(cap + 2, 1) :]

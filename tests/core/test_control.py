@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from jackline_server.core import control
 from jackline_server.core.commands import Abort, Action, Command, Pause, Resume, Steer
 from jackline_server.core.facts import (
@@ -28,6 +29,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.messages import UserMessage
 from jackline_server.core.plan import Effect, Plan
+from jackline_server.core.steps import ToolAttempt
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Fails, Reply, Says, Scenario
 
@@ -38,9 +40,17 @@ ANSWER = Says(text="done")
 ABORT = Abort(mode=AbortMode.NOW, skip_routes=False)
 
 
+def done(_: ToolAttempt) -> Ends:
+    return Ends()
+
+
+def slow(_: ToolAttempt) -> Ends:
+    return Ends(takes_ms=16_000)
+
+
 def begun(plan: Plan, *replies: Reply, until: type | tuple[type, ...] = StepStarted) -> Driver:
     """A run up to its first fact of that kind."""
-    tools = {name: (lambda _: Ends()) for name in ("look", "send", "tidy")}
+    tools = dict.fromkeys(("look", "send", "tidy"), done)
     driver = Driver(Scenario(plan=plan, replies=replies, tools=tools))
     return driver.run(until=lambda d: any(isinstance(fact, until) for fact in d.facts))
 
@@ -286,7 +296,7 @@ def test_a_routed_cleanup_path_takes_four_steps_at_most() -> None:
 
 
 def test_a_cleanup_path_has_thirty_seconds_and_its_calls_no_longer() -> None:
-    tools = {"tidy": lambda _: Ends(takes_ms=16_000)}
+    tools = {"tidy": slow}
     driver = Driver(Scenario(plan=cleanup_plan(timeout_ms=60_000), tools=tools, sent={1: ABORT}))
     driver.run_to_end()
     assert [attempt.timeout_ms for attempt in driver.attempts] == [30_000, 14_000]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+
 from jackline_server.core import exits
 from jackline_server.core.facts import Phase, StopReason
 from jackline_server.core.plan import END, RESERVED_EXITS, RESERVED_SIGNALS
@@ -113,7 +114,7 @@ def test_an_exit_without_any_route_ends_the_run(signal: str) -> None:
 
 @pytest.mark.parametrize("signal", PHASES)
 def test_a_route_to_end_ends_the_run(signal: str) -> None:
-    assert target(signal, {signal: END, **{"*": "anything"}}, next_step="spine") == ""
+    assert target(signal, {signal: END, "*": "anything"}, next_step="spine") == ""
 
 
 def test_an_unrouted_default_goes_along_the_spine_before_any() -> None:

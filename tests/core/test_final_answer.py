@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from jackline_server.core.commands import Abort
 from jackline_server.core.facts import (
     AbortMode,

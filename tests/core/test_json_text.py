@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from jackline_server.core import json_text
 from jackline_server.core.json_text import MAX_DEPTH, JsonError
 from jackline_server.core.plan import JsonValue

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from jackline_server.core.facts import (
     CallProblem,
     CallStatus,
@@ -11,6 +12,7 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.plan import Effect, Plan
+from jackline_server.core.steps import ToolAttempt
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Says, Scenario, drive
 
@@ -168,8 +170,12 @@ def test_an_id_of_ours_gives_way_to_the_models_own() -> None:
 # --- order -------------------------------------------------------------------------------------
 
 
+def done(_: ToolAttempt) -> Ends:
+    return Ends()
+
+
 def waves(plan: Plan, *names: str) -> list[list[str]]:
-    tools = {name: (lambda _: Ends()) for name in ("look", "read", "send", "put")}
+    tools = dict.fromkeys(("look", "read", "send", "put"), done)
     driver = Driver(Scenario(plan=plan, replies=[asks(*names), ANSWER], tools=tools))
     driver.run_to_end()
     commits = [[fact for fact in commit if isinstance(fact, ToolCallStarted)] for commit in driver.commits]

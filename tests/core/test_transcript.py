@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+
 from jackline_server.core.commands import Steer
 from jackline_server.core.facts import CallStatus
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
@@ -42,11 +43,10 @@ def texts_of(messages: Sequence[Message]) -> str:
     return "\n".join(message.text for message in messages[1:])
 
 
-def first_messages(input_json: str, **changes: object) -> Sequence[Message]:
+def first_messages(input_json: str) -> Sequence[Message]:
     plan = plans.agent_plan(LOOK)
     first = plans.started(plan, input_json=input_json)
     driver = Driver(Scenario(plan=plan, started=first, replies=[ANSWER]))
-    assert not changes
     return driver.run_to_end().model_calls[0].messages
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+
 from jackline_server.core.commands import Action, Answer, SubmitToolResult
 from jackline_server.core.evolve_calls import MOST_ATTEMPTS
 from jackline_server.core.facts import (

@@ -4,12 +4,15 @@ Owns JSON pointers (RFC 6901) and what a step sees as its input. Keys that begin
 engine's own and private.
 """
 
+import re
 from collections.abc import Mapping
 
 from jackline_server.core.plan import JsonObject, JsonValue
 
 LAST_ERROR = "_last_error"
 LAST_ERROR_TYPE = "_last_error_type"
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
 Context = Mapping[str, JsonValue]
 
@@ -20,6 +23,8 @@ class PointerError(LookupError):
 
 def resolve(context: Context, pointer: str) -> JsonValue:
     """The value that a JSON pointer leads to. Raises PointerError."""
+    if pointer and not pointer.startswith("/"):
+        raise PointerError(pointer)
     value: JsonValue = dict(context)
     for token in pointer.split("/")[1:]:
         value = _child(value, token.replace("~1", "/").replace("~0", "~"))
@@ -30,7 +35,7 @@ def _child(value: JsonValue, key: str) -> JsonValue:
     match value:
         case dict() if key in value:
             return value[key]
-        case list() if key.isascii() and key.isdigit() and int(key) < len(value):
+        case list() if _INDEX.fullmatch(key) and int(key) < len(value):
             return value[int(key)]
         case _:
             raise PointerError(key)

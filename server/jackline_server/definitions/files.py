@@ -1,14 +1,14 @@
 """Workflows in a folder: found, opened safely, and read together with the files that they name.
 
-Owns which files count as workflows, and that nothing outside of the folder is ever opened: each part of a path is
-opened from its parent's descriptor without following links, and only regular files are read. Does not own
-watching the folder or compiling.
+Owns which files count as workflows, and that nothing outside of the folder is ever opened: each part of a
+path is opened from its parent's descriptor without following links, and only regular files are read. Does not
+own watching the folder or compiling.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,7 @@ def load_folder(folder: Path) -> list[Loaded]:
     finally:
         os.close(descriptor)
     if excess:
-        message = f"the folder has more than {MAX_WORKFLOWS} workflows or {MAX_ENTRIES} entries; the rest is ignored"
+        message = f"more than {MAX_WORKFLOWS} workflows or {MAX_ENTRIES} entries; the rest is ignored"
         loaded.append(Loaded(file=".", source=None, problems=(_problem("too_many_files", message, "."),)))
     return loaded
 
@@ -74,9 +74,7 @@ def load_file(path: Path) -> Loaded:
 def _workflow_files(root: int) -> tuple[list[str], bool]:
     """The workflow files below an open folder, and whether there were too many."""
     found: list[str] = []
-    seen = 0
-    for prefix, name, is_folder in _entries(root):
-        seen += 1
+    for seen, (prefix, name, is_folder) in enumerate(_entries(root), start=1):
         if seen > MAX_ENTRIES or len(found) >= MAX_WORKFLOWS:
             return sorted(found), True
         if name.endswith(_SUFFIXES) and not is_folder and not name.startswith("."):
@@ -151,21 +149,31 @@ def _read(root: int, file: str) -> bytes:
         raise
     except OSError as error:
         raise FileRefused(f"{file} can't be opened: {_reason(error)}") from None
-    with open(descriptor, "rb") as opened:  # noqa: PTH123  # a descriptor has no path
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise FileRefused(f"{file} is not a regular file")
-        try:
-            data = opened.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise FileRefused(f"{file} can't be read: {_reason(error)}") from None
+        data = _bytes(descriptor)
+    except OSError as error:
+        raise FileRefused(f"{file} can't be read: {_reason(error)}") from None
+    finally:
+        os.close(descriptor)
     if len(data) > MAX_FILE_BYTES:
         raise FileRefused(f"{file} is larger than {MAX_FILE_BYTES} bytes")
     return data
 
 
+def _bytes(descriptor: int) -> bytes:
+    """At most one byte more than a file may have."""
+    parts: list[bytes] = []
+    left = MAX_FILE_BYTES + 1
+    while left > 0 and (part := os.read(descriptor, left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
 @contextmanager
-def _opened(root: int, folders: list[str]) -> Iterator[int]:
+def _opened(root: int, folders: list[str]) -> Generator[int, None, None]:
     """Walk down from one descriptor to the next, so that no part of the way can be a link."""
     opened = [os.dup(root)]
     try:

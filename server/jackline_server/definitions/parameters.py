@@ -74,7 +74,7 @@ class Parameters:
     ) -> str:
         """The schema that a model sees: the tool's parameters without bound names."""
         signature = self._signature(entry, step, place, function)
-        self._check_bind(entry, signature, place)
+        self._check_bind(entry, signature, place, self._taken(step, entry.ref, function))
         self._check_templates(entry, step, signature, place)
         schema = _without(signature.schema, frozenset(entry.bind))
         return json_text(schema)
@@ -122,13 +122,20 @@ class Parameters:
             return Signature(schema=schema, names=frozenset(properties), explicit=True)
         return Signature(schema=schema, names=None, explicit=True)
 
-    def _check_bind(self, entry: ToolShape, signature: Signature, place: Path) -> None:
+    def _taken(self, step: ToolStepShape, ref: str, function: FunctionDescription | None) -> frozenset[str]:
+        """The names that the step itself takes, whatever a model is shown."""
+        if isinstance(step, HttpShape):
+            return frozenset(placeholders(step, ("steps", ref), self.report))
+        described: Document = json.loads(function.parameters_json) if function is not None else {}
+        return frozenset(described.get("properties", {}))
+
+    def _check_bind(self, entry: ToolShape, signature: Signature, place: Path, taken: frozenset[str]) -> None:
         if signature.names is None:
             return
+        known = signature.names | taken
         for name in entry.bind:
-            if name not in signature.names:
-                hint = nearest(name, signature.names)
-                message = f"`{entry.ref}` has no parameter `{name}`{hint}"
+            if name not in known:
+                message = f"`{entry.ref}` has no parameter `{name}`{nearest(name, known)}"
                 self.report.error("bind_unknown", message, (*place, "bind", name), of_key=True)
 
     def _check_templates(

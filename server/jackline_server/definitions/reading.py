@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from jackline_server.core.plan import RESERVED_SIGNALS
 from jackline_server.definitions.catalog import nearest
-from jackline_server.definitions.report import Report
+from jackline_server.definitions.report import MAX_FINDINGS, Report
 from jackline_server.definitions.shapes import (
     KINDS,
     KINDS_NOT_BUILT,
@@ -117,7 +117,7 @@ def _validated(shape: type[Shape], value: Plain, path: Path, report: Report) -> 
     try:
         return shape.model_validate(value)
     except ValidationError as error:
-        for detail in error.errors(include_url=False, include_input=True):
+        for detail in error.errors(include_url=False, include_input=True)[:MAX_FINDINGS]:
             _explain(shape, detail, path, report)
     return None
 

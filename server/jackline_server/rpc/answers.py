@@ -36,9 +36,7 @@ async def answer(method: str, context: Context, work: Callable[[], Awaitable[T]]
     request_id = _request_id(context)
     context.set_trailing_metadata(((_REQUEST_ID_KEY, request_id),))
     try:
-        left = remaining_ms(context)
-        if left is not None and left <= 0:
-            raise DoorRefused(DoorReason.CALL_TIMED_OUT, "The call's time was over before it began.")
+        _refuse_late(context)
         return await work()
     except (Refused, DoorRefused) as error:
         refused = error
@@ -56,7 +54,13 @@ async def answer(method: str, context: Context, work: Callable[[], Awaitable[T]]
         refused = _bug(method, request_id)
     status = status_of(refused)
     details = ("grpc-status-details-bin", status.SerializeToString())
-    await context.abort(_CODES[status.code], status.message, (details, (_REQUEST_ID_KEY, request_id)))
+    return await context.abort(_CODES[status.code], status.message, (details, (_REQUEST_ID_KEY, request_id)))
+
+
+def _refuse_late(context: Context) -> None:
+    left = remaining_ms(context)
+    if left is not None and left <= 0:
+        raise DoorRefused(DoorReason.CALL_TIMED_OUT, "The call's time was over before it began.")
 
 
 def _request_id(context: Context) -> str:

@@ -1,7 +1,7 @@
 """One call as the servicers see it: who makes it, and how much of its time is left."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import grpc.aio
 
@@ -9,7 +9,9 @@ from jackline_server.identity.principals import Principal
 from jackline_server.runtime.store_ports import Tenant
 from jackline_server.runtime.use_cases import Caller
 
-Context = grpc.aio.ServicerContext[Any, Any]
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"  # generic in the stubs only
+Transport = Any
+"""What a handler of a library is given as its context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,5 +40,5 @@ class Call:
 
 def remaining_ms(context: Context) -> int | None:
     """What is left of the caller's own deadline; None without one."""
-    left: float | None = context.time_remaining()  # the stubs leave out that there may be none
+    left = cast("float | None", context.time_remaining())  # the stubs leave out that there may be none
     return None if left is None else int(left * 1000)

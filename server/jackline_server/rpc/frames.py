@@ -41,21 +41,83 @@ class FrameCache:
         return found
 
 
-def frame_bytes(run_id: str, frame: Frame, *, full: bool, cache: FrameCache, most: int) -> Iterator[tuple[bytes, int]]:
-    """The frame in as many pieces as its size asks for, each with what it is sent through."""
-    pieces = list(_pieces(frame.events, full=full, most=most))
-    for index, piece in enumerate(pieces[:-1]):
-        through = piece[-1].sequence
-        tail = run_service_pb2.StreamProgressResponse(sent_through=through, head_sequence=frame.head)
-        yield cache.events(run_id, piece, full=full) + tail.SerializeToString(), through
-        del index
+class FrameWriter:
+    """Turns the frames of one watcher into bytes."""
+
+    __slots__ = ("_cache", "_full", "_most", "_run_id")
+
+    def __init__(self, *, run_id: str, full: bool, cache: FrameCache, most: int) -> None:
+        self._run_id = run_id
+        self._full = full
+        self._cache = cache
+        self._most = most
+
+    def write(self, frame: Frame) -> Iterator[tuple[bytes, int]]:
+        """The frame in as many pieces as its size asks for, each with the event it is sent through."""
+        pieces = self._pieces(frame.events)
+        last = pieces.pop() if pieces else ()
+        for piece in pieces:
+            through = piece[-1].sequence
+            tail = run_service_pb2.StreamProgressResponse(sent_through=through, head_sequence=frame.head)
+            yield self._events(piece) + tail.SerializeToString(), through
+        yield self._events(last) + _tail(frame).SerializeToString(), frame.sent_through
+
+    def _events(self, events: Sequence[StoredEvent]) -> bytes:
+        return self._cache.events(self._run_id, events, full=self._full)
+
+    def _pieces(self, events: Sequence[StoredEvent]) -> list[Sequence[StoredEvent]]:
+        sizes = [len(event.meta) + (len(event.content) if self._full else 0) for event in events]
+        if sum(sizes) <= self._most:
+            return [events] if events else []
+        pieces: list[Sequence[StoredEvent]] = []
+        start = held = 0
+        for index, size in enumerate(sizes):
+            if held and held + size > self._most:
+                pieces.append(events[start:index])
+                start, held = index, 0
+            held += size
+        pieces.append(events[start:])
+        return pieces
+
+
+def _tail(frame: Frame) -> run_service_pb2.StreamProgressResponse:
+    """Everything of a frame but its events."""
     tail = run_service_pb2.StreamProgressResponse(
-        deltas=[_delta(delta) for delta in frame.deltas],
-        sent_through=frame.sent_through,
-        head_sequence=frame.head,
-        store_degraded=frame.degraded,
+        sent_through=frame.sent_through, head_sequence=frame.head, store_degraded=frame.degraded
     )
+    tail.deltas.extend(_delta(delta) for delta in frame.deltas)
     if frame.reset:
         tail.reset.attempt_id = frame.reset
-    last = pieces[-1] if pieces else ()
-    yield cache.events(run_id, last, full=full) + tail.SerializeToString(), frame.sent_through
+    return tail
+
+
+def _delta(delta: LiveDelta) -> event_pb2.Delta:
+    message = event_pb2.Delta(attempt_id=delta.attempt_id, step_id=delta.step_id, iteration=delta.iteration)
+    if delta.text:
+        message.text = delta.text
+    elif delta.reasoning:
+        message.reasoning = delta.reasoning
+    else:
+        part = message.tool_arguments
+        part.index, part.tool, part.fragment = delta.index, delta.tool, delta.fragment
+    return message
+
+
+def _joined(events: Sequence[StoredEvent], *, full: bool) -> bytes:
+    parts: list[bytes] = []
+    for event in events:
+        size = len(event.meta) + (len(event.content) if full else 0)
+        parts += (_EVENTS_TAG, _varint(size), event.meta)
+        if full:
+            parts.append(event.content)
+    return b"".join(parts)
+
+
+def _varint(number: int) -> bytes:
+    """A length as protobuf writes it."""
+    groups = bytearray()
+    while number > _SEVEN_BITS:
+        groups.append(number & _SEVEN_BITS | _MORE)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)

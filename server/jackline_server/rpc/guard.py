@@ -7,7 +7,7 @@ deserializer together with the handler, and stands in for methods that do not ex
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -19,11 +19,11 @@ from jackline_server.api.methods import METHODS, MethodRule, check_method, check
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.identity.principals import Principal
 from jackline_server.rpc.answers import answer
-from jackline_server.rpc.calls import Call, Context
+from jackline_server.rpc.calls import Call, Context, Transport
 from jackline_server.rpc.stream_limit import StreamLimit
 
 Authenticate = Callable[[str], Principal | None]
-Handler = grpc.RpcMethodHandler[Any, Any]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs only
 
 _BEARER = "bearer "
 _OWN = "/jackline.v1."
@@ -40,9 +40,9 @@ class Guard(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        continuation: Callable[[grpc.HandlerCallDetails], "Awaitable[Handler | None]"],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    ) -> "Handler | None":
         """Wrap the handler with its deserializer."""
         method = str(handler_call_details.method)
         rule = METHODS.get(method)
@@ -104,7 +104,7 @@ class _Kept:
 
     __slots__ = ("_authenticate", "_handler", "_limits", "_method", "_rule", "_streams")
 
-    def __init__(  # noqa: PLR0913  # all of the guard, and one handler
+    def __init__(  # all of the guard, and one handler
         self,
         *,
         method: str,
@@ -191,7 +191,7 @@ class _Kept:
             check_request(principal, request)
         return request
 
-    def _second(self, principal: Principal | None, context: Any) -> Any:
+    def _second(self, principal: Principal | None, context: Transport) -> Transport:
         if principal is not None and self._method.startswith(_OWN):
             return Call(method=self._method, principal=principal, context=context)
         return context

@@ -1,7 +1,7 @@
 """How many streams one caller may hold open at a time."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from jackline_server.api.refusals import DoorReason, DoorRefused
@@ -22,7 +22,7 @@ class StreamLimit:
         return self._open.total()
 
     @contextmanager
-    def take(self, caller: str) -> Iterator[None]:
+    def take(self, caller: str) -> Generator[None]:
         """Hold a place for a stream. Raises DoorRefused (STREAM_LIMIT) if the caller has none left."""
         if self._open[caller] >= self._most:
             raise DoorRefused(

@@ -1,0 +1,69 @@
+"""Which function serves which method of the contract."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import ServiceDescriptor
+
+from jackline.v1 import run_service_pb2, workflow_service_pb2
+from jackline_server.rpc.runs import RunMethods
+from jackline_server.rpc.streams import ProgressStreams
+from jackline_server.rpc.workflows import WorkflowMethods
+
+RUN_SERVICE: ServiceDescriptor = run_service_pb2.DESCRIPTOR.services_by_name["RunService"]
+WORKFLOW_SERVICE: ServiceDescriptor = workflow_service_pb2.DESCRIPTOR.services_by_name["WorkflowService"]
+
+Behavior = Callable[[Any, Any], Awaitable[Any]]
+
+
+def run_service(runs: RunMethods, streams: ProgressStreams) -> grpc.GenericRpcHandler:
+    """RunService."""
+    return _service(
+        RUN_SERVICE,
+        {
+            "StartRun": runs.start_run,
+            "Control": runs.control,
+            "GetRun": runs.get_run,
+            "WaitRun": runs.wait_run,
+            "ListRuns": runs.list_runs,
+            "ListToolCalls": runs.list_tool_calls,
+            "ListRunMessages": runs.list_run_messages,
+            "ListInterrupts": runs.list_interrupts,
+            "GetServerInfo": runs.get_server_info,
+        },
+        {"StreamProgress": streams.stream_progress},
+    )
+
+
+def workflow_service(workflows: WorkflowMethods) -> grpc.GenericRpcHandler:
+    """WorkflowService."""
+    return _service(
+        WORKFLOW_SERVICE,
+        {
+            "ValidateWorkflow": workflows.validate_workflow,
+            "PutWorkflow": workflows.put_workflow,
+            "GetWorkflow": workflows.get_workflow,
+            "ListWorkflows": workflows.list_workflows,
+            "DescribeWorkflow": workflows.describe_workflow,
+        },
+        {},
+    )
+
+
+def _service(
+    service: ServiceDescriptor, unary: Mapping[str, Behavior], streams: Mapping[str, Behavior]
+) -> grpc.GenericRpcHandler:
+    """The service's handlers; the guard reads the deserializer, and bytes are written as they are."""
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+    for method in service.methods:
+        parse = message_factory.GetMessageClass(method.input_type).FromString
+        behavior: Any = streams[method.name] if method.server_streaming else unary[method.name]
+        make = (
+            grpc.unary_stream_rpc_method_handler
+            if method.server_streaming
+            else grpc.unary_unary_rpc_method_handler
+        )
+        handlers[method.name] = make(behavior, request_deserializer=parse)
+    return grpc.method_handlers_generic_handler(service.full_name, handlers)

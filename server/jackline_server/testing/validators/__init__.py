@@ -1,0 +1,38 @@
+"""Judges of recorded histories: one for each guarantee, as pure functions.
+
+A history says what was seen; a validator says which promise it breaks. None of them knows how the server
+works, so the same ones judge the simulator, a real process and a soak.
+"""
+
+from collections.abc import Callable, Mapping
+
+from jackline_server.testing.validators import cancelling, log, requests, spending, streams
+from jackline_server.testing.validators.history import History, Violation
+
+Validator = Callable[[History], list[Violation]]
+
+VALIDATORS: Mapping[str, Validator] = {
+    "O1": log.o1,
+    "O2.ordered": streams.ordered,
+    "O2.unique": streams.unique,
+    "O2.reliable": streams.reliable,
+    "O2.atomic": streams.atomic,
+    "O2.resumable": streams.resumable,
+    "O2.bookmarkable": streams.bookmarkable,
+    "O3": log.o3,
+    "O4": streams.o4,
+    "I1": requests.i1,
+    "I2": requests.i2,
+    "E1": log.e1,
+    "C1": cancelling.c1,
+    "B1": spending.b1,
+    "D2": streams.d2,
+    "S1": spending.s1,
+    "S2": spending.s2,
+}
+"""Every validator by the promise it judges, and its part."""
+
+
+def judge(history: History) -> list[Violation]:
+    """What every validator finds."""
+    return [violation for validator in VALIDATORS.values() for violation in validator(history)]

@@ -1,0 +1,105 @@
+"""From the server's own forms to a neutral history.
+
+Owns the translation of stored events and plans. Those who record from outside hand in the bytes of the
+events that they were sent.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import cast
+
+from jackline_server.codec.proto_codec import ProtoCodec
+from jackline_server.core import json_text
+from jackline_server.core.facts import RunStarted
+from jackline_server.core.plan import JsonValue, ModelStep, OnUnknown, Plan, RunBounds, ToolStep
+from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.testing.validators.history import Event, RunCaps, StepCaps
+
+_CONTENT = frozenset(
+    {"input_json", "subject_json", "result_json", "writes_json", "output_json", "text", "reasoning"}
+    | {"error", "arguments", "name", "question", "explanation", "reason"}
+)
+"""Fields of facts that no validator reads."""
+
+
+def event_of(stored: StoredEvent, *, at_ms: int | None = None) -> Event:
+    """A stored event in neutral form. Raises what the codec raises."""
+    record = ProtoCodec().decode(stored)
+    return Event(
+        sequence=record.envelope.sequence,
+        kind=_kind(type(record.fact)),
+        digest=digest_of(stored),
+        step=record.envelope.step_id,
+        visit=record.envelope.visit,
+        fields={name: _plain(getattr(record.fact, name)) for name in _metadata(type(record.fact))},
+        at_ms=at_ms,
+    )
+
+
+def digest_of(stored: StoredEvent) -> str:
+    """What stands for an event's bytes in a history."""
+    return hashlib.blake2b(stored.meta + stored.content, digest_size=6).hexdigest()
+
+
+def mark_of(stored: StoredEvent) -> str:
+    """The value that the input of a run holds under `mark`; empty without one. For the first event."""
+    fact = ProtoCodec().decode(stored).fact
+    given = json_text.parse(fact.input_json) if isinstance(fact, RunStarted) else None
+    return str(given.get("mark", "")) if isinstance(given, dict) else ""
+
+
+def caps_of(plan: Plan, bounds: RunBounds) -> RunCaps:
+    """What a run of the plan may spend. `bounds` are the run's own, as its start tightened them."""
+    return RunCaps(
+        steps=bounds.steps,
+        token_budget=bounds.token_budget,
+        cost_budget_micros=bounds.cost_budget_micros,
+        visits={
+            name: StepCaps(
+                max_iterations=step.bounds.max_iterations,
+                model_requests=step.bounds.model_requests,
+                tool_calls=step.bounds.tool_calls,
+                token_budget=step.bounds.token_budget,
+                cost_budget_micros=step.bounds.cost_budget_micros,
+                tools={tool.ref: tool.max_calls for tool in step.tools if tool.max_calls is not None},
+            )
+            for name, step in plan.steps.items()
+            if isinstance(step, ModelStep)
+        },
+        retried=tuple(
+            name
+            for name, step in plan.steps.items()
+            if isinstance(step, ToolStep) and step.on_unknown is OnUnknown.RETRY
+        ),
+    )
+
+
+@cache
+def _kind(fact: type[object]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", fact.__name__).lower()
+
+
+@cache
+def _metadata(fact: type[object]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cast("type", fact)) if f.name not in _CONTENT)
+
+
+def _plain(value: object) -> JsonValue:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Enum():
+            return _plain(value.value)
+        case tuple():
+            return [_plain(one) for one in cast("tuple[object, ...]", value)]
+        case Mapping():
+            pairs = cast("Mapping[str, object]", value)
+            return {key: _plain(one) for key, one in pairs.items()}
+        case _ if is_dataclass(value):
+            return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        case _:
+            raise TypeError(f"a fact holds a {type(value).__name__}")

@@ -1,0 +1,209 @@
+"""Validators of what runs spend and do: B1 bounds, S1 steps, S2 tools by their declared effect.
+
+Owns an account of its own: it adds up the log by itself and compares with what the tools and the model's
+endpoint noted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from jackline_server.core.plan import JsonValue
+from jackline_server.testing.validators.history import (
+    Event,
+    History,
+    Run,
+    StepCaps,
+    Violation,
+)
+
+_NO_CAPS = StepCaps(tools={})
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one scope has spent and holds."""
+
+    requests: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    cost: int = 0
+    tools: Counter[str] = field(default_factory=Counter[str])
+
+
+# --- B1 ----------------------------------------------------------------------------------------
+
+
+def b1(history: History) -> list[Violation]:
+    """No call starts beyond a bound, in the log or outside it; a crash makes no room."""
+    found: list[Violation] = []
+    hits = Counter(hit.run for hit in history.hits)
+    attempts = Counter(entry.run for entry in history.tools)
+    for run in history.runs:
+        found.extend(_B1(run).judge())
+        for what, cap, seen in (
+            ("model requests", _cap(run, "model_requests"), hits[run.run]),
+            ("tool calls", _cap(run, "tool_calls"), attempts[run.run]),
+        ):
+            if cap is not None and seen > cap:
+                found.append(_violation("B1", run, f"{seen} {what} came, and the caps allow {cap}"))
+    return found
+
+
+def _cap(run: Run, name: str) -> int | None:
+    """What all visits of the run allow together; a tool step of the flow makes one call a visit."""
+    total = 0
+    for event in run.events:
+        if event.kind != "step_started":
+            continue
+        caps = run.caps.visits.get(str(event.fields["step_id"]))
+        cap = getattr(caps, name) if caps is not None else None
+        if cap is None:
+            return None
+        total += cap
+    return total
+
+
+class _B1:
+    """One run's log, added up."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._whole = _Account()
+        self._visit = _Account()
+        self._caps = _NO_CAPS
+        self._steps = 0
+        self._held: Event | None = None
+
+    def judge(self) -> Iterator[Violation]:
+        for event in self._run.events:
+            for sentence in self._add(event):
+                yield _violation("B1", self._run, f"event {event.sequence}: {sentence}")
+
+    def _add(self, event: Event) -> Iterator[str]:
+        match event.kind:
+            case "step_started":
+                self._visit = _Account()
+                self._caps = self._run.caps.visits.get(str(event.fields["step_id"]), _NO_CAPS)
+                self._steps += 1
+                yield from _over("steps", self._steps, self._run.caps.steps)
+            case "model_call_started":
+                yield from self._reserve(event)
+            case "model_replied":
+                self._settle(_int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens"))
+                self._charge(_int(event, "cost_micros"))
+            case "model_call_failed":
+                self._settle(_int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens"))
+                self._charge(_int(event, "cost_micros"))
+            case "run_recovered" if self._held is not None:
+                lost = self._held
+                self._settle(_int(lost, "prompt_tokens") + _int(lost, "max_output_tokens"))
+                self._charge(_int(lost, "reserved_cost_micros"))
+            case "tool_call_started":
+                yield from self._call_tool(str(event.fields["tool"]))
+            case _:
+                pass
+
+    def _reserve(self, event: Event) -> Iterator[str]:
+        """The reservation has to fit, not only what it comes to."""
+        if self._held is not None:
+            yield "a model call starts while another is under way"
+        self._held = event
+        self._visit.requests += 1
+        yield from _over("model requests", self._visit.requests, self._caps.model_requests)
+        if event.fields.get("purpose") == "turn":
+            yield from _over("iterations", self._visit.turns + 1, self._caps.max_iterations)
+        tokens = _int(event, "prompt_tokens") + _int(event, "max_output_tokens")
+        cost = _int(event, "reserved_cost_micros")
+        for name, account, token_cap, cost_cap in (
+            ("visit", self._visit, self._caps.token_budget, self._caps.cost_budget_micros),
+            ("run", self._whole, self._run.caps.token_budget, self._run.caps.cost_budget_micros),
+        ):
+            yield from _over(f"tokens of the {name}", account.tokens + tokens, token_cap)
+            yield from _over(f"micros of the {name}", account.cost + cost, cost_cap)
+
+    def _settle(self, tokens: int) -> None:
+        if self._held is not None and self._held.fields.get("purpose") == "turn":
+            self._visit.turns += 1
+        self._held = None
+        for account in (self._whole, self._visit):
+            account.tokens += tokens
+
+    def _charge(self, cost: int) -> None:
+        for account in (self._whole, self._visit):
+            account.cost += cost
+
+    def _call_tool(self, tool: str) -> Iterator[str]:
+        self._visit.tool_calls += 1
+        self._visit.tools[tool] += 1
+        yield from _over("tool calls", self._visit.tool_calls, self._caps.tool_calls)
+        yield from _over(f"calls of {tool}", self._visit.tools[tool], self._caps.tools.get(tool))
+
+
+def _over(what: str, spent: int, cap: int | None) -> Iterator[str]:
+    if cap is not None and spent > cap:
+        yield f"{spent} {what}, and the cap is {cap}"
+
+
+def _int(event: Event, *path: str) -> int:
+    value: JsonValue = dict(event.fields)
+    for name in path:
+        value = value.get(name, 0) if isinstance(value, dict) else 0
+    return value if isinstance(value, int) else 0
+
+
+# --- S1, S2 ------------------------------------------------------------------------------------
+
+
+def s1(history: History) -> list[Violation]:
+    """Every call of a model or tool was announced in the log, and none twice."""
+    found: list[Violation] = []
+    hits = Counter(hit.run for hit in history.hits)
+    for run in history.runs:
+        announced = sum(event.kind == "model_call_started" for event in run.events)
+        if hits[run.run] > announced:
+            found.append(_violation("S1", run, f"{hits[run.run]} model requests came, {announced} announced"))
+        started = Counter(
+            (str(event.fields["call_key"]), event.fields["attempt"])
+            for event in run.events
+            if event.kind == "tool_call_started"
+        )
+        made = Counter((entry.call_key, entry.attempt) for entry in history.tools if entry.run == run.run)
+        for (key, attempt), count in made.items():
+            if count > started[key, attempt]:
+                found.append(
+                    _violation("S1", run, f"attempt {attempt} at {key} was made {count} times, "
+                               f"announced {started[key, attempt]} times")
+                )
+    return found
+
+
+def s2(history: History) -> list[Violation]:
+    """A write is never run twice unless a person or its policy says so; a call key is one call's alone."""
+    found: list[Violation] = []
+    for run in history.runs:
+        calls: dict[str, str] = {}
+        attempts: Counter[str] = Counter()
+        allowed: Counter[str] = Counter()
+        asked: dict[str, str] = {}
+        for event in run.events:
+            call = str(event.fields.get("call_id", ""))
+            if event.kind == "interrupt_raised":
+                asked[str(event.fields["interrupt_id"])] = call
+            if event.kind == "interrupt_resolved" and event.fields.get("option") == "retry":
+                allowed[asked.get(str(event.fields["interrupt_id"]), "")] += 1
+            if event.kind != "tool_call_started":
+                continue
+            key = str(event.fields["call_key"])
+            if calls.setdefault(key, call) != call:
+                found.append(_violation("S2", run, f"the calls {calls[key]} and {call} share the key {key}"))
+            attempts[call] += 1
+            free = event.fields.get("effect") != "write" or event.fields.get("tool") in run.caps.retried
+            if not free and attempts[call] > 1 + allowed[call]:
+                found.append(_violation("S2", run, f"the write {call} starts again at {event.sequence}"))
+    return found
+
+
+def _violation(guarantee: str, run: Run, sentence: str) -> Violation:
+    return Violation(guarantee=guarantee, run=run.run, sentence=sentence)

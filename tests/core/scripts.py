@@ -1,0 +1,174 @@
+"""Random scripts and small plans for the properties of the core."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from jackline_server.core.commands import Abort, Action, Answer, Pause, Resume, Steer
+from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS
+from jackline_server.core.facts import AbortMode, CallStatus, FailureClass, FinishReason, Usage
+from jackline_server.core.plan import (
+    ChoiceMode,
+    Effect,
+    ModelStep,
+    OnLimit,
+    OnUnknown,
+    Plan,
+    Price,
+    ToolChoice,
+)
+from jackline_server.core.steps import ToolAttempt
+from jackline_server.testing import plans
+from jackline_server.testing.driving import Call, Ends, Fails, Reply, Says
+
+PRICE = Price(input_per_million=1_000_000, output_per_million=3_000_000)
+TOOLS = {"look": Effect.READ, "read": Effect.READ, "put": Effect.IDEMPOTENT, "send": Effect.WRITE}
+NUMBER = '{"type":"object","properties":{"n":{"type":"integer"}}}'
+
+CALLS = st.builds(
+    Call,
+    name=st.sampled_from([*TOOLS, *TOOLS, *TOOLS, "nothing", "", "other", "two words"]),
+    arguments=st.sampled_from(
+        ["{}", '{"n":1}', "", "{", "[]", '{"n":"x"}', '{"_p":1}', '{"n":NaN}', "\ud800"]
+    ),
+    call_id=st.sampled_from(["", "", "a", "b", "call_2", "x" * 99, "a b"]),
+)
+USAGES = st.builds(
+    Usage,
+    prompt_tokens=st.sampled_from([0, 1, 50, 500, 5_000]),
+    completion_tokens=st.sampled_from([0, 1, 20, 1_000]),
+    estimated=st.booleans(),
+)
+TEXTS = st.sampled_from(
+    [
+        "",
+        " ",
+        "done",
+        '{"outcome":"ok"}',
+        '{"outcome":"no"}',
+        '{"result":1}',
+        "```\n{}\n```",
+        "</data>",
+        "x" * 500,
+    ]
+)
+SAYS = st.builds(
+    Says,
+    text=TEXTS,
+    calls=st.lists(CALLS, max_size=4).map(tuple),
+    usage=st.none() | USAGES,
+    finish=st.sampled_from([None, None, FinishReason.LENGTH, FinishReason.OTHER]),
+    takes_ms=st.sampled_from([0, 10, 1_000, 30_000]),
+)
+ASKS = st.builds(
+    Says,
+    text=st.sampled_from(["", "let me look"]),
+    calls=st.lists(CALLS, min_size=1, max_size=4).map(tuple),
+    takes_ms=st.sampled_from([10, 1_000]),
+)
+FAILS = st.builds(
+    Fails,
+    failure=st.sampled_from([*(one for one in FailureClass if one.may_pass), FailureClass.BAD_REQUEST]),
+    usage=USAGES,
+    retry_after_ms=st.sampled_from([None, 0, 5_000]),
+    takes_ms=st.sampled_from([0, 1_000]),
+)
+REPLIES: st.SearchStrategy[list[Reply]] = st.lists(ASKS | ASKS | SAYS | FAILS, min_size=1, max_size=8)
+SMALL = st.sampled_from([1, 2, 0, 3, 8])
+BUDGETS = st.sampled_from([1_500, 600, 20_000, 1, 0])
+TIMES = st.sampled_from([1_000, 40_000, 1, 0])
+VISIT = {
+    "max_iterations": SMALL,
+    "model_requests": SMALL,
+    "tool_calls": SMALL,
+    "token_budget": BUDGETS,
+    "cost_budget_micros": BUDGETS,
+    "timeout_ms": TIMES,
+}
+RUN = {
+    "run_timeout_ms": TIMES,
+    "token_budget": BUDGETS,
+    "cost_budget_micros": BUDGETS,
+    "steps": SMALL,
+    "events": st.sampled_from([30, 15, 5, 0]),
+}
+
+
+def tight(bounds: Mapping[str, st.SearchStrategy[int]]) -> st.SearchStrategy[Mapping[str, int]]:
+    """One or two of the bounds, or none; the others stay generous, so that runs get somewhere."""
+    names = st.lists(st.sampled_from(sorted(bounds)), max_size=2, unique=True)
+    return names.flatmap(lambda found: st.fixed_dictionaries({name: bounds[name] for name in found}))
+
+
+@st.composite
+def agents(draw: st.DrawFn) -> ModelStep:
+    """An agent with every tool."""
+    schemas = st.sampled_from([plans.ANY_OBJECT, NUMBER])
+    caps = st.sampled_from([None, None, 1, 0, 2])
+    entries = [
+        plans.entry(
+            name, max_calls=draw(caps), parameters_json=draw(schemas), writes_context=draw(st.booleans())
+        )
+        for name in TOOLS
+    ]
+    return plans.agent(
+        tools=tuple(entries),
+        bounds=replace(plans.step_bounds(), **draw(tight(VISIT))),
+        outcome=plans.outcome(enum=draw(st.sampled_from([(), ("ok",)])), repairs=draw(SMALL)),
+        on_limit=draw(st.sampled_from(OnLimit)),
+        tool_choice=draw(st.sampled_from([ToolChoice(), ToolChoice(mode=ChoiceMode.REQUIRED)])),
+        max_parallel=draw(st.sampled_from([8, 1, 2])),
+        routes=draw(st.sampled_from([{"aborted": "mend"}, {"*": "end"}, {"error": "mend", "*": "end"}])),
+    )
+
+
+@st.composite
+def tiny_plans(draw: st.DrawFn) -> Plan:
+    """An agent with four tools, and a tool step of the flow that mends."""
+    policy = draw(st.sampled_from(OnUnknown))
+    tools = [plans.tool(name, effect, on_unknown=policy) for name, effect in TOOLS.items()]
+    mend = plans.tool("mend", draw(st.sampled_from(Effect)), on_unknown=policy)
+    bounds = replace(plans.run_bounds(), **draw(tight(RUN)))
+    models = {plans.MODEL: plans.model(price=PRICE, max_output_tokens=300)}
+    return replace(plans.plan_of(draw(agents()), mend, *tools), bounds=bounds, models=models)
+
+
+ENDS = st.sampled_from(
+    [
+        Ends(output={"n": 1}),
+        Ends(output="x" * 9_000, takes_ms=1),
+        Ends(status=CallStatus.FAILED, error="no"),
+        Ends(status=CallStatus.UNKNOWN, error="lost", takes_ms=2_000),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """Endings handed out in turn, for ever; the same attempt ends the same way in every run."""
+
+    ends: tuple[Ends, ...]
+
+    def __call__(self, attempt: ToolAttempt) -> Ends:
+        """How this attempt ends. Nothing but a write can be of unknown outcome."""
+        end = self.ends[(len(attempt.started.call_key) + attempt.started.attempt) % len(self.ends)]
+        if end.status is CallStatus.UNKNOWN and attempt.step.effect is Effect.READ:
+            return Ends(status=CallStatus.FAILED, error="no")
+        return end
+
+
+TOOLBOXES: st.SearchStrategy[Mapping[str, Callable[[ToolAttempt], Ends]]] = st.lists(
+    ENDS, min_size=1, max_size=4
+).map(lambda ends: {name: Endings(tuple(ends)) for name in (*TOOLS, "mend")})
+
+ACTIONS: st.SearchStrategy[Action] = st.one_of(
+    st.just(Pause()),
+    st.just(Resume()),
+    st.sampled_from(["x", "</data>", "long " * 200]).map(lambda text: Steer(text=text)),
+    st.builds(Abort, mode=st.sampled_from(AbortMode), skip_routes=st.booleans()),
+    st.sampled_from(UNKNOWN_OPTIONS).map(
+        lambda option: Answer(interrupt_id="unknown-1-1", option=option, text="")
+    ),
+)
+SENT: st.SearchStrategy[Mapping[int, Action]] = st.dictionaries(st.integers(0, 25), ACTIONS, max_size=4)

@@ -1,0 +1,287 @@
+"""What holds for every run, whatever the model says, the tools do, people send, and wherever a worker dies.
+
+Proves B1, S1, S2 and C1 in the core.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jackline_server.core.commands import Action, Answer, Resume
+from jackline_server.core.decide import decide
+from jackline_server.core.evolve import replay
+from jackline_server.core.facts import (
+    CallStatus,
+    CommandApplied,
+    CommandKind,
+    CommandRejected,
+    InterruptResolved,
+    ModelCallStarted,
+    RunFinished,
+    RunRecovered,
+    StepFinished,
+    StepStarted,
+    ToolCallStarted,
+)
+from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from jackline_server.core.plan import Effect, ModelStep, OnUnknown, Plan, ToolStep
+from jackline_server.core.state import RunState
+from jackline_server.testing.driving import Driver, Reply, Says, Scenario, ToolScript, then_for_ever
+from jackline_server.testing.instruments import instruments
+from tests.core.scripts import REPLIES, SENT, TOOLBOXES, tiny_plans
+
+INSTRUMENTS = instruments()
+COMMITS = st.integers(1, 40)
+Toolbox = Mapping[str, ToolScript]
+
+
+def run(
+    plan: Plan,
+    replies: list[Reply],
+    tools: Toolbox,
+    *,
+    sent: Mapping[int, Action] | None = None,
+    crash_after: frozenset[int] = frozenset(),
+) -> Driver:
+    """Drive to the end: what waits for a person is resumed, answered or left to expire."""
+    scenario = Scenario(
+        plan=plan,
+        replies=then_for_ever(replies, Says(text="done")),
+        tools=tools,
+        sent=sent or {},
+        crash_after=crash_after,
+        instruments=INSTRUMENTS,
+    )
+    driver = Driver(scenario)
+    for _ in range(100):
+        driver.run()
+        if driver.state.finished is not None:
+            return driver
+        if driver.state.oversight.paused:
+            driver.send(Resume())
+        else:
+            decide_question(driver)
+    raise AssertionError("the run never ended")
+
+
+def decide_question(driver: Driver) -> None:
+    """Answer the first open question, each time another way, or let it expire."""
+    (interrupt_id, interrupt), *_ = driver.state.oversight.interrupts.items()
+    choices = (*interrupt.options, "")
+    option = choices[driver.state.sequence % len(choices)]
+    if option:
+        driver.send(Answer(interrupt_id=interrupt_id, option=option, text=""))
+    else:
+        driver.pass_time(unix_ms=10**9)
+
+
+# --- what is checked ---------------------------------------------------------------------------
+
+
+def check_whole(driver: Driver) -> None:
+    """Everything that holds for any run that has ended."""
+    check_log(driver)
+    check_bounds(driver)
+    check_steps(driver)
+    for call in driver.model_calls:
+        check_paired(call.messages)
+
+
+def check_log(driver: Driver) -> None:
+    ends = [place for place, fact in enumerate(driver.facts) if isinstance(fact, RunFinished)]
+    assert ends == [len(driver.facts) - 1]
+    assert driver.replayed() == driver.state
+    settled = (CallStatus.REQUESTED, CallStatus.STARTED)
+    assert all(call.status not in settled for call in driver.state.calls.values())
+    commands = [
+        fact.command_id for fact in driver.facts if isinstance(fact, CommandApplied | CommandRejected)
+    ]
+    assert len(commands) == len(set(commands))
+    assert driver.state.ledger.reserved_tokens == 0
+    assert driver.state.ledger.reserved_cost_micros == 0
+
+
+def check_steps(driver: Driver) -> None:
+    """Steps open and close in turn."""
+    marks = [type(fact) for fact in driver.facts if isinstance(fact, StepStarted | StepFinished)]
+    assert marks == [StepStarted, StepFinished] * (len(marks) // 2)
+
+
+def check_bounds(driver: Driver) -> None:
+    """Every reservation fits at the moment it is made; only what a call really used can go over."""
+    plan, bounds = driver.state.plan, driver.state.started.bounds
+    ledger = driver.state.ledger
+    assert ledger.steps <= bounds.steps
+    for summary in driver.state.summaries:
+        step = plan.step(summary.step_id)
+        if isinstance(step, ModelStep):
+            assert summary.ledger.iterations <= step.bounds.max_iterations
+            assert summary.ledger.model_requests <= step.bounds.model_requests
+            assert summary.ledger.tool_calls <= step.bounds.tool_calls
+            check_own_caps(driver, step, visit=summary.visit)
+    for place, (fact, _) in enumerate(driver.log):
+        if isinstance(fact, ModelCallStarted):
+            state = replay_until(driver, place)
+            assert state.sequence <= bounds.events + 5
+            check_reserved(state, plan, fact)
+
+
+def replay_until(driver: Driver, place: int) -> RunState:
+    return replay(driver.state.run_id, driver.state.plan, driver.log[:place])
+
+
+def check_reserved(before: RunState, plan: Plan, fact: ModelCallStarted) -> None:
+    visit = before.visit
+    assert visit is not None
+    step = plan.step(visit.step_id)
+    assert isinstance(step, ModelStep)
+    scopes = (
+        (before.ledger, before.started.bounds.token_budget, before.started.bounds.cost_budget_micros),
+        (visit.ledger, step.bounds.token_budget, step.bounds.cost_budget_micros),
+    )
+    for ledger, tokens, cost in scopes:
+        assert tokens is None or ledger.tokens_held + fact.reserved_tokens <= tokens
+        assert cost is None or ledger.cost_held + fact.reserved_cost_micros <= cost
+
+
+def check_own_caps(driver: Driver, step: ModelStep, *, visit: int) -> None:
+    spent = Counter[str]()
+    for call in driver.state.calls.values():
+        if call.step_id == step.step_id and call.visit == visit:
+            spent[call.tool] += call.attempts
+    for tool in step.tools:
+        assert tool.max_calls is None or spent[tool.ref] <= tool.max_calls
+
+
+def check_paired(messages: Sequence[Message]) -> None:
+    """Each assistant message with calls is followed by exactly its results, in order; no result is alone."""
+    assert isinstance(messages[0], SystemMessage)
+    assert isinstance(messages[1], UserMessage)
+    expected: list[tuple[str, str]] = []
+    seen: set[str] = set()
+    for message in messages[1:]:
+        assert not isinstance(message, SystemMessage)
+        if isinstance(message, ToolMessage):
+            assert expected
+            assert (message.call_id, message.name) == expected.pop(0)
+            continue
+        assert not expected
+        if isinstance(message, AssistantMessage):
+            assert message.calls or message.text.strip()
+            expected = [(call.call_id, call.name) for call in message.calls]
+            assert not seen & {call_id for call_id, _ in expected}
+            seen |= {call_id for call_id, _ in expected}
+    assert not expected
+
+
+# --- properties --------------------------------------------------------------------------------
+
+
+@given(tiny_plans(), REPLIES, TOOLBOXES)
+@settings(max_examples=150, deadline=None)
+def test_any_script_ends_inside_its_bounds_with_a_whole_conversation(
+    plan: Plan, replies: list[Reply], tools: Toolbox
+) -> None:
+    check_whole(run(plan, replies, tools))
+
+
+@given(tiny_plans(), REPLIES, TOOLBOXES, SENT)
+@settings(max_examples=150, deadline=None)
+def test_commands_at_any_boundary_change_neither_bounds_nor_pairs(
+    plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action]
+) -> None:
+    driver = run(plan, replies, tools, sent=sent)
+    check_whole(driver)
+    check_aborted(driver)
+
+
+def check_aborted(driver: Driver) -> None:
+    """After an abort no model is asked, and a tool runs only on the cleanup path."""
+    aborts = [
+        place
+        for place, fact in enumerate(driver.facts)
+        if isinstance(fact, CommandApplied) and fact.kind is CommandKind.ABORT
+    ]
+    if not aborts:
+        return
+    after = driver.facts[aborts[0] :]
+    assert driver.finished.signal == "aborted"
+    assert not any(isinstance(fact, ModelCallStarted) for fact in after)
+    assert sum(isinstance(fact, StepStarted) for fact in after) <= 4
+    assert all(fact.tool == "mend" for fact in after if isinstance(fact, ToolCallStarted))
+
+
+@given(tiny_plans(), REPLIES, TOOLBOXES, SENT, st.frozensets(COMMITS, max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_crashes_at_any_commits_lift_no_bound_and_repeat_no_write_without_leave(
+    plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action], crashes: frozenset[int]
+) -> None:
+    driver = run(plan, replies, tools, sent=sent, crash_after=crashes)
+    check_whole(driver)
+    check_writes(driver)
+
+
+def check_writes(driver: Driver) -> None:
+    """A write is started once, but for each leave to retry: by policy, or by a person."""
+    started = Counter[str]()
+    leaves = Counter[str]()
+    for fact in driver.facts:
+        match fact:
+            case ToolCallStarted() if fact.effect is Effect.WRITE:
+                started[fact.call_id] += 1
+            case InterruptResolved(option="retry"):
+                ordinal = int(fact.interrupt_id.split("-")[1])
+                leaves.update(call.call_id for call in driver.state.calls.values() if call.ordinal == ordinal)
+            case _:
+                pass
+    for call_id, times in started.items():
+        step = driver.state.plan.step(driver.state.calls[call_id].tool)
+        assert isinstance(step, ToolStep)
+        if step.on_unknown is not OnUnknown.RETRY:
+            assert times <= 1 + leaves[call_id]
+
+
+@given(tiny_plans(), REPLIES, TOOLBOXES)
+@settings(max_examples=25, deadline=None)
+def test_a_run_crashed_at_every_commit_in_turn_ends_each_time(
+    plan: Plan, replies: list[Reply], tools: Toolbox
+) -> None:
+    commits = len(run(plan, replies, tools).commits)
+    for commit in range(1, min(commits, 30)):
+        driver = run(plan, replies, tools, crash_after=frozenset({commit}))
+        check_whole(driver)
+        check_writes(driver)
+        assert sum(isinstance(fact, RunRecovered) for fact in driver.facts) <= 1
+
+
+@given(tiny_plans(), REPLIES, TOOLBOXES)
+@settings(max_examples=50, deadline=None)
+def test_a_run_that_crashes_after_every_commit_ends(plan: Plan, replies: list[Reply], tools: Toolbox) -> None:
+    driver = run(plan, replies, tools, crash_after=frozenset(range(1, 10_000)))
+    check_whole(driver)
+    check_writes(driver)
+
+
+@given(tiny_plans(), REPLIES, TOOLBOXES, SENT)
+@settings(max_examples=50, deadline=None)
+def test_the_same_state_and_moment_always_give_the_same_step(
+    plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action]
+) -> None:
+    driver = run(plan, replies, tools, sent=sent)
+    others = instruments()
+    for place in range(1, len(driver.log)):
+        state = replay_until(driver, place)
+        now = driver.now
+        assert decide(state, now=now, instruments=INSTRUMENTS) == decide(
+            replay_until(driver, place), now=now, instruments=others
+        )
+
+
+@given(tiny_plans(), REPLIES, TOOLBOXES, SENT)
+@settings(max_examples=50, deadline=None)
+def test_the_same_script_gives_the_same_log(
+    plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action]
+) -> None:
+    assert run(plan, replies, tools, sent=sent).log == run(plan, replies, tools, sent=sent).log

@@ -1,0 +1,260 @@
+"""Every finding that a compilation can have: what causes it, where it points, how much it weighs."""
+
+# ruff: noqa: E501  # a case of the table is one line
+
+import re
+from pathlib import Path
+
+import pytest
+
+import jackline_server.definitions
+from jackline_server.runtime.ports import Severity
+from tests.definitions.workflows import RIGHT, TONE, changed, compile_text
+
+E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741  # columns of the table below
+HANDLE = "    kind: agent\n"
+AGENT = "name: a\nmodel: fast\nflow: [x]\nsteps:\n  x: {kind: agent, steering: s"
+SECRET = "sk-" + "a1B2" * 8
+
+CASES: list[tuple[str, Severity, str, str]] = [
+    # the text
+    ("alias", E, "a: &x 1\nb: *x\n", ""),
+    ("anchor", E, changed(("model: fast", "model: &m fast")), ""),
+    ("tag", E, changed(("model: fast", "model: !!str fast")), ""),
+    ("tag", E, "!!python/object/apply:os.system [id]\n", ""),
+    ("merge_key", E, changed(("model: fast", "<<: {a: 1}")), ""),
+    ("duplicate_key", E, changed(("model: fast", "model: fast\nmodel: fast")), ""),
+    ("bad_key", E, changed(("model: fast", "1: fast")), ""),
+    ("bad_key", E, changed(("model: fast", "? [a]\n: fast")), ""),
+    ("bad_number", E, changed(("steps: 32", "steps: .inf")), ""),
+    ("yaml_version", E, "%YAML 1.1\n---\n" + RIGHT, ""),
+    ("yaml_syntax", E, "a: [1,\n", ""),
+    ("yaml_syntax", E, "a:\n\tb: 1\n", ""),
+    ("yaml_syntax", E, "[" * 3000, ""),
+    ("too_deep", E, "a: " + "[" * 40 + "]" * 40, ""),
+    ("too_many_nodes", E, "a: [" + "1," * 20_001 + "]", ""),
+    ("too_large", E, "a: " + "x" * 300_000, ""),
+    ("bad_character", E, "a: 1\rb: 2\n", ""),
+    ("bad_character", E, "a: \x00\n", ""),
+    ("empty_document", E, "", ""),
+    ("empty_document", E, "# nothing\n", ""),
+    ("not_a_mapping", E, "- a\n", ""),
+    ("not_a_mapping", E, "a\n", ""),
+    ("several_documents", E, RIGHT + "---\na: 1\n", ""),
+    # keys and types
+    ("unknown_key", E, changed(("model: fast", "modl: fast")), "modl"),
+    ("unknown_key", E, changed((HANDLE, HANDLE + "    goal: x\n")), "steps.handle.goal"),
+    ("unknown_key", E, changed(("steps: 32", "stps: 32")), "bounds.stps"),
+    ("unknown_key", E, changed(("kind: router", "kind: router\n    tools: []")), "steps.sort.tools"),
+    ("not_built", E, changed(("model: fast", "model: fast\nsupervisor: {}")), "supervisor"),
+    ("not_built", E, changed((HANDLE, HANDLE + "    reflect: {every: 2}\n")), "steps.handle.reflect"),
+    ("not_built", E, changed(("max_calls: 1", "approval: required")), "steps.handle.tools[1].approval"),
+    ("not_built", E, changed(("steps: 32", "child_depth: 3")), "bounds.child_depth"),
+    ("not_built", E, changed(("effect: idempotent", "effect: destructive")), "steps.issue_refund.effect"),
+    ("not_built", E, changed(("kind: function", "kind: mcp")), "steps.convert.kind"),
+    ("not_built", E, changed(("model: fast", "model: fast\npreset: coding")), "preset"),
+    ("not_built", E, changed((HANDLE, HANDLE + "    on_limit: ask\n")), "steps.handle.on_limit"),
+    ("missing_key", E, changed(("name: refunds\n", "")), "name"),
+    ("missing_key", E, changed((HANDLE, "")), "steps.handle"),
+    ("bad_type", E, changed(("token_budget: 40000", 'token_budget: "10"')), "bounds.token_budget"),
+    ("bad_type", E, changed(("token_budget: 40000", "token_budget: true")), "bounds.token_budget"),
+    ("bad_type", E, changed(("token_budget: 40000", "token_budget: 10.5")), "bounds.token_budget"),
+    ("bad_type", E, changed(("token_budget: 40000", "token_budget: 1e3")), "bounds.token_budget"),
+    ("bad_type", E, changed(("[tone.md]", "[5]")), "steps.handle.steering_files[0]"),
+    ("bad_value", E, changed(("answer: text", "answer: prose")), "steps.reply.answer"),
+    ("bad_value", E, changed(("kind: router", "kind: routr")), "steps.sort.kind"),
+    ("bad_duration", E, changed(("15m", "15")), "bounds.run_timeout"),
+    ("bad_duration", E, changed(("15m", "0s")), "bounds.run_timeout"),
+    ("bad_money", E, changed(("0.50", "0.0000001")), "bounds.cost_budget_usd"),
+    ("bad_money", E, changed(("0.50", "-1")), "bounds.cost_budget_usd"),
+    ("bad_pointer", E, changed(("/input/shop", "input.shop")), "steps.handle.tools[0].bind.shop"),
+    ("bad_pointer", E, changed(("/input/shop", "/input/~2")), "steps.handle.tools[0].bind.shop"),
+    ("out_of_range", E, changed((HANDLE, HANDLE + "    bounds: {max_iterations: 0}\n")), "steps.handle.bounds.max_iterations"),
+    ("out_of_range", E, changed(("flow: [handle, reply]", "flow: []")), "flow"),
+    ("bad_name", E, changed(("name: refunds", "name: ../../etc/x")), "name"),
+    ("bad_name", E, changed(("name: refunds", "name: con")), "name"),
+    ("bad_name", E, changed(("name: refunds", "name: " + "a" * 300)), "name"),
+    ("bad_name", E, changed(("name: refunds", "name: Refunds")), "name"),
+    ("bad_name", E, changed(("  sort:\n", "  Sort:\n")), "steps.Sort"),
+    ("reserved_name", E, changed(("  sort:\n", "  end:\n")), "steps.end"),
+    # what the names name
+    ("model_missing", E, changed(("model: fast\n", "")), "steps.handle"),
+    ("unknown_model", E, changed(("model: fast", "model: fats")), "model"),
+    ("unknown_model", E, changed(("model: fast", 'model: "a/b\\nc"')), "model"),
+    ("unknown_model", E, changed(("model: fast", "model: http://169.254.169.254/x")), "model"),
+    ("unknown_connection", E, changed(("connection: orders", "connection: order")), "steps.lookup_order.connection"),
+    ("unknown_function", E, changed(("shop.money:convert", "os:system")), "steps.convert.function"),
+    ("bad_function", E, changed(("shop.money:convert", "../x")), "steps.convert.function"),
+    ("bad_path", E, changed(("path: /refunds", "path: http://evil/x")), "steps.issue_refund.path"),
+    ("bad_path", E, changed(("path: /refunds", 'path: "{{ order_id }}/x"')), "steps.issue_refund.path"),
+    ("bad_path", E, changed(("path: /refunds", "path: //evil/x")), "steps.issue_refund.path"),
+    ("bad_path", E, changed(("path: /refunds", "path: /a/../b")), "steps.issue_refund.path"),
+    ("bad_path", E, changed(("path: /refunds", "path: /a/%2e%2e/b")), "steps.issue_refund.path"),
+    ("bad_path", E, changed(("path: /refunds", "path: /a?b=c")), "steps.issue_refund.path"),
+    ("bad_path", E, changed(("path: /refunds", 'path: ""')), "steps.issue_refund.path"),
+    ("bad_header", E, changed(("method: POST", "method: POST\n    headers: {Host: evil}")), "steps.issue_refund.headers.Host"),
+    ("bad_header", E, changed(("method: POST", 'method: POST\n    headers: {x-a: "b\\r\\nc"}')), "steps.issue_refund.headers.x-a"),
+    ("bad_body", E, changed(("method: POST", "method: GET")), "steps.issue_refund.body"),
+    ("bad_template", E, changed(("{{ reason }}", "{{ reason")), "steps.issue_refund.body"),
+    ("bad_template", E, changed(("{{ reason }}", "{{ reason | upper }}")), "steps.issue_refund.body"),
+    ("template_unknown", E, changed(("method: POST", "method: POST\n    parameters: {type: object, properties: {order_id: {}}}")), "steps.issue_refund"),
+    ("template_unknown", E, changed(("large: end", "large: issue_refund")), "steps.issue_refund"),
+    ("template_ignored", W, changed(("Write a short reply.", '"Dear {{ name }}"')), "steps.reply.prompt"),
+    ("bind_unknown", E, changed(("{shop: /input/shop}", "{sop: /input/shop}")), "steps.handle.tools[0].bind.sop"),
+    ("pointer_unknown", W, changed(("{refund: /refund}", "{refund: /refnd}")), "steps.reply.input.refund"),
+    ("bad_parameters", E, changed(("method: POST", "method: POST\n    parameters: {type: array}")), "steps.issue_refund.parameters"),
+    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {"$ref": "http://x/y"}}')), "input.schema"),
+    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {"$ref": "#"}}')), "input.schema"),
+    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {pattern: "(?=a)b"}}')), "input.schema"),
+    ("bad_schema", E, changed(("{message: {type: string}}", "{message: {maxLength: -1}}")), "input.schema"),
+    ("bad_expression", E, changed(("refund.amount > 100", "[1].all(a, [2].all(b, a < b))")), "steps.sort.conditions[0].when"),
+    ("bad_expression", E, changed(("refund.amount > 100", "().__class__")), "steps.sort.conditions[0].when"),
+    # tools
+    ("no_tools", W, AGENT + "}\n", "steps.x"),
+    ("no_steering", W, changed(("    steering: Verify the order first.\n    steering_files: [tone.md]\n", "")), "steps.handle"),
+    ("tool_unknown", E, changed(("ref: convert", "ref: convrt")), "steps.handle.tools[2].ref"),
+    ("tool_is_itself", E, changed(("ref: convert", "ref: handle")), "steps.handle.tools[2].ref"),
+    ("tool_not_callable", E, changed(("ref: convert", "ref: reply")), "steps.handle.tools[2].ref"),
+    ("tool_repeated", E, changed(("ref: convert", "ref: lookup_order")), "steps.handle.tools[2].ref"),
+    ("no_description", E, changed(("    description: Reads one order.\n", "")), "steps.handle.tools[0]"),
+    ("tool_choice_unknown", E, changed((HANDLE, HANDLE + "    tool_choice: {name: lookup}\n")), "steps.handle.tool_choice"),
+    ("tool_choice_unknown", E, AGENT + ", tool_choice: required}\n", "steps.x.tool_choice"),
+    ("effect_undeclared", W, changed(("kind: function, effect: read", "kind: function")), "steps.convert"),
+    ("effect_not_allowed", W, changed((HANDLE, HANDLE + "    allow_effects: [read]\n")), "steps.handle.tools[1]"),
+    # outcomes and routes
+    ("outcome_reserved", E, changed(("[resolved, escalate]", "[resolved, error]")), "steps.handle.outcome.enum[1]"),
+    ("outcome_repeated", E, changed(("[resolved, escalate]", "[resolved, resolved]")), "steps.handle.outcome.enum"),
+    ("outcome_unrouted", E, changed(("resolved: reply, ", "")), "steps.handle.outcome.enum"),
+    ("outcome_unrouted", W, AGENT + ", outcome: {enum: [a, b]}, routes: {a: end}}\n", "steps.x.outcome.enum"),
+    ("answer_form", E, changed(("output_key: refund}", "output_key: refund}\n    answer: text")), "steps.handle.answer"),
+    ("unknown_signal", E, changed(("error: sort", "eror: sort")), "steps.handle.routes.eror"),
+    ("unknown_target", E, changed(("error: sort", "error: srt")), "steps.handle.routes.error"),
+    ("exit_unrouted", W, changed((", error: sort", "")), "steps.handle"),
+    ("cleanup_asks_model", E, changed(("error: sort", "error: sort, aborted: reply")), "steps.handle.routes.aborted"),
+    ("cleanup_leads_to_model", W, changed(("error: sort", "error: sort, aborted: sort")), "steps.handle.routes.aborted"),
+    ("unknown_step", E, changed(("flow: [handle, reply]", "flow: [handle, reply, finish]")), "flow[2]"),
+    ("flow_repeats", E, changed(("flow: [handle, reply]", "flow: [handle, reply, handle]")), "flow[2]"),
+    ("step_unreachable", W, changed(("escalate: sort, error: sort", "escalate: reply, error: reply")), "steps.sort"),
+    ("cycle", I, changed(("default: reply", "default: handle")), ""),
+    ("output_key_clash", E, changed(("effect: read\n", "effect: read\n    output_key: refund\n")), "steps.lookup_order.output_key"),
+    ("output_key_clash", E, changed(("output_key: refund", "output_key: input")), "steps.handle.outcome.output_key"),
+    ("output_key_private", E, changed(("output_key: refund", "output_key: _refund")), "steps.handle.outcome.output_key"),
+    # caps
+    ("bound_unreachable", W, changed((HANDLE, HANDLE + "    bounds: {model_requests: 0}\n")), "steps.handle.bounds"),
+    ("bound_unreachable", W, changed((HANDLE, HANDLE + "    bounds: {tool_calls: 0}\n")), "steps.handle.bounds"),
+    ("bound_unreachable", W, changed((HANDLE, HANDLE + "    bounds: {token_budget: 0}\n")), "steps.handle.bounds.token_budget"),
+    ("bound_unreachable", W, changed(("token_budget: 40000", "token_budget: 20")), "bounds.token_budget"),
+    ("price_unknown", E, changed(("model: fast", "model: unpriced")), "bounds.cost_budget_usd"),
+    ("price_unknown", E, changed(("model: fast", "model: openai/gpt-4o-mini")), "bounds.cost_budget_usd"),
+    ("worst_case", I, RIGHT, ""),
+    # files and secrets
+    ("file_missing", W, changed(("[tone.md]", "[tone.md, other.md]")), "steps.handle.steering_files[1]"),
+    ("path_escape", E, changed(("[tone.md]", "[../../../etc/passwd]")), "steps.handle.steering_files[0]"),
+    ("path_escape", E, changed(("[tone.md]", "[/etc/passwd]")), "steps.handle.steering_files[0]"),
+    ("path_escape", E, changed(("[tone.md]", '["C:\\\\x"]')), "steps.handle.steering_files[0]"),
+    ("config_reference", E, changed(("Verify the order first.", "${env:PATH}")), "steps.handle.steering"),
+    ("config_reference", E, changed(("Verify the order first.", '"\\x24{file:/etc/passwd}"')), "steps.handle.steering"),
+    ("secret", E, changed(("Verify the order first.", SECRET)), ""),
+    ("secret", E, changed(("model: fast", "model: fast  # AKIAABCDEFGHIJKLMNOP")), ""),
+    ("secret", E, changed(("Verify the order first.", "xoxb-123456789012-abcdef")), ""),
+    ("secret", E, changed(("Verify the order first.", "-----BEGIN RSA PRIVATE KEY-----")), ""),
+]  # fmt: skip
+
+CODES_OF_FILES = {"file_unused", "bad_encoding", "unreadable", "too_many_files"}
+
+
+def test_the_right_workflow_has_neither_errors_nor_warnings():
+    done = compile_text(RIGHT)
+
+    assert done.plan is not None
+    assert [(one.severity, one.code) for one in done.findings] == [(Severity.INFO, "worst_case")]
+
+
+@pytest.mark.parametrize(("code", "severity", "text", "path"), CASES)
+def test_a_finding_has_its_code_weight_and_place(code: str, severity: Severity, text: str, path: str):
+    done = compile_text(text)
+
+    found = [one for one in done.findings if one.code == code]
+    assert [one for one in found if one.severity is severity and one.path == path], done.findings
+    assert all(one.file == "refunds.yaml" for one in found)
+    assert (done.plan is None) == any(one.severity is Severity.ERROR for one in done.findings)
+    if path:
+        assert all(one.line > 0 and one.column > 0 for one in found)
+
+
+def test_every_code_in_the_source_has_a_case():
+    folder = Path(jackline_server.definitions.__file__).parent
+    source = "\n".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    calls = r'(?:\.error|\.warning|\.info|\.error_at|Problem|PydanticCustomError|_problem)\(\s*"([a-z_]+)"'
+    codes = set(re.findall(calls, source))
+
+    assert codes - {code for code, *_ in CASES} == CODES_OF_FILES
+
+
+def test_all_problems_are_reported_at_once_errors_first():
+    text = changed(
+        ("model: fast", "model: fats\nmodel: fast"), ("15m", "15"), (HANDLE, HANDLE + "    goal: x\n")
+    )
+
+    done = compile_text(text)
+
+    assert [one.code for one in done.findings] == ["duplicate_key", "bad_duration", "unknown_key"]
+    assert [one.line for one in done.findings] == sorted(one.line for one in done.findings)
+
+
+def test_a_duplicate_key_names_both_lines():
+    (found,) = compile_text(changed(("model: fast", "model: fast\nmodel: fast"))).findings
+
+    assert (found.line, found.column) == (3, 1)
+    assert "line 2" in found.message
+    assert "line 3" in found.message
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("stearing: x", "steering"), ("tols: []", "tools"), ("outcomes: {}", "outcome")]
+)
+def test_a_near_miss_is_told_what_was_meant(written: str, meant: str):
+    done = compile_text(changed((HANDLE, HANDLE + f"    {written}\n")))
+
+    (found,) = [one for one in done.findings if one.code == "unknown_key"]
+    assert f"`{meant}`" in found.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        changed(("Verify the order first.", SECRET)),
+        changed(("model: fast", f"model: {SECRET}")),
+        changed(("connection: orders", f"connection: {SECRET}")),
+        changed(("model: fast", f"{SECRET}: fast")),
+        changed(("error: sort", f"error: {SECRET}")),
+    ],
+)
+def test_a_secret_is_refused_and_never_printed(text: str):
+    done = compile_text(text)
+
+    assert "secret" in {one.code for one in done.findings}
+    assert SECRET not in repr(done.findings)
+
+
+def test_a_file_no_step_names_is_worth_knowing():
+    done = compile_text(RIGHT, {**TONE, "handle/steering/old.md": b"x"})
+
+    assert [one.code for one in done.findings if one.severity is Severity.INFO] == [
+        "file_unused",
+        "worst_case",
+    ]
+
+
+def test_a_file_that_is_not_utf_8_is_an_error():
+    done = compile_text(RIGHT, {"handle/steering/tone.md": b"\xff\xfe"})
+
+    assert done.plan is None
+    assert "bad_encoding" in {one.code for one in done.findings}
+
+
+def test_a_secret_in_a_file_is_found_there():
+    done = compile_text(RIGHT, {"handle/steering/tone.md": f"one\ntwo {SECRET}".encode()})
+
+    (found,) = [one for one in done.findings if one.code == "secret"]
+    assert (found.file, found.line, found.column) == ("handle/steering/tone.md", 2, 5)

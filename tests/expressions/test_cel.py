@@ -1,0 +1,128 @@
+"""Conditions: what they give, what is refused when a plan is made, and that data can't make them costly."""
+
+import contextlib
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jackline_server.core.instruments import ExpressionError
+from jackline_server.expressions.cel import CelExpressions
+
+CEL = CelExpressions()
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("refund.amount > 100", True),
+        ("refund.amount > 100 && _last_error == 'x'", False),
+        ("has(refund.missing)", False),
+        ("items.all(i, i.price >= 0)", True),
+        ("items.exists(i, i.price > limit)", True),
+        ("items.filter(i, i.price > 5).size() == 1", True),
+        ("name.matches('^[A-Z][a-z]+$')", True),
+        ("name.startsWith('A') && size(name) < 10", True),
+        ("nothing == null", True),
+        ("'.all(x, y.all(' == name", False),
+    ],
+)
+def test_conditions_read_the_context(expression: str, expected: bool):
+    context: dict[str, Any] = {
+        "refund": {"amount": 120.5},
+        "items": [{"price": 3}, {"price": 9}],
+        "limit": 5,
+        "name": "Anna",
+        "nothing": None,
+        "_last_error": "",
+    }
+
+    assert CEL.check(expression) is None
+    assert CEL.is_true(expression, context) is expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "",
+        "a b",
+        "().__class__.__bases__",
+        "9**9**9",
+        "a.all(x, b.all(y, c.all(z, x + y + z > 0)))",
+        "a.all(x, b.exists(y, x == y))",
+        "a.map(x, b.map(y, y)).size() > 0",
+        "a . all ( x , b /* */ . // c\n all (y, x == y))",
+        "now() > timestamp('2020-01-01T00:00:00Z')",
+        "name.matches(pattern)",
+        "name.matches('(?=a)b')",
+        "name.matches('a{1000}{1000}')",
+        "&&".join(["a.all(x, x > 0)"] * 9),
+        "a" * 2_001,
+        "(" * 500 + "a" + ")" * 500,
+    ],
+)
+def test_an_expression_that_could_be_costly_or_unknown_is_refused_when_a_plan_is_made(expression: str):
+    assert CEL.check(expression)
+    with pytest.raises(ExpressionError):
+        CEL.is_true(expression, {"a": [1], "b": [1], "c": [1], "name": "x", "pattern": "x"})
+
+
+def test_three_nested_macros_over_120_items_are_refused_at_once():
+    started = time.perf_counter()
+    refused = CEL.check("a.all(x, a.all(y, a.all(z, x + y + z >= 0)))")
+
+    assert refused
+    assert time.perf_counter() - started < 0.1
+
+
+@pytest.mark.parametrize(
+    ("expression", "context"),
+    [
+        ("missing > 1", {}),
+        ("a.b.c > 1", {"a": {}}),
+        ("a + 1", {"a": 1}),
+        ("a > 1", {"a": "x"}),
+        ("1 / a > 0", {"a": 0}),
+        ("a == 'x'", {"a": "\ud800"}),
+        ("a.all(x, x > 0)", {"a": list(range(1_001))}),
+        ("a.map(x, a) == a.map(x, a)", {"a": list(range(500))}),
+        ("a.all(x, b == b)", {"a": list(range(500)), "b": list(range(20_000))}),
+        ("size(a) > 0", {"a": list(range(60_000))}),
+    ],
+)
+def test_no_boolean_inside_the_budget_is_an_error(expression: str, context: dict[str, Any]):
+    started = time.perf_counter()
+    with pytest.raises(ExpressionError):
+        CEL.is_true(expression, context)
+    assert time.perf_counter() - started < 0.5
+
+
+def test_data_nested_without_end_is_an_error():
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ExpressionError):
+        CEL.is_true("a == 1", {"a": deep})
+
+
+def test_the_names_that_an_expression_reads_exclude_its_loop_variables():
+    assert CEL.variables("items.all(i, i.price < limit)") == {"items", "limit"}
+
+
+def test_what_passes_the_budget_is_fast():
+    context: dict[str, Any] = {"a": [{"price": n} for n in range(1_000)]}
+    started = time.perf_counter()
+
+    assert CEL.is_true("a.all(x, x.price >= 0 && x.price < 2000)", context)
+
+    assert time.perf_counter() - started < 0.5
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from("abx.()[]{}?:&|!=<>+-*/%,'\"0123 \n\\") | st.characters(), max_size=40))
+def test_any_text_is_refused_or_evaluated(text: str):
+    CEL.check(text)
+    with contextlib.suppress(ExpressionError):
+        CEL.is_true(text, {"a": [1, 2], "b": {"x": 1}, "x": "y"})
