@@ -68,9 +68,13 @@ def ways_to_run_data(tree: ast.Module) -> Iterator[str]:
                 yield "shell="
 
 
+HARMLESS_IMPORTLIB = ("importlib.resources", "importlib.metadata")
+"""They read what is installed; an entry point's `load` imports, and is called where the table says."""
+
+
 def imports_by_name(tree: ast.Module) -> Iterator[str]:
     for name in imported_names(tree):
-        if name.split(".", 1)[0] in ("importlib", "pkgutil") and not name.startswith("importlib.resources"):
+        if name.split(".", 1)[0] in ("importlib", "pkgutil") and not name.startswith(HARMLESS_IMPORTLIB):
             yield name
 
 

@@ -84,7 +84,12 @@ def test_the_reserved_exits_are_those_of_the_table_and_no_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signal", "reason"), [(signal, reason) for signal, found in REASONS.items() for reason in found]
+    ("signal", "reason"),
+    [
+        (signal, reason)
+        for signal, found in REASONS.items()
+        for reason in sorted(found, key=lambda r: r.value)
+    ],
 )
 def test_each_reason_belongs_to_one_exit(signal: str, reason: StopReason) -> None:
     assert exits.abnormal(reason, leaf="", error="").signal == signal

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from jackline_server.api.limits import LIMITS, Limits
-from tests.rpc.harness import Harness
+from tests.rpc.harness import SECONDS, Harness
 
 
 @pytest.fixture
@@ -24,4 +24,6 @@ async def door(limits: Limits) -> AsyncIterator[Harness]:
     await harness.close()
     assert harness.script.unexpected == []
     left = {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=SECONDS)
     assert left == set()

@@ -1,6 +1,7 @@
 """Use cases that answer what a test laid down, and note whatever they were not expected to be asked."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import inspect
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from jackline_server.codec.proto_codec import ProtoCodec
@@ -74,6 +75,14 @@ class Script:
         """Answer a use case with what `answer` returns; it may be a coroutine, or raise."""
         self.answers[name] = answer
 
+    def always(self, name: str, value: object) -> None:
+        """Answer a use case with one value, whatever it is asked."""
+
+        def answer(*_: object) -> object:
+            return value
+
+        self.answers[name] = answer
+
     def find(self, name: str, *given: Any) -> Callable[..., Any]:
         """The answer to a call that has come."""
         self.asked.append((name, given))
@@ -85,8 +94,8 @@ class Script:
 
     async def ask(self, name: str, *given: Any) -> Any:
         """Answer a call that has come."""
-        found = self.find(name, *given)(*given)
-        return await found if isinstance(found, Awaitable) else found
+        found: Any = self.find(name, *given)(*given)
+        return await found if inspect.isawaitable(found) else found
 
 
 class ScriptedRuns:

@@ -76,7 +76,11 @@ class Ended:
 
     def detail(self, kind: type[M]) -> M:
         """The one detail of that type."""
-        found = [packed for packed in self.status.details if packed.Is(kind.DESCRIPTOR)]
+        found = [
+            packed
+            for packed in self.status.details
+            if packed.type_url.endswith(f"/{kind.DESCRIPTOR.full_name}")
+        ]
         assert len(found) == 1, self.status
         message = kind()
         found[0].Unpack(message)
@@ -93,6 +97,25 @@ def ended(error: grpc.aio.AioRpcError) -> Ended:
     return Ended(code=error.code(), message=error.details() or "", status=status, trailing=trailing)
 
 
+def make_server(script: Script, runs: ScriptedRuns, limits: Limits, *, reflection: bool = True) -> RpcServer:
+    """A server that is not listening yet."""
+    served = Served(
+        runs=runs,
+        workflows=ScriptedWorkflows(script),
+        authenticate=_register().authenticate,
+        info=ServerInfo(
+            version="1.2.3",
+            durability=Durability.FSYNC,
+            step_kinds=("agent",),
+            models=("fast",),
+            limits=limits,
+        ),
+        clock=FixedClock(),
+        page_key=b"k" * 32,
+    )
+    return create_server(served, reflection=reflection)
+
+
 @dataclass(kw_only=True)
 class Harness:
     """One server and one channel to it."""
@@ -102,6 +125,7 @@ class Harness:
     server: RpcServer
     address: str
     channel: grpc.aio.Channel
+    stopped: bool = False
     trailing: dict[str, str | bytes] = field(default_factory=dict[str, "str | bytes"])
 
     @classmethod
@@ -109,21 +133,7 @@ class Harness:
         """Start both."""
         script = Script()
         runs = ScriptedRuns(script)
-        served = Served(
-            runs=runs,
-            workflows=ScriptedWorkflows(script),
-            authenticate=_register().authenticate,
-            info=ServerInfo(
-                version="1.2.3",
-                durability=Durability.FSYNC,
-                step_kinds=("agent",),
-                models=("fast",),
-                limits=limits,
-            ),
-            clock=FixedClock(),
-            page_key=b"k" * 32,
-        )
-        server = create_server(served, reflection=reflection)
+        server = make_server(script, runs, limits, reflection=reflection)
         address = await server.start("127.0.0.1:0")
         await server.set_serving(serving=True)
         channel = grpc.aio.insecure_channel(address)
@@ -131,13 +141,14 @@ class Harness:
 
     async def close(self) -> None:
         """Stop both, after a look at whether the server still answers."""
-        await self.check_health()
+        if not self.stopped:
+            await self.check_health()
         await self.channel.close()
         await self.server.stop(0)
 
     async def check_health(self, *, serving: bool = True) -> None:
         """The server answers, without any credential."""
-        call = self.channel.unary_unary("/grpc.health.v1.Health/Check")
+        call = self.unary("/grpc.health.v1.Health/Check")
         answer = health_pb2.HealthCheckResponse.FromString(await call(b"", timeout=SECONDS))
         expected = health_pb2.HealthCheckResponse.SERVING if serving else 2
         assert answer.status == expected
@@ -146,12 +157,27 @@ class Harness:
         """What carries a token."""
         return () if token is None else (("authorization", f"Bearer {token}"),)
 
+    def unary(self, path: str) -> Any:
+        """A unary method as bytes in and out."""
+        channel: Any = self.channel
+        return channel.unary_unary(path)
+
+    def unary_stream(self, path: str) -> Any:
+        """A method with one request and many responses."""
+        channel: Any = self.channel
+        return channel.unary_stream(path)
+
+    def stream_stream(self, path: str) -> Any:
+        """A method with many of both."""
+        channel: Any = self.channel
+        return channel.stream_stream(path)
+
     async def send(
         self, method: str, request: Message | bytes, *, token: str | None = ALL, timeout: float = SECONDS
     ) -> bytes:
         """One unary call; raises grpc.aio.AioRpcError."""
         data = request if isinstance(request, bytes) else request.SerializeToString()
-        call = self.channel.unary_unary(method)(data, metadata=self.metadata(token), timeout=timeout)
+        call = self.unary(method)(data, metadata=self.metadata(token), timeout=timeout)
         response = await call
         self.trailing = {key: value for key, value in await call.trailing_metadata()}  # noqa: C416  # no mapping
         return response
@@ -179,7 +205,7 @@ class Harness:
         """The frames of StreamProgress as bytes."""
         data = request if isinstance(request, bytes) else request.SerializeToString()
         path = "/jackline.v1.RunService/StreamProgress"
-        call = self.channel.unary_stream(path)(data, metadata=self.metadata(token), timeout=timeout)
+        call = self.unary_stream(path)(data, metadata=self.metadata(token), timeout=timeout)
         async for frame in call:
             yield frame
 

@@ -191,7 +191,7 @@ async def test_a_client_that_goes_away_frees_its_stream(door: Harness) -> None:
             freed.set()
 
     door.script.on("watch", watch)
-    call = door.channel.unary_stream("/jackline.v1.RunService/StreamProgress")(
+    call = door.unary_stream("/jackline.v1.RunService/StreamProgress")(
         META.SerializeToString(), metadata=door.metadata(ALL)
     )
     async with asyncio.timeout(SECONDS):
@@ -222,7 +222,7 @@ async def test_a_watcher_that_takes_nothing_is_let_go(door: Harness) -> None:
             freed.set()
 
     door.script.on("watch", watch)
-    call = door.channel.unary_stream("/jackline.v1.RunService/StreamProgress")(
+    call = door.unary_stream("/jackline.v1.RunService/StreamProgress")(
         FULL.SerializeToString(), metadata=door.metadata(ALL)
     )
     async with asyncio.timeout(SECONDS):

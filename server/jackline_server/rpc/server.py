@@ -21,6 +21,8 @@ from jackline_server.rpc.workflows import WorkflowMethods
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.service_ports import RunUseCases, WorkflowUseCases
 
+_LAST_PORT = 65_535
+
 
 class AddressRefused(Exception):
     """The server can't listen there: the address is in use, not of this machine, or not allowed."""
@@ -61,14 +63,18 @@ class RpcServer:
         Raises:
             AddressRefused: nothing can listen there.
         """
+        host, _, given = address.rpartition(":")
+        local = address.startswith("unix:")
+        # The transport takes a port beyond the last one for another.
+        if not local and not (given.isascii() and given.isdigit() and int(given) <= _LAST_PORT):
+            raise AddressRefused(address)
         try:
             port = self._server.add_insecure_port(address)
         except RuntimeError:
             raise AddressRefused(address) from None
         await self._health.set_serving(serving=False)
         await self._server.start()
-        host, separator, _ = address.rpartition(":")
-        return address if address.startswith("unix:") or not separator else f"{host}:{port}"
+        return address if local else f"{host}:{port}"
 
     async def set_serving(self, *, serving: bool) -> None:
         """What health says from now on."""

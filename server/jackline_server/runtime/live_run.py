@@ -7,7 +7,7 @@ of what follows from it share one commit, and nothing is shown that a crash coul
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jackline_server import failpoints
@@ -51,12 +51,6 @@ RETRY_MS = 250
 """How long a commit that the store could not take waits before it is tried again."""
 
 _OF_THE_RUN = (RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired)
-_AFTER_COMMIT: Mapping[type[Fact], str] = {
-    ModelReplied: "loop.model.after_commit",
-    ToolCallFinished: "tool.after_commit",
-    CommandApplied: "control.after_apply",
-    RunFinished: "finish.after_commit",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,9 +246,7 @@ class LiveRun:
         await failpoints.hit_async("event.after_commit_before_publish")
         self.channel.publish(events, ended=ended)
         for record, before in noted:
-            name = _AFTER_COMMIT.get(type(record.fact))
-            if name is not None:
-                failpoints.hit(name)
+            _pass_failpoint(record.fact)
             lost = before.visit.model_call if before.visit is not None else None
             if lost is not None and isinstance(record.fact, ModelCallFailed | RunRecovered):
                 self.channel.reset(lost.sequence)
@@ -322,3 +314,18 @@ def _outcome(record: Record) -> CommandOutcome | None:
             )
         case _:
             return None
+
+
+def _pass_failpoint(fact: Fact) -> None:
+    """The places right after the commits that tests ask for by name."""
+    match fact:
+        case ModelReplied():
+            failpoints.hit("loop.model.after_commit")
+        case ToolCallFinished():
+            failpoints.hit("tool.after_commit")
+        case CommandApplied():
+            failpoints.hit("control.after_apply")
+        case RunFinished():
+            failpoints.hit("finish.after_commit")
+        case _:
+            return

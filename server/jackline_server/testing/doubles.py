@@ -72,12 +72,16 @@ Tool = Callable[[Invocation], ToolResult]
 
 @dataclass(slots=True, kw_only=True)
 class FakeTools:
-    """Tools by step name, each a function of its invocation. Keeps every call: the tools' own ledger."""
+    """Tools by step name, each a function of its invocation. Keeps every call: the tools' own ledger.
+
+    `called` is set at the first call.
+    """
 
     tools: Mapping[str, Tool]
     wait_ms: Callable[[Invocation], int] = lambda _: 0
     ledger: list[Invocation] = field(default_factory=list[Invocation])
     finished: list[Invocation] = field(default_factory=list[Invocation])
+    called: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def call(self, invocation: Invocation) -> ToolResult:
         """See Toolbox. A tool that was not declared is an AssertionError."""
@@ -85,6 +89,7 @@ class FakeTools:
         if tool is None:
             raise AssertionError(f"unexpected call of {invocation.step.step_id}")
         self.ledger.append(invocation)
+        self.called.set()
         wait = self.wait_ms(invocation)
         if wait:
             await asyncio.sleep(wait / 1000)

@@ -80,6 +80,7 @@ class NumberedTask(asyncio.Task[T]):
     """A task whose place in a set does not depend on where it lies in memory."""
 
     number = 0
+    process: Process | None = None
 
     def __hash__(self) -> int:
         return self.number
@@ -96,7 +97,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, Due]] = []
         self._numbers = itertools.count()
         self._running = False
-        self.tasks: list[asyncio.Task[Any]] = []
+        self.tasks: list[NumberedTask[Any]] = []
         self.problems: list[str] = []
         self.callbacks = 0
 
@@ -148,10 +149,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
         """A task of this loop, kept until `close_down`."""
-        task: NumberedTask[T] = NumberedTask(coro, loop=self, name=name, context=context)
+        within = context or contextvars.copy_context()
+        task: NumberedTask[T] = NumberedTask(coro, loop=self, name=name, context=within)
         task.number = next(self._numbers)
+        task.process = within.get(PROCESS)
         self.tasks.append(task)
         return task
+
+    def run_in_executor(
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run it at once: there are no threads here."""
+        future: asyncio.Future[T] = asyncio.Future(loop=self)
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits
+            future.set_exception(error)
+        return future
 
     def get_debug(self) -> bool:
         """Never."""
@@ -203,10 +217,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         own = asyncio.current_task()
         while left := [task for task in self.tasks if not task.done() and task is not own]:
             for task in left:
-                process = task.get_context().get(PROCESS)
-                if process is not None:
-                    process.dead = False
-                    self.thaw(process)
+                if task.process is not None:
+                    task.process.dead = False
+                    self.thaw(task.process)
                 task.cancel()
             await asyncio.wait(left, timeout=60)
 

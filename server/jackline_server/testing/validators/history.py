@@ -11,7 +11,9 @@ from functools import cache
 
 from pydantic import TypeAdapter
 
-from jackline_server.core.plan import JsonValue
+Scalar = None | bool | int | str
+FieldValue = Scalar | list[str] | dict[str, Scalar]
+"""What a field of a fact may be."""
 
 OK = "ok"
 """A call that was answered, or a stream that the server ended in good order."""
@@ -38,7 +40,7 @@ class Event:
     digest: str
     step: str = ""
     visit: int = 0
-    fields: Mapping[str, JsonValue]
+    fields: Mapping[str, FieldValue]
     at_ms: int | None = None
 
 

@@ -6,7 +6,6 @@ events that they were sent.
 
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -15,9 +14,9 @@ from typing import cast
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core import json_text
 from jackline_server.core.facts import RunStarted
-from jackline_server.core.plan import JsonValue, ModelStep, OnUnknown, Plan, RunBounds, ToolStep
+from jackline_server.core.plan import ModelStep, OnUnknown, Plan, RunBounds, ToolStep
 from jackline_server.runtime.store_ports import StoredEvent
-from jackline_server.testing.validators.history import Event, RunCaps, StepCaps
+from jackline_server.testing.validators.history import Event, FieldValue, RunCaps, Scalar, StepCaps
 
 _CONTENT = frozenset(
     {"input_json", "subject_json", "result_json", "writes_json", "output_json", "text", "reasoning"}
@@ -88,18 +87,19 @@ def _metadata(fact: type[object]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cast("type", fact)) if f.name not in _CONTENT)
 
 
-def _plain(value: object) -> JsonValue:
+def _plain(value: object) -> FieldValue:
+    if isinstance(value, tuple):
+        return [str(_scalar(one)) for one in cast("tuple[object, ...]", value)]
+    if is_dataclass(value):
+        return {f.name: _scalar(getattr(value, f.name)) for f in fields(value)}
+    return _scalar(value)
+
+
+def _scalar(value: object) -> Scalar:
     match value:
-        case None | bool() | int() | float() | str():
+        case None | bool() | int() | str():
             return value
         case Enum():
-            return _plain(value.value)
-        case tuple():
-            return [_plain(one) for one in cast("tuple[object, ...]", value)]
-        case Mapping():
-            pairs = cast("Mapping[str, object]", value)
-            return {key: _plain(one) for key, one in pairs.items()}
-        case _ if is_dataclass(value):
-            return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+            return str(value.value)
         case _:
             raise TypeError(f"a fact holds a {type(value).__name__}")

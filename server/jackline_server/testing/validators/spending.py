@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from jackline_server.core.plan import JsonValue
 from jackline_server.testing.validators.history import (
     Event,
     History,
@@ -58,6 +57,8 @@ def _cap(run: Run, name: str) -> int | None:
         if event.kind != "step_started":
             continue
         caps = run.caps.visits.get(str(event.fields["step_id"]))
+        if caps is None and name == "model_requests":
+            continue
         cap = getattr(caps, name) if caps is not None else None
         if cap is None:
             return None
@@ -91,6 +92,8 @@ class _B1:
             case "model_call_started":
                 yield from self._reserve(event)
             case "model_replied":
+                turn = self._held is not None and self._held.fields.get("purpose") == "turn"
+                self._visit.turns += turn
                 self._settle(_int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens"))
                 self._charge(_int(event, "cost_micros"))
             case "model_call_failed":
@@ -124,8 +127,6 @@ class _B1:
             yield from _over(f"micros of the {name}", account.cost + cost, cost_cap)
 
     def _settle(self, tokens: int) -> None:
-        if self._held is not None and self._held.fields.get("purpose") == "turn":
-            self._visit.turns += 1
         self._held = None
         for account in (self._whole, self._visit):
             account.tokens += tokens
@@ -147,9 +148,9 @@ def _over(what: str, spent: int, cap: int | None) -> Iterator[str]:
 
 
 def _int(event: Event, *path: str) -> int:
-    value: JsonValue = dict(event.fields)
-    for name in path:
-        value = value.get(name, 0) if isinstance(value, dict) else 0
+    value = event.fields.get(path[0], 0)
+    if len(path) > 1:
+        value = value.get(path[1], 0) if isinstance(value, dict) else 0
     return value if isinstance(value, int) else 0
 
 

@@ -1,0 +1,313 @@
+"""Clients of a simulated deployment: they start, watch, control and wait, badly and over again.
+
+Owns what a client does and the record of what it saw. Calls go to either worker; what was lost is repeated.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from jackline_server.core import json_text
+from jackline_server.core.commands import Abort, Action, Answer, Pause, Resume, Steer, SubmitToolResult, kind_of
+from jackline_server.core.facts import AbortMode
+from jackline_server.runtime.assembly import Runtime
+from jackline_server.runtime.ports import Source
+from jackline_server.runtime.refusals import Refused
+from jackline_server.runtime.store_ports import DEFAULT_TENANT, StoreError
+from jackline_server.runtime.use_cases import (
+    Caller,
+    ControlRun,
+    Frame,
+    Receipt,
+    Snapshot,
+    Stage,
+    StartRun,
+    TighterBounds,
+)
+from jackline_server.testing.simulation.weather import START_UNIX_MS
+from jackline_server.testing.simulation.workers import ConnectionLost, Deployment, Worker
+from jackline_server.testing.validators.history import (
+    CLOSED,
+    LOST,
+    OK,
+    REFUSED,
+    Control,
+    Delivery,
+    Start,
+    Stream,
+)
+from jackline_server.testing.validators.recording import digest_of
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Notebook:
+    """What all clients saw."""
+
+    starts: list[Start] = field(default_factory=list[Start])
+    controls: list[Control] = field(default_factory=list[Control])
+    streams: list[Stream] = field(default_factory=list[Stream])
+    bugs: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A run that somebody wants: its plan, the mark in its input, and perhaps bounds and a deadline."""
+
+    mark: str
+    plan: str
+    request_id: str
+    deadline_unix_ms: int | None
+    steps: int | None
+
+
+class Client:
+    """One client. Every method is one thing that a client does."""
+
+    def __init__(self, name: str, deployment: Deployment, notebook: Notebook) -> None:
+        self.name = name
+        self._deployment = deployment
+        self._dice = deployment.weather
+        self._notebook = notebook
+
+    # --- starting ------------------------------------------------------------------------------
+
+    async def start(self, wish: Wish, *, tries: int) -> str | None:
+        """Start a run; its id, or None if no answer came or it was refused."""
+        for _ in range(tries):
+            begin = self._deployment.now_ms()
+            ending, answer, reason = await self._call(
+                lambda runtime: runtime.runs.start(_request(wish)), timeout_ms=4_000
+            )
+            record = Start(
+                client=self.name,
+                request_id=wish.request_id,
+                mark=wish.mark,
+                begin_ms=begin,
+                end_ms=self._deployment.now_ms(),
+                ending=ending,
+                reason=reason,
+            )
+            if answer is not None:
+                run_id = answer.row.run_id
+                disposition = answer.disposition.value
+                self._notebook.starts.append(replace(record, run=run_id, disposition=disposition))
+                return run_id
+            self._notebook.starts.append(record)
+            if reason == "REQUEST_ID_REUSED":
+                return None
+            await asyncio.sleep(self._dice.chance.random() * 0.5)
+        return None
+
+    # --- watching ------------------------------------------------------------------------------
+
+    async def follow(self, run_id: str, *, patience: int, hurry: bool = False) -> None:
+        """Watch a run to its end, through cuts, from where it was or anywhere before."""
+        position = 0 if hurry else self._dice.chance.choice((0, 0, 1, 3, 500))
+        for _ in range(patience):
+            position, ended = await self._stream(run_id, position, hurry=hurry)
+            if ended:
+                return
+            if not hurry and self._dice.happens(0.3):
+                position = self._dice.chance.randint(0, position)
+            await asyncio.sleep(self._dice.chance.random() * 0.5)
+
+    async def _stream(self, run_id: str, after: int, *, hurry: bool) -> tuple[int, bool]:
+        """One stream. Where it came to, and whether the run had ended."""
+        deliveries: list[Delivery] = []
+        begin = self._deployment.now_ms()
+
+        async def take(frame: Frame) -> bool:
+            events = tuple((event.sequence, digest_of(event)) for event in frame.events)
+            at = self._deployment.now_ms()
+            deliveries.append(Delivery(at_ms=at, events=events, sent_through=frame.sent_through))
+            if not hurry and self._dice.happens(0.1):
+                return False
+            if not hurry and self._dice.happens(0.1):
+                await asyncio.sleep(self._dice.chance.random() * 2)
+            return True
+
+        ending, reason, metadata = CLOSED, "", dict[str, str]()
+        try:
+            ended = await self._worker().watch(run_id, after, take, timeout_ms=90_000)
+            ending = OK if ended else CLOSED
+        except Refused as refused:
+            ending, reason, metadata = REFUSED, refused.reason.value, refused.metadata
+        except ConnectionLost:
+            ending = LOST
+        except TimeoutError:
+            pass
+        except StoreError:
+            ending, reason = REFUSED, "STORE_UNAVAILABLE"
+        except Exception as error:  # noqa: BLE001 - what a door would call an internal error
+            ending, reason = REFUSED, "INTERNAL"
+            self._notebook.bugs.append(f"a stream ended with {error!r}")
+        self._notebook.streams.append(
+            Stream(
+                client=self.name,
+                run=run_id,
+                after=after,
+                begin_ms=begin,
+                end_ms=self._deployment.now_ms(),
+                deliveries=tuple(deliveries),
+                ending=ending,
+                reason=reason,
+                metadata=metadata,
+            )
+        )
+        position = deliveries[-1].sent_through if deliveries else after
+        return (0 if reason == "SEQUENCE_IN_FUTURE" else position), ending == OK
+
+    # --- control -------------------------------------------------------------------------------
+
+    async def control(self, run_id: str, action: Action, command_id: str, *, tries: int = 1) -> None:
+        """Send a command, again if its answer was lost."""
+        for _ in range(tries):
+            if await self._control(run_id, action, command_id):
+                return
+            await asyncio.sleep(self._dice.chance.random() * 0.5)
+
+    async def _control(self, run_id: str, action: Action, command_id: str) -> bool:
+        wait = self._dice.chance.choice((Stage.ACCEPTED, Stage.ACCEPTED, Stage.EFFECTIVE, Stage.SETTLED))
+        begin = self._deployment.now_ms()
+        request = ControlRun(
+            caller=_caller(self.name),
+            run_id=run_id,
+            command_id=command_id,
+            reason="",
+            expect_phase=None,
+            expect_sequence=None,
+            action=action,
+            wait=wait,
+            wait_ms=self._dice.chance.choice((0, 500, 3_000)),
+        )
+        ending, receipt, reason = await self._call(
+            lambda runtime: runtime.runs.control(request), timeout_ms=5_000
+        )
+        record = Control(
+            client=self.name,
+            run=run_id,
+            command_id=command_id,
+            kind=kind_of(action).value,
+            content=hashlib.sha256(repr(action).encode()).hexdigest()[:12],
+            abort_mode=action.mode.value if isinstance(action, Abort) else "",
+            begin_ms=begin,
+            end_ms=self._deployment.now_ms(),
+            ending=ending,
+            reason=reason,
+        )
+        self._notebook.controls.append(record if receipt is None else _with_receipt(record, receipt))
+        return ending == OK or reason not in ("", "STORE_UNAVAILABLE", "STORE_FULL", "COMMAND_LIMIT")
+
+    async def meddle(self, run_id: str, number: int) -> None:
+        """Send whatever comes to mind; command ids come from a small pool, so that some are used twice."""
+        action = await self._idea(run_id)
+        command_id = f"{self.name}-{self._dice.chance.randrange(3)}-{kind_of(action).value}"
+        if self._dice.happens(0.6):
+            command_id = f"{self.name}-{number}"
+        await self.control(run_id, action, command_id, tries=self._dice.chance.choice((1, 3)))
+
+    async def _idea(self, run_id: str) -> Action:
+        dice = self._dice.chance
+        roll = dice.random()
+        if roll < 0.2:
+            return Pause()
+        if roll < 0.45:
+            return Resume()
+        if roll < 0.65:
+            return Steer(text=f"guidance {dice.randrange(3)}")
+        if roll < 0.8:
+            return Abort(mode=dice.choice(list(AbortMode)), skip_routes=dice.random() < 0.3)
+        return await self.an_answer(run_id) or Resume()
+
+    async def an_answer(self, run_id: str) -> Action | None:
+        """An answer to a question that is open; None if there is none, or nobody says."""
+        snapshot = await self.look(run_id)
+        open_ones = [] if snapshot is None else list(snapshot.state.oversight.interrupts.values())
+        if not open_ones:
+            return None
+        interrupt = self._dice.chance.choice(open_ones)
+        if self._dice.happens(0.2):
+            return SubmitToolResult(call_id=interrupt.call_id, output_json='{"ok":1}', error="")
+        option = self._dice.chance.choice(interrupt.options)
+        return Answer(interrupt_id=interrupt.interrupt_id, option=option, text="")
+
+    async def look(self, run_id: str) -> Snapshot | None:
+        """The run, if the deployment answers."""
+        _, snapshot, _ = await self._call(
+            lambda runtime: runtime.runs.get(DEFAULT_TENANT, run_id), timeout_ms=3_000
+        )
+        return snapshot
+
+    async def wait(self, run_id: str) -> None:
+        """Wait a while for the end of a run; what comes is not looked at."""
+        await self._call(
+            lambda runtime: runtime.runs.wait(DEFAULT_TENANT, run_id, timeout_ms=2_000), timeout_ms=4_000
+        )
+
+    # --- the wire ------------------------------------------------------------------------------
+
+    def _worker(self) -> Worker:
+        return self._dice.chance.choice(self._deployment.workers)
+
+    async def _call(
+        self, call: Callable[[Runtime], Awaitable[T]], *, timeout_ms: int
+    ) -> tuple[str, T | None, str]:
+        """How a call ended, its answer, and the reason of a refusal."""
+        try:
+            return OK, await self._worker().ask(call, timeout_ms=timeout_ms), ""
+        except Refused as refused:
+            return REFUSED, None, refused.reason.value
+        except (ConnectionLost, TimeoutError):
+            return LOST, None, ""
+        except Exception as error:  # noqa: BLE001 - what a door would call an internal error
+            self._notebook.bugs.append(f"a call ended with {error!r}")
+            return LOST, None, ""
+
+
+def draw_wish(deployment: Deployment, number: int) -> Wish:
+    """A run to want. Small pools of ids and contents make repeats and conflicts likely."""
+    dice = deployment.weather
+    request_id = "" if dice.happens(0.2) else f"req-{dice.chance.randrange(2)}"
+    mark = f"m-{number}" if not request_id else f"{request_id}-{int(dice.happens(0.15))}"
+    names = sorted(deployment.plans)
+    plan = names[len(mark + request_id) % len(names)] if request_id else dice.chance.choice(names)
+    deadline = START_UNIX_MS + dice.chance.randint(1_000, 20_000) if not request_id and dice.happens(0.15) else None
+    return Wish(mark=mark, plan=plan, request_id=request_id, deadline_unix_ms=deadline, steps=None)
+
+
+def _request(wish: Wish) -> StartRun:
+    content = json_text.write([wish.plan, wish.mark])
+    return StartRun(
+        caller=_caller("starter"),
+        workflow="",
+        inline=Source(yaml=wish.plan, files={}),
+        input_json=json_text.write({"mark": wish.mark}),
+        request_id=wish.request_id,
+        fingerprint=hashlib.sha256(content.encode()).digest(),
+        subject_json="{}",
+        labels={},
+        bounds=TighterBounds(steps=wish.steps),
+        deadline_unix_ms=wish.deadline_unix_ms,
+        on_question=None,
+    )
+
+
+def _caller(name: str) -> Caller:
+    return Caller(tenant=DEFAULT_TENANT, principal=name)
+
+
+def _with_receipt(record: Control, receipt: Receipt) -> Control:
+    return replace(
+        record,
+        stage=receipt.stage.value,
+        applied=receipt.applied,
+        rejection=receipt.rejection,
+        sequence=receipt.sequence,
+        already_terminal=receipt.already_terminal,
+    )
+
+

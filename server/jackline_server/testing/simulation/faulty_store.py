@@ -1,0 +1,183 @@
+"""A process's way to the shared store: slow, lossy, and cut when the process is gone.
+
+Owns the faults and the record of what the store took. The store behind it is the real memory store.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from jackline_server.runtime.store_ports import (
+    Append,
+    Claim,
+    CommandRow,
+    Created,
+    Creation,
+    NewRun,
+    RunPage,
+    RunQuery,
+    RunRow,
+    Store,
+    StoreDamaged,
+    StoredEvent,
+    Submission,
+    Tenant,
+)
+from jackline_server.testing.simulation.weather import Weather
+from jackline_server.testing.validators.history import Commit
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Line:
+    """One process's connection. `cut` ends it: whatever is asked for fails, and nothing takes effect."""
+
+    weather: Weather
+    worker: str
+    now_ms: Callable[[], int]
+    commits: list[Commit]
+    cut: bool = False
+
+    async def ask(self, call: Callable[[], Awaitable[T]], *, mutates: bool = False) -> T:
+        """Make one call of the store."""
+        self._check()
+        await self.weather.before(mutates=mutates)
+        self._check()
+        answer = await call()
+        await self.weather.after()
+        return answer
+
+    def committed(self, run: str, *, epoch: int, after: int, count: int) -> None:
+        """Note what the store took."""
+        self.commits.append(
+            Commit(
+                run=run, worker=self.worker, epoch=epoch, after=after, count=count, at_ms=self.now_ms()
+            )
+        )
+
+    def _check(self) -> None:
+        if self.cut:
+            raise StoreDamaged("this process is gone")
+
+
+def faulty(store: Store, line: Line) -> Store:
+    """The store as the process at the end of that line has it."""
+    return Store(
+        journal=FaultyJournal(line=line, store=store),
+        runs=FaultyRuns(line=line, store=store),
+        commands=FaultyCommands(line=line, store=store),
+        leases=FaultyLeases(line=line, store=store),
+        revisions=store.revisions,
+        durability=store.durability,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyJournal:
+    """The Journal role."""
+
+    line: Line
+    store: Store
+
+    async def create(self, new: NewRun) -> Created:
+        """As the port says."""
+
+        async def call() -> Created:
+            created = await self.store.journal.create(new)
+            if created.creation is Creation.CREATED:
+                self.line.committed(new.run_id, epoch=int(new.owner is not None), after=0, count=1)
+            return created
+
+        return await self.line.ask(call, mutates=True)
+
+    async def append(self, append: Append) -> None:
+        """As the port says."""
+
+        async def call() -> None:
+            await self.store.journal.append(append)
+            after, count = append.after_sequence, len(append.events)
+            self.line.committed(append.run_id, epoch=append.epoch, after=after, count=count)
+
+        await self.line.ask(call, mutates=True)
+
+    async def read(self, run_id: str, *, after_sequence: int, limit: int) -> Sequence[StoredEvent]:
+        """As the port says."""
+        return await self.line.ask(
+            lambda: self.store.journal.read(run_id, after_sequence=after_sequence, limit=limit)
+        )
+
+    async def plan(self, digest: str) -> bytes:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.journal.plan(digest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyRuns:
+    """The Runs role."""
+
+    line: Line
+    store: Store
+
+    async def get(self, tenant: Tenant, run_id: str) -> RunRow | None:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.runs.get(tenant, run_id))
+
+    async def find_request(self, tenant: Tenant, request_id: str) -> tuple[str, bytes] | None:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.runs.find_request(tenant, request_id))
+
+    async def page(self, query: RunQuery) -> RunPage:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.runs.page(query))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyCommands:
+    """The Commands role."""
+
+    line: Line
+    store: Store
+
+    async def submit(
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+    ) -> tuple[Submission, CommandRow | None]:
+        """As the port says."""
+        return await self.line.ask(
+            lambda: self.store.commands.submit(
+                run_id, command_id=command_id, payload=payload, limit=limit
+            ),
+            mutates=True,
+        )
+
+    async def pending(self, run_id: str) -> Sequence[CommandRow]:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.commands.pending(run_id))
+
+    async def get(self, run_id: str, command_id: str) -> CommandRow | None:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.commands.get(run_id, command_id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyLeases:
+    """The Leases role."""
+
+    line: Line
+    store: Store
+
+    async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
+        """As the port says."""
+        return await self.line.ask(
+            lambda: self.store.leases.claim(worker, limit=limit, now_unix_ms=now_unix_ms), mutates=True
+        )
+
+    async def renew(self, worker: str, run_ids: Sequence[str]) -> frozenset[str]:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.leases.renew(worker, run_ids), mutates=True)
+
+    async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
+        """As the port says."""
+        await self.line.ask(
+            lambda: self.store.leases.release(worker, run_id, epoch=epoch), mutates=True
+        )

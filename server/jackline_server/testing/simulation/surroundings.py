@@ -1,0 +1,165 @@
+"""The model endpoint and the tools of a simulated world, outside of every process, with their own books.
+
+Owns what they answer and how badly: waits, failures, uncertain endings, hangs, and code that ignores being
+cancelled. An adapter keeps its timeouts, as the ports demand.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+
+from jackline_server.core.facts import FailureClass, FinishReason, Usage
+from jackline_server.core.messages import UserMessage
+from jackline_server.core.plan import ToolStep
+from jackline_server.runtime.ports import (
+    EndChunk,
+    Invocation,
+    ModelChunk,
+    ModelFailure,
+    ModelRequest,
+    TextChunk,
+    ToolCallChunk,
+    ToolEnding,
+    ToolResult,
+)
+from jackline_server.testing.simulation.weather import Weather
+from jackline_server.testing.validators.history import ToolEntry
+
+_FAILURES = (
+    FailureClass.RATE_LIMITED,
+    FailureClass.UNAVAILABLE,
+    FailureClass.CONNECTION,
+    FailureClass.MALFORMED,
+    FailureClass.BAD_REQUEST,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Books:
+    """What the endpoint and the tools noted: hits as (mark, time), and the tools' entries."""
+
+    now_ms: Callable[[], int]
+    hits: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    tools: list[ToolEntry] = field(default_factory=list[ToolEntry])
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedModels:
+    """A model that does as it likes. Implements `ports.Models`."""
+
+    weather: Weather
+    books: Books
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
+        """One attempt: noted by the endpoint, then whatever the dice say."""
+        weather = self.weather
+        self.books.hits.append((_mark(request), self.books.now_ms()))
+        mood = weather.chance.random()
+        if mood < 0.03:
+            await asyncio.sleep(request.total_ms / 1000)
+            raise ModelFailure(FailureClass.TIMEOUT, "no reply in time")
+        if mood < 0.06:
+            await _stubborn(weather.chance.random() * 3)
+        else:
+            await asyncio.sleep(weather.chance.random() * (0.1 if mood < 0.8 else 1.5))
+        if weather.happens(0.12):
+            raise self._failure()
+        if weather.happens(0.01):
+            raise RuntimeError("a bug of the adapter")
+        for chunk in self._reply(request):
+            yield chunk
+            if weather.happens(0.1):
+                await asyncio.sleep(0.02)
+
+    def _failure(self) -> ModelFailure:
+        usage = None if self.weather.happens(0.3) else Usage()
+        retry = 200 if self.weather.happens(0.2) else None
+        failure = self.weather.chance.choice(_FAILURES)
+        return ModelFailure(failure, "it did not work", usage=usage, retry_after_ms=retry)
+
+    def _reply(self, request: ModelRequest) -> list[ModelChunk]:
+        weather = self.weather
+        chunks: list[ModelChunk] = []
+        calls = 0
+        if request.tools and weather.happens(0.6):
+            calls = weather.chance.choice((1, 1, 2, 3))
+        if not calls and not weather.happens(0.05):
+            chunks.append(TextChunk("done" if weather.happens(0.8) else "x" * 200))
+        for index in range(calls):
+            name = weather.chance.choice(request.tools).ref
+            if weather.happens(0.03):
+                name = "made_up"
+            arguments = "{}" if weather.happens(0.9) else "{broken"
+            call_id = f"c{index}" if weather.happens(0.5) else ""
+            chunks.append(ToolCallChunk(index, call_id, name, arguments))
+        finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
+        return [*chunks, EndChunk(finish, self._usage(request))]
+
+    def _usage(self, request: ModelRequest) -> Usage | None:
+        if self.weather.happens(0.1):
+            return None
+        prompt = self.weather.chance.randrange(20, 120)
+        completion = self.weather.chance.randrange(1, max(2, request.max_output_tokens))
+        return Usage(prompt_tokens=prompt, completion_tokens=completion)
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedTools:
+    """Tools that keep a ledger and fail in every way a tool can. Implements `ports.Toolbox`."""
+
+    weather: Weather
+    books: Books
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        """One attempt: noted by the tool, then whatever the dice say."""
+        self.books.tools.append(_entry(invocation, self.books.now_ms()))
+        weather = self.weather
+        mood = weather.chance.random()
+        if mood < 0.03:
+            await asyncio.sleep(invocation.timeout_ms / 1000)
+            return ToolResult(ending=ToolEnding.UNCERTAIN, error="no answer in time")
+        if mood < 0.06:
+            await _stubborn(weather.chance.random() * 3)
+        else:
+            await asyncio.sleep(weather.chance.random() * (0.1 if mood < 0.8 else 1.5))
+        if weather.happens(0.1):
+            return ToolResult(ending=ToolEnding.FAILED, error="it did not work")
+        if weather.happens(0.05):
+            return ToolResult(ending=ToolEnding.UNCERTAIN, error="the connection broke")
+        if weather.happens(0.01):
+            raise RuntimeError("a bug of the tool")
+        return ToolResult(ending=ToolEnding.COMPLETED, output_json='{"ok":true}')
+
+
+async def _stubborn(seconds: float) -> None:
+    """Take so long, even if cancelled once on the way."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        await asyncio.sleep(max(until - loop.time(), 0))
+
+
+def _entry(invocation: Invocation, at_ms: int) -> ToolEntry:
+    step: ToolStep = invocation.step
+    return ToolEntry(
+        run=invocation.run_id,
+        tool=step.step_id,
+        effect=step.effect.value,
+        call_key=invocation.call_key,
+        attempt=invocation.attempt,
+        at_ms=at_ms,
+    )
+
+
+def _mark(request: ModelRequest) -> str:
+    """The mark in the input of the run that asks: it stands in the first message of every prompt."""
+    for message in request.messages:
+        if isinstance(message, UserMessage):
+            found = message.text.partition('"mark":')[2].partition('"')[2].partition('"')[0]
+            if found:
+                return found
+    raise AssertionError("a prompt without a mark")
+
+

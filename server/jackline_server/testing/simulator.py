@@ -1,0 +1,353 @@
+"""The seeded simulator: two real runtimes over one store, in virtual time, in a world that does its worst.
+
+Owns one simulation from its seed to its verdict. Crashes, frozen workers that wake as zombies, lost replies,
+a full store, mad clocks, stubborn tools and impatient clients are all drawn from the seed, so that any
+outcome can be had again: `python -m jackline_server.testing.simulator --seed N`.
+
+At the end everything is healed, every run is led to its end, and the validators judge what was seen.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import logging
+import random
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+from jackline_server.core.commands import Resume
+from jackline_server.core.facts import Phase
+from jackline_server.core.instruments import Instruments
+from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, RunRow
+from jackline_server.storage.clocks import StoreClock
+from jackline_server.storage.memory import memory_store
+from jackline_server.testing.instruments import instruments
+from jackline_server.testing.simulation.clients import Client, Notebook, draw_wish
+from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualLoop
+from jackline_server.testing.simulation.scenery import draw_plans
+from jackline_server.testing.simulation.surroundings import Books
+from jackline_server.testing.simulation.weather import SimulatedChance, Weather
+from jackline_server.testing.simulation.workers import LEASE_MS, Deployment, Worker
+from jackline_server.testing.validators import judge
+from jackline_server.testing.validators.history import (
+    CommandEntry,
+    History,
+    Hit,
+    Limits,
+    Run,
+    Violation,
+    to_json,
+)
+from jackline_server.testing.validators.recording import caps_of, event_of, mark_of
+
+CHAOS_S = 6.0
+HEALED_S = 120.0
+MOST_EVENTS = 100_000
+BUG = "bug"
+"""The guarantee that a violation names if the server met a bug of its own, or never came to rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    history: History
+    violations: tuple[Violation, ...]
+
+    @property
+    def digest(self) -> str:
+        """Stands for the whole history: equal for every simulation of a seed."""
+        return hashlib.sha256(to_json(self.history)).hexdigest()
+
+
+def simulate(seed: int, *, fencing: bool = True) -> Outcome:
+    """Run one world to its end. `fencing=False` lets a stale writer write, to show what that breaks.
+
+    Takes no real time but that of the computation, and does no I/O. Not from within a running event loop.
+    """
+    simulation = _Simulation(seed, fencing=fencing)
+    with _listening() as bugs:
+        violations = simulation.run()
+    history = simulation.history()
+    violations += [_bug(words) for words in (*bugs, *simulation.notebook.bugs, *simulation.loop.problems)]
+    violations += judge(history)
+    return Outcome(seed=seed, history=history, violations=tuple(violations))
+
+
+def _bug(words: str) -> Violation:
+    return Violation(guarantee=BUG, run="", sentence=words)
+
+
+class _Simulation:
+    """One world."""
+
+    def __init__(self, seed: int, *, fencing: bool) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - a simulation has to be had again
+        self.loop = VirtualLoop(self.chance)
+        weather = Weather(chance=self.chance, calm=self.chance.random() < 0.2)
+        clock = StoreClock(unix_ms=self._now_ms, monotonic_ms=self._now_ms)
+        self.books = Books(now_ms=self._now_ms)
+        self.deployment = Deployment(
+            loop=self.loop,
+            weather=weather,
+            store=memory_store(clock=clock, lease_ms=LEASE_MS, fencing=fencing),
+            books=self.books,
+            plans=draw_plans(self.chance, 2),
+            instruments=_instruments(),
+            ids=SimulatedChance(chance=self.chance),
+        )
+        self.notebook = Notebook()
+        self.weather = weather
+        self._runs: list[Run] = []
+        self._commands: list[CommandEntry] = []
+
+    def _now_ms(self) -> int:
+        return int(self.loop.time() * 1000)
+
+    def run(self) -> list[Violation]:
+        """Live through it; what can't be judged from the history alone."""
+        try:
+            return self.loop.run(self._main())
+        except (Deadlock, Livelock) as error:
+            return [_bug(repr(error))]
+
+    # --- the course of events ------------------------------------------------------------------
+
+    async def _main(self) -> list[Violation]:
+        self.deployment.workers = [Worker(slot, self.deployment) for slot in ("w1", "w2")]
+        for worker in self.deployment.workers:
+            await worker.boot()
+        if not self.weather.calm:
+            self.weather.fault = self.chance.choice((0.0, 0.02, 0.1))
+        chaos = asyncio.create_task(self._chaos())
+        clients = [asyncio.create_task(self._client(number)) for number in range(self.chance.choice((1, 2, 3)))]
+        done, _ = await asyncio.wait(clients, timeout=60)
+        chaos.cancel()
+        await self._heal()
+        found = await self._come_to_rest()
+        late = [task for task in clients if task not in done]
+        if late:
+            await asyncio.wait(late, timeout=60)
+        for run in await self._rows():
+            await self._watcher(run)
+        for task in clients:
+            if task.done() and task.exception() is not None:
+                found.append(_bug(f"a client failed: {task.exception()!r}"))
+        await self._collect()
+        for worker in self.deployment.workers:
+            worker.crash()
+        await self.loop.unwind()
+        return found
+
+    async def _client(self, number: int) -> None:
+        client = Client(f"c{number}", self.deployment, self.notebook)
+        dice = self.chance
+        await asyncio.sleep(dice.random() * 0.5)
+        wish = draw_wish(self.deployment, number)
+        run_id = await client.start(wish, tries=4)
+        if run_id is None:
+            return
+        watching = asyncio.create_task(client.follow(run_id, patience=8))
+        for step in range(dice.randint(0, 4)):
+            await asyncio.sleep(dice.random() * 1.5)
+            if dice.random() < 0.15:
+                await client.start(wish, tries=1)
+            elif dice.random() < 0.15:
+                await client.wait(run_id)
+            else:
+                await client.meddle(run_id, step)
+        await watching
+
+    async def _chaos(self) -> None:
+        """Do one terrible thing after another."""
+        until = self.loop.time() + CHAOS_S
+        while not self.weather.calm and self.loop.time() < until:
+            await asyncio.sleep(self.chance.random() * 1.5)
+            worker = self.chance.choice(self.deployment.workers)
+            roll = self.chance.random()
+            if not worker.up:
+                await worker.boot()
+            elif roll < 0.25:
+                worker.crash()
+            elif roll < 0.5:
+                await self._freeze(worker)
+            elif roll < 0.6:
+                await self._storm(down=True)
+            elif roll < 0.7:
+                await self._storm(down=False)
+            elif roll < 0.8:
+                self.weather.wall_ms[worker.slot] = self.chance.randint(-86_400_000, 86_400_000)
+            elif roll < 0.9:
+                await worker.drain()
+
+    async def _freeze(self, worker: Worker) -> None:
+        process = worker.process
+        worker.freeze()
+        await asyncio.sleep(self.chance.random() * LEASE_MS * 2.5 / 1000)
+        if worker.process is process:
+            worker.thaw()
+
+    async def _storm(self, *, down: bool) -> None:
+        self.weather.down, self.weather.full = down, not down
+        await asyncio.sleep(self.chance.random() * 2)
+        self.weather.down = self.weather.full = False
+
+    async def _heal(self) -> None:
+        self.weather.heal()
+        for worker in self.deployment.workers:
+            if not worker.up:
+                await worker.boot()
+            elif worker.process.frozen:
+                worker.thaw()
+
+    async def _come_to_rest(self) -> list[Violation]:
+        """Lead every run to its end: resume what is paused, answer what is asked."""
+        operator = Client("operator", self.deployment, self.notebook)
+        until = self.loop.time() + HEALED_S
+        number = 0
+        while self.loop.time() < until:
+            left = [row for row in await self._rows() if not row.phase.terminal]
+            if not left:
+                return []
+            for row in left:
+                number += 1
+                if row.phase is Phase.PAUSED:
+                    await operator.control(row.run_id, Resume(), f"operator-{number}")
+                elif row.phase is Phase.WAITING:
+                    answer = await operator.an_answer(row.run_id)
+                    if answer is not None:
+                        await operator.control(row.run_id, answer, f"operator-{number}")
+            await asyncio.sleep(0.5)
+        return [
+            Violation(guarantee=BUG, run=row.run_id, sentence=f"the run is {row.phase.value} and stays so")
+            for row in await self._rows()
+            if not row.phase.terminal
+        ]
+
+    async def _watcher(self, row: RunRow) -> None:
+        if row.phase.terminal:
+            await Client("late", self.deployment, self.notebook).follow(row.run_id, patience=2, hurry=True)
+
+    # --- what was seen -------------------------------------------------------------------------
+
+    async def _rows(self) -> Sequence[RunRow]:
+        query = RunQuery(tenant=DEFAULT_TENANT, labels={}, limit=1_000)
+        return (await self.deployment.store.runs.page(query)).rows
+
+    async def _collect(self) -> None:
+        """Read what the store holds at the end."""
+        store, at = self.deployment.store, _commit_times(self.deployment)
+        plans = {plan.digest: plan for plan in self.deployment.plans.values()}
+        for row in sorted(await self._rows(), key=lambda row: row.run_id):
+            stored = await store.journal.read(row.run_id, after_sequence=0, limit=MOST_EVENTS)
+            plan = plans[row.plan_digest]
+            self._runs.append(
+                Run(
+                    run=row.run_id,
+                    mark=mark_of(stored[0]),
+                    caps=caps_of(plan, plan.bounds),
+                    events=tuple(event_of(one, at_ms=at.get((row.run_id, one.sequence))) for one in stored),
+                )
+            )
+        for command in {(control.run, control.command_id): None for control in self.notebook.controls}:
+            found = await store.commands.get(*command)
+            if found is not None:
+                self._commands.append(CommandEntry(run=command[0], command_id=command[1], ordinal=found.ordinal))
+
+    def history(self) -> History:
+        """All of it."""
+        runs = {run.mark: run.run for run in self._runs}
+        calm = self.weather.calm
+        return History(
+            runs=tuple(self._runs),
+            commits=tuple(self.deployment.commits),
+            commands=tuple(self._commands),
+            starts=tuple(self.notebook.starts),
+            controls=tuple(self.notebook.controls),
+            streams=tuple(self.notebook.streams),
+            tools=tuple(self.books.tools),
+            hits=tuple(Hit(run=runs.get(mark, mark), at_ms=at) for mark, at in self.books.hits),
+            limits=Limits(
+                abort_within_ms=2_000 if calm else None,
+                call_after_abort_ms=100 if calm else None,
+                heartbeat_within_ms=None,
+                quiescent=True,
+            ),
+        )
+
+
+def _commit_times(deployment: Deployment) -> dict[tuple[str, int], int]:
+    return {
+        (commit.run, sequence): commit.at_ms
+        for commit in deployment.commits
+        for sequence in range(commit.after + 1, commit.after + commit.count + 1)
+    }
+
+
+@cache
+def _instruments() -> Instruments:
+    """One for all worlds: they hold no state but caches of what is pure."""
+    return instruments()
+
+
+# --- listening for bugs ------------------------------------------------------------------------
+
+
+class _Ear(logging.Handler):
+    """Keeps what the server reports as an error; its warnings are what the weather brings."""
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.ERROR)
+        self.heard: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, RuntimeError) or "a bug of" not in str(error):
+            self.heard.append(f"{record.getMessage()}: {error!r}")
+
+
+@contextmanager
+def _listening() -> Generator[list[str]]:
+    log, ear = logging.getLogger("jackline_server"), _Ear()
+    level, propagate = log.level, log.propagate
+    log.addHandler(ear)
+    log.setLevel(logging.ERROR)
+    log.propagate = False
+    try:
+        yield ear.heard
+    finally:
+        log.removeHandler(ear)
+        log.setLevel(level)
+        log.propagate = propagate
+
+
+# --- from the command line ---------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Replay seeds and say what they show. 1 if a seed violates a promise."""
+    parser = argparse.ArgumentParser(prog="python -m jackline_server.testing.simulator", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds")
+    parser.add_argument("--no-fencing", action="store_true", help="let stale writers write")
+    parser.add_argument("--history", action="store_true", help="print the whole history as JSON")
+    chosen = parser.parse_args(arguments)
+    broken = False
+    for seed in range(chosen.seed, chosen.seed + chosen.count):
+        outcome = simulate(seed, fencing=not chosen.no_fencing)
+        broken = broken or bool(outcome.violations)
+        if outcome.violations or chosen.count == 1:
+            sys.stdout.write(f"seed {seed}: {outcome.digest}\n")
+        for violation in outcome.violations:
+            sys.stdout.write(f"  {violation.guarantee} {violation.run}: {violation.sentence}\n")
+        if chosen.history:
+            sys.stdout.write(to_json(outcome.history, indent=1).decode() + "\n")
+    return int(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
