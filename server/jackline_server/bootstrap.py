@@ -7,7 +7,6 @@ the server serves; leaving it drains runs, ends streams and closes the store, bo
 import asyncio
 import hashlib
 import logging
-import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -206,7 +205,7 @@ def _scheduling(config: Config) -> SchedulerSettings:
     if config.tenant_active_runs is not None:
         limit = min(limit, config.tenant_active_runs)
     return SchedulerSettings(
-        worker=f"{socket.gethostname()}-{os.getpid()}",
+        worker=SystemChance().new_id(f"{socket.gethostname()}-"),
         max_active_runs=limit,
         lease_ms=server.lease_ttl_ms,
         drain_grace_ms=server.drain_grace_ms,

@@ -8,6 +8,7 @@ the fork. A test that kills one run fifty times needs this; what concerns the st
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import signal
@@ -96,6 +97,9 @@ def _stand_alone(descriptors: list[int]) -> None:
     os.dup2(err, 2)
     os.close(out)
     os.close(err)
+    # What the nursery's own streams knew of their files no longer holds.
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), line_buffering=True)
+    sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), line_buffering=True)
     ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
 
 

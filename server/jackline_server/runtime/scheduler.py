@@ -8,7 +8,8 @@ look sooner than the next poll.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jackline_server import failpoints
@@ -141,8 +142,7 @@ class Scheduler:
         claims = await self._tools.store.leases.claim(self.worker, limit=room, now_unix_ms=now)
         for claim in claims:
             failpoints.hit("claim.after")
-            if claim.run_id not in self._tasks:
-                self._begin(claim.run_id, self._drive_claimed(claim))
+            self._begin(claim.run_id, self._drive_claimed(claim, after=self._tasks.get(claim.run_id)))
 
     async def _renewing(self) -> None:
         while True:
@@ -155,6 +155,9 @@ class Scheduler:
                 continue
             for run_id in lost:
                 _log.warning("a run was taken over by another worker", extra={"run_id": run_id})
+                task = self._tasks.get(run_id)
+                if task is not None:
+                    task.cancel()
 
     # --- one run -------------------------------------------------------------------------------
 
@@ -172,38 +175,45 @@ class Scheduler:
         except Exception:  # noqa: BLE001 - the run's task ends here
             _log.exception("a run's task failed", extra={"run_id": run_id})
         finally:
-            self._runners.pop(run_id, None)
-            self._tasks.pop(run_id, None)
-            self._tools.feed.leave(run_id)
+            if self._tasks.get(run_id) is asyncio.current_task():
+                del self._tasks[run_id]
             if not self.draining:
                 self._wake.set()
 
     async def _drive_new(self, row: RunRow, state: RunState) -> Ending | None:
-        run = self._live(row, state, epoch=1)
-        return await self._drive(run)
+        with self._live(row, state, epoch=1) as run:
+            return await self._drive(run)
 
-    async def _drive_claimed(self, claim: Claim) -> Ending | None:
+    async def _drive_claimed(self, claim: Claim, *, after: asyncio.Task[None] | None) -> Ending | None:
+        """Drive a claimed run, once the task that had it here before has ended."""
+        if after is not None:
+            await asyncio.wait({after})
         row = await self._tools.store.runs.get(claim.tenant, claim.run_id)
         if row is None or row.phase.terminal:
             return None
         state = await self._tools.loading.state(row)
-        run = self._live(row, state, epoch=claim.epoch)
-        if claim.gap_ms is not None:
-            run.charge(claim.gap_ms)
-        if claim.epoch > state.epoch:
-            await run.record(RunRecovered(epoch=claim.epoch, cause=_cause(state, claim)))
-        return await self._drive(run)
+        with self._live(row, state, epoch=claim.epoch) as run:
+            if claim.gap_ms is not None:
+                run.charge(claim.gap_ms)
+            if claim.epoch > state.epoch:
+                await run.record(RunRecovered(epoch=claim.epoch, cause=_cause(state, claim)))
+            return await self._drive(run)
 
-    def _live(self, row: RunRow, state: RunState, *, epoch: int) -> LiveRun:
+    @contextmanager
+    def _live(self, row: RunRow, state: RunState, *, epoch: int) -> Generator[LiveRun]:
+        """The run as this process drives it; its channel is given back on the way out."""
         channel = self._tools.feed.drive(row.run_id)
         channel.head = max(channel.head, state.sequence)
-        return LiveRun(
-            state,
-            epoch=epoch,
-            created_unix_ms=row.created_unix_ms,
-            channel=channel,
-            tools=self._tools.live,
-        )
+        try:
+            yield LiveRun(
+                state,
+                epoch=epoch,
+                created_unix_ms=row.created_unix_ms,
+                channel=channel,
+                tools=self._tools.live,
+            )
+        finally:
+            self._tools.feed.leave(row.run_id)
 
     async def _drive(self, run: LiveRun) -> Ending:
         store = self._tools.store
@@ -217,6 +227,8 @@ class Scheduler:
         except asyncio.CancelledError:
             await store.leases.release(self.worker, run.run_id, epoch=run.epoch)
             raise
+        finally:
+            del self._runners[run.run_id]
         if ending is not Ending.FINISHED:
             await store.leases.release(self.worker, run.run_id, epoch=run.epoch)
         return ending

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from jackline_server.core import json_text
@@ -23,6 +24,7 @@ from jackline_server.runtime.use_cases import (
     Receipt,
     Snapshot,
     Stage,
+    Started,
     StartRun,
     TighterBounds,
 )
@@ -78,9 +80,11 @@ class Client:
     async def start(self, wish: Wish, *, tries: int) -> str | None:
         """Start a run; its id, or None if no answer came or it was refused."""
         for _ in range(tries):
+            if not wish.request_id:
+                wish = replace(wish, mark=f"{wish.mark}+")  # nothing tells a repeat from another run
             begin = self._deployment.now_ms()
             ending, answer, reason = await self._call(
-                lambda runtime: runtime.runs.start(_request(wish)), timeout_ms=4_000
+                partial(_start, _request(wish)), timeout_ms=4_000
             )
             record = Start(
                 client=self.name,
@@ -294,6 +298,10 @@ def _request(wish: Wish) -> StartRun:
         deadline_unix_ms=wish.deadline_unix_ms,
         on_question=None,
     )
+
+
+def _start(request: StartRun, runtime: Runtime) -> Awaitable[Started]:
+    return runtime.runs.start(request)
 
 
 def _caller(name: str) -> Caller:

@@ -89,7 +89,7 @@ class NumberedTask(asyncio.Task[T]):
 class VirtualLoop(asyncio.AbstractEventLoop):
     """See the module. Use `run` once; then `close_down`."""
 
-    def __init__(self, chance: random.Random, *, most_callbacks: int = 1_000_000) -> None:
+    def __init__(self, chance: random.Random, *, most_callbacks: int = 200_000) -> None:
         self._chance = chance
         self._most = most_callbacks
         self._now = 0.0
@@ -111,7 +111,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Run it soon, in no promised order."""
-        due = Due(self._now, callback, args, context or contextvars.copy_context())
+        due = Due(self._now, callback, args, contextvars.copy_context() if context is None else context)
         self._ready.append(due)
         return due
 
@@ -133,7 +133,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run it at that virtual time."""
-        due = Due(when, callback, args, context or contextvars.copy_context())
+        due = Due(when, callback, args, contextvars.copy_context() if context is None else context)
         heapq.heappush(self._timers, (when, next(self._numbers), due))
         return due
 
@@ -149,7 +149,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
         """A task of this loop, kept until `close_down`."""
-        within = context or contextvars.copy_context()
+        within = contextvars.copy_context() if context is None else context
         task: NumberedTask[T] = NumberedTask(coro, loop=self, name=name, context=within)
         task.number = next(self._numbers)
         task.process = within.get(PROCESS)
@@ -236,7 +236,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 continue
             self.callbacks += 1
             if self.callbacks > self._most:
-                raise Livelock(f"more than {self._most} callbacks")
+                raise Livelock(f"more than {self._most} callbacks by {self._now:.3f} s, now {due}")
             self._call(due)
 
     def _draw(self) -> Due:

@@ -6,7 +6,7 @@ everything the process was about to do and cuts its line to the store; nothing o
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -228,7 +228,8 @@ async def _booting(runtime: Runtime) -> None:
 
 
 async def _pump(frames: AsyncIterator[Frame], take: Callable[[Frame], Awaitable[bool]]) -> bool:
-    async with aclosing(cast("Any", frames)) as closing:
+    closing = cast("AsyncGenerator[Frame, None]", frames)
+    async with aclosing(closing):
         async for frame in closing:
             if not await take(frame):
                 return False

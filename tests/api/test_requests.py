@@ -1,0 +1,173 @@
+"""What requests are read as: JSON in one form, fingerprints, page tokens."""
+
+import json
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.struct_pb2 import Struct, Value
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.v1.run_pb2 import RUN_STATE_FAILED, RunBounds
+from jackline.v1.run_service_pb2 import ListInterruptsRequest, ListRunsRequest, StartRunRequest
+from jackline_server.api.checks import Checks
+from jackline_server.api.fingerprints import fingerprint
+from jackline_server.api.json_values import text_of_bytes, text_of_struct
+from jackline_server.api.page_tokens import PageTokens
+from jackline_server.api.refusals import DoorReason, DoorRefused
+from jackline_server.api.run_requests import wait_time
+from jackline_server.codec.values import set_subject, subject_text
+from jackline_server.runtime.store_ports import Tenant
+
+TENANT = Tenant("default")
+MIB = 1024 * 1024
+
+
+def struct_text(struct: Struct, *, levels: int = 100) -> str | None:
+    checks = Checks()
+    text = text_of_struct(checks, "input", struct, limit=MIB, levels=levels)
+    try:
+        checks.finish()
+    except DoorRefused:
+        return None
+    return text
+
+
+@given(
+    value=st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**53), 2**53)
+        | st.floats(allow_nan=False, allow_infinity=False, width=32).filter(lambda one: abs(one) < 2**53)
+        | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=3), inner, max_size=3)
+        ),
+        max_leaves=10,
+    )
+)
+def test_a_struct_is_read_exactly_and_survives_being_stored_as_a_subject(value: Any) -> None:
+    struct = Struct()
+    struct.update({"value": value})
+    text = struct_text(struct)
+    assert text is not None
+    assert json.loads(text) == {"value": value}
+    stored = Struct()
+    set_subject(stored, text)
+    assert subject_text(stored) == text
+
+
+def nested(levels: int, *, lists: bool) -> Struct:
+    """A struct so deep that no wire would carry it: it is built in place."""
+    struct = Struct()
+    inner = struct.fields["a"]
+    for _ in range(levels - 1):
+        inner = inner.list_value.values.add() if lists else inner.struct_value.fields["a"]
+    inner.bool_value = True
+    return struct
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_struct_may_be_100_levels_deep_and_no_deeper(lists: bool) -> None:
+    assert struct_text(nested(100, lists=lists)) is not None
+    assert struct_text(nested(101, lists=lists)) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1.0, "1"),
+        (-0.0, "0"),
+        (1.5, "1.5"),
+        (2.0**53, "9007199254740992"),
+        (2.0**53 + 2, None),
+        (1e300, None),
+    ],
+)
+def test_whole_numbers_are_integers_up_to_2_to_the_53(number: float, text: str | None) -> None:
+    found = struct_text(Struct(fields={"a": Value(number_value=number)}))
+    assert found == (None if text is None else f'{{"a":{text}}}')
+
+
+@given(data=st.binary(max_size=60))
+def test_any_bytes_are_json_or_refused(data: bytes) -> None:
+    checks = Checks()
+    text = text_of_bytes(checks, "input_json", data, MIB)
+    try:
+        checks.finish()
+    except DoorRefused:
+        return
+    assert text.encode() == data
+    json.loads(text)
+
+
+def start() -> StartRunRequest:
+    request = StartRunRequest(workflow="w", request_id="r1", labels={"b": "1", "a": "2"})
+    request.input.update({"y": [1, {"k": 1}], "x": 1})
+    return request
+
+
+def test_a_fingerprint_is_of_what_is_asked_not_of_how_it_is_written() -> None:
+    other = StartRunRequest(workflow="w", request_id="r2", labels={"a": "2", "b": "1"})
+    other.input.update({"x": 1, "y": [1, {"k": 1}]})
+    assert fingerprint(start()) == fingerprint(other)
+    newer = StartRunRequest.FromString(start().SerializeToString() + b"\xfa\x01\x02hi")
+    assert fingerprint(newer) == fingerprint(start())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        StartRunRequest(workflow="v"),
+        StartRunRequest(labels={"a": "3"}),
+        StartRunRequest(input_json=b"{}"),
+        StartRunRequest(bounds=RunBounds(token_budget=0)),
+        StartRunRequest(bounds=RunBounds(run_timeout=Duration(seconds=1))),
+        StartRunRequest(on_question=2),  # pyright: ignore[reportArgumentType]  # a value by number
+    ],
+)
+def test_every_field_counts_in_a_fingerprint(changed: StartRunRequest) -> None:
+    other = start()
+    other.MergeFrom(changed)
+    assert fingerprint(other) != fingerprint(start())
+
+
+def test_a_page_token_gives_its_position_back_for_the_same_query_alone() -> None:
+    tokens = PageTokens(key=b"k" * 32)
+    query = ListRunsRequest(states=[RUN_STATE_FAILED], labels={"a": "1", "b": "2"}, page_size=5)
+    token = tokens.make(TENANT, query, [7, "run"])
+    same = ListRunsRequest(
+        states=[RUN_STATE_FAILED], labels={"b": "2", "a": "1"}, page_size=9, page_token=token
+    )
+    assert tokens.read(TENANT, same, token) == [7, "run"]
+    for tenant, other, key in (
+        (Tenant("other"), query, b"k" * 32),
+        (TENANT, ListRunsRequest(labels={"a": "1"}), b"k" * 32),
+        (TENANT, ListInterruptsRequest(), b"k" * 32),
+        (TENANT, query, b"x" * 32),
+    ):
+        with pytest.raises(DoorRefused) as refused:
+            PageTokens(key=key).read(tenant, other, token)
+        assert refused.value.reason is DoorReason.BAD_PAGE_TOKEN
+
+
+@given(token=st.text(max_size=80))
+def test_no_text_that_we_did_not_make_is_a_page_token(token: str) -> None:
+    with pytest.raises(DoorRefused) as refused:
+        PageTokens(key=b"k" * 32).read(TENANT, ListRunsRequest(), token)
+    assert refused.value.reason is DoorReason.BAD_PAGE_TOKEN
+
+
+@pytest.mark.parametrize(
+    ("remaining", "most", "wait"),
+    [
+        (None, 5000, 5000),
+        (10_000, 5000, 5000),
+        (10_000, 60_000, 9_500),
+        (1000, 60_000, 750),
+        (100, 60_000, 0),
+    ],
+)
+def test_a_wait_leaves_time_for_its_answer(remaining: int | None, most: int, wait: int) -> None:
+    assert wait_time(remaining, most) == wait
