@@ -8,6 +8,7 @@ import pytest
 from jackline_server.core.facts import Phase
 from jackline_server.runtime.store_ports import (
     DEFAULT_TENANT,
+    READ_BYTES,
     CommandState,
     CommandsWaiting,
     Creation,
@@ -315,3 +316,14 @@ async def test_odd_values_come_back_as_they_went_in(store: Store):
 async def _all_ids(store: Store) -> list[str]:
     page = await store.runs.page(RunQuery(tenant=DEFAULT_TENANT, labels={}, limit=500))
     return [row.run_id for row in page.rows]
+
+
+async def test_one_read_holds_a_bounded_number_of_bytes_and_at_least_one_event(store: Store):
+    await store.journal.create(new_run())
+    large = [event(sequence, content=bytes(READ_BYTES * 2 // 3)) for sequence in (2, 3)]
+    huge = event(4, content=bytes(READ_BYTES * 2))
+    await store.journal.append(replace(append(2), events=[*large, huge]))
+
+    reads = [await store.journal.read("run_a", after_sequence=after, limit=100) for after in range(4)]
+
+    assert [[one.sequence for one in read] for read in reads] == [[1, 2], [2], [3], [4]]

@@ -205,6 +205,11 @@ class Recorder:
 
     # --- calls
 
+    async def reconnect(self) -> None:
+        """Call from a fresh client, as a caller that was started again would."""
+        await self.client.close()
+        self.client = self.server.client()
+
     async def start(
         self, workflow: str, mark: str, *, request_id: str | None = None, **options: Any
     ) -> str:
@@ -330,11 +335,8 @@ class Recorder:
 @asynccontextmanager
 async def recording(server: ServerProcess) -> AsyncIterator[Recorder]:
     """Record what is seen of a server that has been started once."""
-    async with (
-        server.client() as client,
-        grpc.aio.insecure_channel(server.address, options=_CHANNEL) as channel,
-    ):
-        recorder = Recorder(server, client, channel)
+    async with grpc.aio.insecure_channel(server.address, options=_CHANNEL) as channel:
+        recorder = Recorder(server, server.client(), channel)
         try:
             yield recorder
         finally:
@@ -342,3 +344,4 @@ async def recording(server: ServerProcess) -> AsyncIterator[Recorder]:
             for task in following:
                 task.cancel()
             await asyncio.gather(*following, return_exceptions=True)
+            await recorder.client.close()

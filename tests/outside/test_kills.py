@@ -48,6 +48,7 @@ async def started(recorder: Recorder) -> str:
         except Unavailable:
             await server.killed()
             await server.start()
+            await recorder.reconnect()
 
 
 async def by_the_client(recorder: Recorder, run_id: str) -> list[bytes]:

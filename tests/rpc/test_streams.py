@@ -200,6 +200,34 @@ async def test_a_client_that_goes_away_frees_its_stream(door: Harness) -> None:
         await freed.wait()
 
 
+async def test_a_client_that_goes_away_during_a_write_leaves_no_error_behind(
+    door: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    freed, begun = asyncio.Event(), asyncio.Event()
+
+    async def watch(*_: object) -> AsyncIterator[Frame]:
+        try:
+            for sequence in range(1, 400):
+                yield frame_of(event(sequence, words=200_000))
+                if sequence > 8:
+                    begun.set()
+        finally:
+            freed.set()
+
+    door.script.on("watch", watch)
+    async with asyncio.timeout(SECONDS), grpc.aio.insecure_channel(door.address) as channel:
+        away: Any = channel
+        call = away.unary_stream("/jackline.v1.RunService/StreamProgress")(
+            FULL.SerializeToString(), metadata=door.metadata(ALL)
+        )
+        await call.read()
+        await begun.wait()
+        call.cancel()
+        await freed.wait()
+    await door.check_health()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def _read_all(call: Any) -> None:
     while await call.read() is not grpc.aio.EOF:
         pass

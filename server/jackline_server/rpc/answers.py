@@ -43,8 +43,11 @@ async def answer(method: str, context: Context, work: Callable[[], Awaitable[T]]
     except (StoreError, UnknownFact) as error:
         _log.warning("store_refused", method=method, request_id=request_id, error=type(error).__name__)
         refused = refusal_of(error)
-    except (grpc.aio.AbortError, grpc.aio.InternalError):
-        raise  # the handler has answered by itself, or the caller is gone
+    except grpc.aio.AbortError:
+        raise  # the handler has answered by itself
+    except grpc.aio.InternalError:
+        # A write to a caller that is gone can fail before the cancellation comes; it means the same.
+        raise asyncio.CancelledError from None
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.store_ports import READ_BYTES, StoredEvent
 from jackline_server.runtime.use_cases import LiveDelta
 
 TAIL_EVENTS = 128
@@ -76,9 +76,20 @@ class Channel:
         if self.tail and self.tail[-1].sequence + 1 != events[0].sequence:
             self.tail.clear()
         self.tail.extend(events)
+        self._shorten()
         self.head = events[-1].sequence
         self.ended = ended
         self.wake()
+
+    def _shorten(self) -> None:
+        """Keep no more bytes than one read of the store holds."""
+        held = 0
+        for kept, event in enumerate(reversed(self.tail)):
+            held += len(event.meta) + len(event.content)
+            if held > READ_BYTES:
+                for _ in range(len(self.tail) - kept):
+                    self.tail.popleft()
+                return
 
     def after(self, sequence: int, limit: int) -> Sequence[StoredEvent] | None:
         """The events right after that one as far as they are kept here; None if the store must be read."""

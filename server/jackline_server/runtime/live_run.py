@@ -230,11 +230,15 @@ class LiveRun:
         count = head - append.after_sequence
         if not 0 < count <= len(append.events):
             return 0
-        found = await self._tools.journal.read(
-            append.run_id, after_sequence=append.after_sequence, limit=count
-        )
-        ours = [(event.meta, event.content) for event in append.events[:count]]
-        return count if [(event.meta, event.content) for event in found] == ours else 0
+        ours, same = append.events[:count], 0
+        while same < count:
+            found = await self._tools.journal.read(
+                append.run_id, after_sequence=append.after_sequence + same, limit=count - same
+            )
+            if not found or list(found) != list(ours[same : same + len(found)]):
+                return 0
+            same += len(found)
+        return count
 
     async def _publish(
         self,

@@ -25,6 +25,10 @@ from jackline_server.core.facts import Phase
 # └── AliasMoved         compare-and-set of an alias failed; the call had no effect
 
 
+READ_BYTES = 256 * 1024
+"""What one read of a log holds at most, unless a single event is larger."""
+
+
 class StoreError(Exception):
     """A store could not do what it was asked."""
 
@@ -272,7 +276,10 @@ class Journal(Protocol):
         ...
 
     async def read(self, run_id: str, *, after_sequence: int, limit: int) -> Sequence[StoredEvent]:
-        """The events after that one, in order, at most `limit`; empty at or beyond the head."""
+        """The events after that one, in order; empty at or beyond the head.
+
+        At most `limit` of them, and no more than come to READ_BYTES, but at least one if there is one.
+        """
         ...
 
     async def plan(self, digest: str) -> bytes:

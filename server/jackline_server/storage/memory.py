@@ -34,6 +34,7 @@ from jackline_server.storage.clocks import LEASE_MS, StoreClock, silence_ms
 from jackline_server.storage.memory_revisions import MemoryRevisions
 from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
 from jackline_server.storage.order import check_append, check_create
+from jackline_server.storage.reading import within_read
 
 
 def memory_store(*, clock: StoreClock | None = None, lease_ms: int = LEASE_MS, fencing: bool = True) -> Store:
@@ -105,7 +106,7 @@ class MemoryJournal:
     async def read(self, run_id: str, *, after_sequence: int, limit: int) -> Sequence[StoredEvent]:
         """As the port says."""
         run = self._tables.runs.get(run_id)
-        return run.log[after_sequence : after_sequence + limit] if run is not None else []
+        return within_read(run.log[after_sequence : after_sequence + limit]) if run is not None else []
 
     async def plan(self, digest: str) -> bytes:
         """As the port says."""

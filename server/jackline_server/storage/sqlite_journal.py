@@ -4,7 +4,7 @@ Owns those rules. Commands that an append settles are written by the module of t
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from jackline_server.failpoints import hit
@@ -19,6 +19,7 @@ from jackline_server.runtime.store_ports import (
     StoredEvent,
 )
 from jackline_server.storage.order import check_append, check_create
+from jackline_server.storage.reading import within_read
 from jackline_server.storage.sqlite_commands import refuse_unsettled, settle
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_readers import Readers
@@ -167,8 +168,8 @@ def _insert_run(session: Session, new: NewRun) -> int:
 
 def _read(connection: Database, what: tuple[str, int, int]) -> Sequence[StoredEvent]:
     run_id, after_sequence, limit = what
-    rows = cast("list[tuple[int, bytes, bytes]]", connection.execute(_READ, what).fetchall())
-    events = [StoredEvent(*row) for row in rows]
+    rows = cast("Iterable[tuple[int, bytes, bytes]]", connection.execute(_READ, what))
+    events = within_read(StoredEvent(*row) for row in rows)
     if events and (events[0].sequence, events[-1].sequence) != (
         after_sequence + 1,
         after_sequence + len(events),

@@ -82,8 +82,10 @@ class Process:
 
     async def log(self, run_id: str) -> list[Record]:
         """The durable facts of a run."""
-        events = await self.world.store.journal.read(run_id, after_sequence=0, limit=100_000)
-        return [ProtoCodec().decode(event) for event in events]
+        records: list[Record] = []
+        while events := await self.world.store.journal.read(run_id, after_sequence=len(records), limit=1_000):
+            records.extend(ProtoCodec().decode(event) for event in events)
+        return records
 
     async def follow(self, run_id: str, *, after: int = 0) -> list[Record]:
         """Watch a run to its end and return what was seen."""

@@ -29,7 +29,7 @@ from jackline_server.testing.simulation.clients import Client, Notebook, draw_wi
 from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualLoop
 from jackline_server.testing.simulation.scenery import draw_plans
 from jackline_server.testing.simulation.surroundings import Books
-from jackline_server.testing.simulation.weather import SimulatedChance, Weather
+from jackline_server.testing.simulation.weather import Kind, SimulatedChance, Weather
 from jackline_server.testing.simulation.workers import LEASE_MS, Deployment, Worker
 from jackline_server.testing.validators import judge
 from jackline_server.testing.validators.history import (
@@ -72,7 +72,7 @@ def simulate(seed: int, *, fencing: bool = True) -> Outcome:
     simulation = _Simulation(seed, fencing=fencing)
     with _listening() as bugs:
         violations = simulation.run()
-    history = simulation.history()
+    history = simulation.history
     violations += [_bug(words) for words in (*bugs, *simulation.notebook.bugs, *simulation.loop.problems)]
     violations += judge(history)
     return Outcome(seed=seed, history=history, violations=tuple(violations))
@@ -88,7 +88,8 @@ class _Simulation:
     def __init__(self, seed: int, *, fencing: bool) -> None:
         self.chance = random.Random(seed)  # noqa: S311 - a simulation has to be had again
         self.loop = VirtualLoop(self.chance)
-        weather = Weather(chance=self.chance, calm=self.chance.random() < 0.2)
+        kind = self.chance.choice((Kind.CALM, Kind.GUSTS, Kind.CHAOS, Kind.CHAOS, Kind.CHAOS))
+        weather = Weather(chance=self.chance, kind=kind)
         clock = StoreClock(unix_ms=self._now_ms, monotonic_ms=self._now_ms)
         self.books = Books(now_ms=self._now_ms)
         self.deployment = Deployment(
@@ -102,6 +103,7 @@ class _Simulation:
         )
         self.notebook = Notebook()
         self.weather = weather
+        self.history = History()
         self._runs: list[Run] = []
         self._commands: list[CommandEntry] = []
 
@@ -123,8 +125,10 @@ class _Simulation:
             await worker.boot()
         if not self.weather.calm:
             self.weather.fault = self.chance.choice((0.0, 0.02, 0.1))
-        chaos = asyncio.create_task(self._chaos())
-        clients = [asyncio.create_task(self._client(number)) for number in range(self.chance.choice((1, 2, 3)))]
+        chaos = asyncio.create_task(self._disturb())
+        clients = [
+            asyncio.create_task(self._client(number)) for number in range(self.chance.choice((1, 2, 3)))
+        ]
         done, _ = await asyncio.wait(clients, timeout=60)
         chaos.cancel()
         await self._heal()
@@ -138,6 +142,8 @@ class _Simulation:
             if task.done() and task.exception() is not None:
                 found.append(_bug(f"a client failed: {task.exception()!r}"))
         await self._collect()
+        found.extend(self._miscounted())
+        self.history = self._history()
         for worker in self.deployment.workers:
             worker.crash()
         await self.loop.unwind()
@@ -162,10 +168,26 @@ class _Simulation:
                 await client.meddle(run_id, step)
         await watching
 
+    async def _disturb(self) -> None:
+        match self.weather.kind:
+            case Kind.CALM:
+                return
+            case Kind.GUSTS:
+                await self._gusts()
+            case Kind.CHAOS:
+                await self._chaos()
+
+    async def _gusts(self) -> None:
+        """Only the store is bad; no process goes away."""
+        until = self.loop.time() + CHAOS_S
+        while self.loop.time() < until:
+            await asyncio.sleep(self.chance.random() * 2)
+            await self._storm(down=self.chance.random() < 0.5)
+
     async def _chaos(self) -> None:
         """Do one terrible thing after another."""
         until = self.loop.time() + CHAOS_S
-        while not self.weather.calm and self.loop.time() < until:
+        while self.loop.time() < until:
             await asyncio.sleep(self.chance.random() * 1.5)
             worker = self.chance.choice(self.deployment.workers)
             roll = self.chance.random()
@@ -256,9 +278,25 @@ class _Simulation:
         for command in {(control.run, control.command_id): None for control in self.notebook.controls}:
             found = await store.commands.get(*command)
             if found is not None:
-                self._commands.append(CommandEntry(run=command[0], command_id=command[1], ordinal=found.ordinal))
+                self._commands.append(
+                    CommandEntry(run=command[0], command_id=command[1], ordinal=found.ordinal)
+                )
 
-    def history(self) -> History:
+    def _miscounted(self) -> list[Violation]:
+        """Where no process ever goes away, no recovery may count as one from a crash.
+
+        The first recovery of a run aside: where the answer to its creation was lost, nobody drove it.
+        """
+        if self.weather.kind is Kind.CHAOS:
+            return []
+        return [
+            Violation(guarantee=BUG, run=run.run, sentence=f"event {event.sequence} counts a crash; none was")
+            for run in self._runs
+            for event in run.events[2:]
+            if event.kind == "run_recovered" and event.fields["cause"] == "crash"
+        ]
+
+    def _history(self) -> History:
         """All of it."""
         runs = {run.mark: run.run for run in self._runs}
         calm = self.weather.calm

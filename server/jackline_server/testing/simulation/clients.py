@@ -11,7 +11,16 @@ from functools import partial
 from typing import TypeVar
 
 from jackline_server.core import json_text
-from jackline_server.core.commands import Abort, Action, Answer, Pause, Resume, Steer, SubmitToolResult, kind_of
+from jackline_server.core.commands import (
+    Abort,
+    Action,
+    Answer,
+    Pause,
+    Resume,
+    Steer,
+    SubmitToolResult,
+    kind_of,
+)
 from jackline_server.core.facts import AbortMode
 from jackline_server.runtime.assembly import Runtime
 from jackline_server.runtime.ports import Source
@@ -81,11 +90,10 @@ class Client:
         """Start a run; its id, or None if no answer came or it was refused."""
         for _ in range(tries):
             if not wish.request_id:
-                wish = replace(wish, mark=f"{wish.mark}+")  # nothing tells a repeat from another run
+                # Nothing tells a repeat from another run.
+                wish = replace(wish, mark=self._deployment.ids.new_id("m-"))
             begin = self._deployment.now_ms()
-            ending, answer, reason = await self._call(
-                partial(_start, _request(wish)), timeout_ms=4_000
-            )
+            ending, answer, reason = await self._call(partial(_start, _request(wish)), timeout_ms=4_000)
             record = Start(
                 client=self.name,
                 request_id=wish.request_id,
@@ -279,7 +287,9 @@ def draw_wish(deployment: Deployment, number: int) -> Wish:
     mark = f"m-{number}" if not request_id else f"{request_id}-{int(dice.happens(0.15))}"
     names = sorted(deployment.plans)
     plan = names[len(mark + request_id) % len(names)] if request_id else dice.chance.choice(names)
-    deadline = START_UNIX_MS + dice.chance.randint(1_000, 20_000) if not request_id and dice.happens(0.15) else None
+    deadline = (
+        START_UNIX_MS + dice.chance.randint(1_000, 20_000) if not request_id and dice.happens(0.15) else None
+    )
     return Wish(mark=mark, plan=plan, request_id=request_id, deadline_unix_ms=deadline, steps=None)
 
 
@@ -317,5 +327,3 @@ def _with_receipt(record: Control, receipt: Receipt) -> Control:
         sequence=receipt.sequence,
         already_terminal=receipt.already_terminal,
     )
-
-

@@ -51,9 +51,7 @@ class Line:
     def committed(self, run: str, *, epoch: int, after: int, count: int) -> None:
         """Note what the store took."""
         self.commits.append(
-            Commit(
-                run=run, worker=self.worker, epoch=epoch, after=after, count=count, at_ms=self.now_ms()
-            )
+            Commit(run=run, worker=self.worker, epoch=epoch, after=after, count=count, at_ms=self.now_ms())
         )
 
     def _check(self) -> None:
@@ -144,9 +142,7 @@ class FaultyCommands:
     ) -> tuple[Submission, CommandRow | None]:
         """As the port says."""
         return await self.line.ask(
-            lambda: self.store.commands.submit(
-                run_id, command_id=command_id, payload=payload, limit=limit
-            ),
+            lambda: self.store.commands.submit(run_id, command_id=command_id, payload=payload, limit=limit),
             mutates=True,
         )
 
@@ -178,6 +174,4 @@ class FaultyLeases:
 
     async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
         """As the port says."""
-        await self.line.ask(
-            lambda: self.store.leases.release(worker, run_id, epoch=epoch), mutates=True
-        )
+        await self.line.ask(lambda: self.store.leases.release(worker, run_id, epoch=epoch), mutates=True)

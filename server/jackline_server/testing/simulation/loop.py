@@ -1,7 +1,7 @@
 """An event loop in virtual time whose order of callbacks is drawn from a seed.
 
 Owns time, the order of what is ready, and processes: groups of callbacks that can be frozen, thawed or
-dropped together, told apart by their context. Does no I/O and starts no thread. When nothing is ready, the
+ended together, told apart by their context. Does no I/O and starts no thread. When nothing is ready, the
 clock jumps to the next timer.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """What a group of callbacks belongs to. Frozen, they wait; dead, they are dropped."""
+    """What a group of callbacks belongs to. Frozen, they wait; dead, they wait for `unwind`."""
 
     name: str
     frozen: bool = False
@@ -156,9 +156,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.tasks.append(task)
         return task
 
-    def run_in_executor(
-        self, executor: object, func: Callable[..., T], *args: Any
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Run it at once: there are no threads here."""
         future: asyncio.Future[T] = asyncio.Future(loop=self)
         try:
@@ -229,9 +227,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._jump()
             due = self._draw()
             process = due.process
-            if due.cancelled() or (process is not None and process.dead):
+            if due.cancelled():
                 continue
-            if process is not None and process.frozen:
+            if process is not None and (process.frozen or process.dead):
                 process.held.append(due)
                 continue
             self.callbacks += 1

@@ -161,5 +161,3 @@ def _mark(request: ModelRequest) -> str:
             if found:
                 return found
     raise AssertionError("a prompt without a mark")
-
-

@@ -6,10 +6,19 @@ Owns the dice of one seed. A calm world is a little slow and nothing else.
 import asyncio
 import random
 from dataclasses import dataclass, field
+from enum import Enum
 
 from jackline_server.runtime.store_ports import StoreFull, StoreUnavailable
 
 START_UNIX_MS = 1_700_000_000_000
+
+
+class Kind(Enum):
+    """How bad a world is: a little slow; with a bad store; with everything."""
+
+    CALM = "calm"
+    GUSTS = "gusts"
+    CHAOS = "chaos"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -17,11 +26,16 @@ class Weather:
     """The state of the world, which `chaos` changes. `fault` is the chance that a store call fails."""
 
     chance: random.Random
-    calm: bool
+    kind: Kind
     fault: float = 0.0
     down: bool = False
     full: bool = False
     wall_ms: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def calm(self) -> bool:
+        """True in a world without faults."""
+        return self.kind is Kind.CALM
 
     def happens(self, probability: float) -> bool:
         """True that often."""

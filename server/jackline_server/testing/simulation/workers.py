@@ -6,7 +6,7 @@ everything the process was about to do and cuts its line to the store; nothing o
 
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -122,7 +122,6 @@ class Worker:
         """End the process as SIGKILL does."""
         self.process.dead = True
         self.process.frozen = False
-        self.process.held.clear()
         if self._line is not None:
             self._line.cut = True
         for reply in list(self._open.values()):
@@ -174,7 +173,10 @@ class Worker:
             chance=deployment.ids,
         )
         settings = SchedulerSettings(
-            worker=name, max_active_runs=3, lease_ms=LEASE_MS, drain_grace_ms=weather.chance.choice((50, 1_000))
+            worker=name,
+            max_active_runs=3,
+            lease_ms=LEASE_MS,
+            drain_grace_ms=weather.chance.choice((50, 1_000)),
         )
         return assemble(ring, settings)
 
@@ -192,7 +194,7 @@ class Worker:
         if runtime is None or not self.up:
             raise ConnectionLost
         reply: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        task = self._deployment.loop.create_task(_answer(call(runtime), reply), context=self._context)
+        task = self._deployment.loop.create_task(_answer(call, runtime, reply), context=self._context)
         self._calls += 1
         number = self._calls
         self._open[number] = reply
@@ -236,10 +238,12 @@ async def _pump(frames: AsyncIterator[Frame], take: Callable[[Frame], Awaitable[
     return True
 
 
-async def _answer(call: Awaitable[T] | Coroutine[Any, Any, T], reply: asyncio.Future[T]) -> None:
+async def _answer(
+    call: Callable[[Runtime], Awaitable[T]], runtime: Runtime, reply: asyncio.Future[T]
+) -> None:
     """A handler inside the process; its answer goes over the connection, if that is still open."""
     try:
-        result = await call
+        result = await call(runtime)
     except asyncio.CancelledError:
         raise
     except Exception as error:  # noqa: BLE001 - a handler ends here; its error is the client's

@@ -44,7 +44,9 @@ def _stream_ends(history: History, run: Run, end: int) -> Iterator[Violation]:
         if stream.ending == OK and reached < end:
             yield _violation("O3", run.run, f"a stream of {stream.client} ended OK at {reached} before {end}")
         if stream.ending == REFUSED and reached >= end:
-            yield _violation("O3", run.run, f"a stream of {stream.client} reached the end, then {stream.reason}")
+            yield _violation(
+                "O3", run.run, f"a stream of {stream.client} reached the end, then {stream.reason}"
+            )
 
 
 def e1(history: History) -> list[Violation]:

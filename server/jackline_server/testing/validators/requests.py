@@ -75,9 +75,7 @@ def i2(history: History) -> list[Violation]:
     found: list[Violation] = []
     for run in history.runs:
         controls = [control for control in history.controls if control.run == run.run]
-        places = {
-            str(event.fields["command_id"]): event for event in run.events if event.kind in NAMING
-        }
+        places = {str(event.fields["command_id"]): event for event in run.events if event.kind in NAMING}
         found.extend(_once(run))
         found.extend(_receipts(run, controls, places))
         found.extend(_in_order(history, run, controls, places))

@@ -94,10 +94,14 @@ class _B1:
             case "model_replied":
                 turn = self._held is not None and self._held.fields.get("purpose") == "turn"
                 self._visit.turns += turn
-                self._settle(_int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens"))
+                self._settle(
+                    _int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens")
+                )
                 self._charge(_int(event, "cost_micros"))
             case "model_call_failed":
-                self._settle(_int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens"))
+                self._settle(
+                    _int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens")
+                )
                 self._charge(_int(event, "cost_micros"))
             case "run_recovered" if self._held is not None:
                 lost = self._held
@@ -174,8 +178,12 @@ def s1(history: History) -> list[Violation]:
         for (key, attempt), count in made.items():
             if count > started[key, attempt]:
                 found.append(
-                    _violation("S1", run, f"attempt {attempt} at {key} was made {count} times, "
-                               f"announced {started[key, attempt]} times")
+                    _violation(
+                        "S1",
+                        run,
+                        f"attempt {attempt} at {key} was made {count} times, "
+                        f"announced {started[key, attempt]} times",
+                    )
                 )
     return found
 

@@ -84,7 +84,9 @@ def o4(history: History) -> list[Violation]:
         if beyond and stream.ending == OK:
             found.append(_violation("O4", stream, f"ended OK, opened after {stream.after} of {len(log)}"))
         if beyond and any(delivery.events for delivery in stream.deliveries):
-            found.append(_violation("O4", stream, f"was sent events, opened after {stream.after} of {len(log)}"))
+            found.append(
+                _violation("O4", stream, f"was sent events, opened after {stream.after} of {len(log)}")
+            )
         if stream.ending == REFUSED:
             found.extend(_refusal(stream))
     return found
@@ -98,7 +100,9 @@ def _refusal(stream: Stream) -> Iterator[Violation]:
     if stream.reason == EXPIRED:
         oldest = stream.metadata.get("oldest_sequence", "")
         if not oldest.isdigit() or int(oldest) <= stream.after + 1:
-            yield _violation("O4", stream, f"opened after {stream.after} is refused with the oldest `{oldest}`")
+            yield _violation(
+                "O4", stream, f"opened after {stream.after} is refused with the oldest `{oldest}`"
+            )
 
 
 def d2(history: History) -> list[Violation]:
@@ -125,7 +129,9 @@ def _each(history: History, judge: Callable[[list[int], int], str]) -> list[Viol
 
 
 def _ordered(sent: list[int], _after: int) -> str:
-    return next((f"sends {later} after {earlier}" for earlier, later in pairwise(sent) if later < earlier), "")
+    return next(
+        (f"sends {later} after {earlier}" for earlier, later in pairwise(sent) if later < earlier), ""
+    )
 
 
 def _unique(sent: list[int], _after: int) -> str:
@@ -148,5 +154,3 @@ def _sequences(stream: Stream) -> list[int]:
 def _violation(guarantee: str, stream: Stream, sentence: str) -> Violation:
     who = f"a stream of {stream.client} from {stream.begin_ms} ms"
     return Violation(guarantee=guarantee, run=stream.run, sentence=f"{who} {sentence}")
-
-
