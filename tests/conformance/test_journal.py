@@ -322,7 +322,7 @@ async def test_one_read_holds_a_bounded_number_of_bytes_and_at_least_one_event(s
     await store.journal.create(new_run())
     large = [event(sequence, content=bytes(READ_BYTES * 2 // 3)) for sequence in (2, 3)]
     huge = event(4, content=bytes(READ_BYTES * 2))
-    await store.journal.append(replace(append(2), events=[*large, huge]))
+    await store.journal.append(replace(append(), events=[*large, huge]))
 
     reads = [await store.journal.read("run_a", after_sequence=after, limit=100) for after in range(4)]
 
