@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.core import control
-from jackline_server.core.commands import Abort, Action, Command, Pause, Resume, Steer
+from jackline_server.core.commands import Abort, Action, Answer, Command, Pause, Resume, Steer
 from jackline_server.core.facts import (
     AbortMode,
     CallStatus,
@@ -31,7 +31,7 @@ from jackline_server.core.messages import UserMessage
 from jackline_server.core.plan import Effect, Plan
 from jackline_server.core.steps import ToolAttempt
 from jackline_server.testing import plans
-from jackline_server.testing.driving import Call, Driver, Ends, Fails, Reply, Says, Scenario
+from jackline_server.testing.driving import Call, Driver, Ends, Fails, Reply, Says, Scenario, ToolScript
 
 LOOK = plans.tool("look")
 SEND = plans.tool("send", Effect.WRITE)
@@ -50,7 +50,7 @@ def slow(_: ToolAttempt) -> Ends:
 
 def begun(plan: Plan, *replies: Reply, until: type | tuple[type, ...] = StepStarted) -> Driver:
     """A run up to its first fact of that kind."""
-    tools = dict.fromkeys(("look", "send", "tidy"), done)
+    tools: dict[str, ToolScript] = {"look": done, "send": done, "tidy": done}
     driver = Driver(Scenario(plan=plan, replies=replies, tools=tools))
     return driver.run(until=lambda d: any(isinstance(fact, until) for fact in d.facts))
 
@@ -250,6 +250,41 @@ def test_an_abort_ends_a_run_that_waits_for_an_answer_and_claims_nothing_of_the_
     driver.run_to_end()
     assert [call.status for call in driver.state.calls.values()] == [CallStatus.UNKNOWN]
     assert driver.finished.phase is Phase.ABORTED
+
+
+@pytest.mark.parametrize(
+    ("effect", "status"),
+    [
+        (Effect.WRITE, CallStatus.UNKNOWN),
+        (Effect.IDEMPOTENT, CallStatus.CANCELLED),
+        (Effect.READ, CallStatus.CANCELLED),
+    ],
+)
+def test_a_call_that_an_abort_overtakes_claims_nothing_unless_it_may_be_repeated(
+    effect: Effect, status: CallStatus
+) -> None:
+    plan = plans.agent_plan(plans.tool("send", effect))
+    asks = Says(calls=(Call("send"),))
+    announced = len(begun(plan, asks, until=ModelReplied).commits) + 1
+    driver = Driver(Scenario(plan=plan, replies=[asks], tools={"send": done}, crash_after={announced}))
+    driver.run(until=lambda d: any(isinstance(fact, ToolCallStarted) for fact in d.facts))
+    driver.send(ABORT)
+    driver.run()
+    assert [call.status for call in driver.state.calls.values()] == [status]
+
+
+def test_a_question_that_the_end_of_its_step_overtook_can_no_longer_be_answered() -> None:
+    lost = Ends(status=CallStatus.UNKNOWN, error="lost")
+    agent = plans.agent(tools=(plans.entry("send"),), routes={"aborted": "tidy"})
+    plan = plans.plan_of(agent, SEND, plans.tool("tidy"))
+    replies = [Says(calls=(Call("send"),))]
+    driver = Driver(Scenario(plan=plan, replies=replies, tools={"send": [lost], "tidy": done})).run()
+    (interrupt_id,) = driver.state.oversight.interrupts
+    driver.send(ABORT)
+    driver.run(until=lambda d: d.state.oversight.cleanup is not None)
+    driver.send(Answer(interrupt_id=interrupt_id, option="failed", text=""))
+    driver.run()
+    assert rejections(driver) == [Rejection.INTERRUPT_EXPIRED]
 
 
 def test_guidance_after_an_abort_is_too_late_and_a_pause_holds_nothing() -> None:

@@ -1,7 +1,7 @@
 """JSON from models, tools and callers: what is kept can be kept everywhere, the rest is refused in words."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline_server.core import json_text
@@ -73,11 +73,13 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
+@settings(deadline=None)
 def test_what_was_written_is_read_back_the_same(value: JsonValue) -> None:
     assert json_text.parse(json_text.write(value)) == value
 
 
 @given(st.text() | st.text(alphabet='[]{}",:\\u0d8eE+-.1 ntf'))
+@settings(deadline=None)
 def test_any_text_is_either_kept_or_refused_and_what_is_kept_is_stable(text: str) -> None:
     try:
         value = json_text.parse(text)

@@ -6,7 +6,7 @@ Proves B1, S1, S2 and C1 in the core.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jackline_server.core.commands import Action, Answer, Resume
@@ -33,6 +33,8 @@ from jackline_server.testing.instruments import instruments
 from tests.core.scripts import REPLIES, SENT, TOOLBOXES, tiny_plans
 
 INSTRUMENTS = instruments()
+SLOW = [HealthCheck.too_slow]
+"""A busy machine draws examples slowly; that is no fault of theirs."""
 COMMITS = st.integers(1, 40)
 Toolbox = Mapping[str, ToolScript]
 
@@ -180,7 +182,7 @@ def check_paired(messages: Sequence[Message]) -> None:
 
 
 @given(tiny_plans(), REPLIES, TOOLBOXES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 def test_any_script_ends_inside_its_bounds_with_a_whole_conversation(
     plan: Plan, replies: list[Reply], tools: Toolbox
 ) -> None:
@@ -188,7 +190,7 @@ def test_any_script_ends_inside_its_bounds_with_a_whole_conversation(
 
 
 @given(tiny_plans(), REPLIES, TOOLBOXES, SENT)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 def test_commands_at_any_boundary_change_neither_bounds_nor_pairs(
     plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action]
 ) -> None:
@@ -214,7 +216,7 @@ def check_aborted(driver: Driver) -> None:
 
 
 @given(tiny_plans(), REPLIES, TOOLBOXES, SENT, st.frozensets(COMMITS, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 def test_crashes_at_any_commits_lift_no_bound_and_repeat_no_write_without_leave(
     plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action], crashes: frozenset[int]
 ) -> None:
@@ -244,7 +246,7 @@ def check_writes(driver: Driver) -> None:
 
 
 @given(tiny_plans(), REPLIES, TOOLBOXES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
 def test_a_run_crashed_at_every_commit_in_turn_ends_each_time(
     plan: Plan, replies: list[Reply], tools: Toolbox
 ) -> None:
@@ -257,7 +259,7 @@ def test_a_run_crashed_at_every_commit_in_turn_ends_each_time(
 
 
 @given(tiny_plans(), REPLIES, TOOLBOXES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=SLOW)
 def test_a_run_that_crashes_after_every_commit_ends(plan: Plan, replies: list[Reply], tools: Toolbox) -> None:
     driver = run(plan, replies, tools, crash_after=frozenset(range(1, 10_000)))
     check_whole(driver)
@@ -265,7 +267,7 @@ def test_a_run_that_crashes_after_every_commit_ends(plan: Plan, replies: list[Re
 
 
 @given(tiny_plans(), REPLIES, TOOLBOXES, SENT)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=SLOW)
 def test_the_same_state_and_moment_always_give_the_same_step(
     plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action]
 ) -> None:
@@ -280,7 +282,7 @@ def test_the_same_state_and_moment_always_give_the_same_step(
 
 
 @given(tiny_plans(), REPLIES, TOOLBOXES, SENT)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=SLOW)
 def test_the_same_script_gives_the_same_log(
     plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action]
 ) -> None:

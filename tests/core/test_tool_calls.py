@@ -14,7 +14,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.plan import Effect, Plan
 from jackline_server.core.steps import ToolAttempt
 from jackline_server.testing import plans
-from jackline_server.testing.driving import Call, Driver, Ends, Says, Scenario, drive
+from jackline_server.testing.driving import Call, Driver, Ends, Says, Scenario, ToolScript, drive
 
 LOOK = plans.tool("look")
 READ = plans.tool("read")
@@ -175,7 +175,7 @@ def done(_: ToolAttempt) -> Ends:
 
 
 def waves(plan: Plan, *names: str) -> list[list[str]]:
-    tools = dict.fromkeys(("look", "read", "send", "put"), done)
+    tools: dict[str, ToolScript] = {"look": done, "read": done, "send": done, "put": done}
     driver = Driver(Scenario(plan=plan, replies=[asks(*names), ANSWER], tools=tools))
     driver.run_to_end()
     commits = [[fact for fact in commit if isinstance(fact, ToolCallStarted)] for commit in driver.commits]

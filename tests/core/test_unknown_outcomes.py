@@ -211,24 +211,6 @@ def test_an_answer_after_the_expiry_is_rejected_as_expired() -> None:
     assert rejections(driver) == [Rejection.INTERRUPT_EXPIRED]
 
 
-def test_an_answer_to_a_question_that_its_steps_end_overtook_is_rejected_as_expired() -> None:
-    first = plans.agent(tools=(plans.entry("send"),), routes={"*": "second"})
-    plan = plans.plan_of(first, SEND, plans.agent(step_id="second"))
-    driver = Driver(
-        Scenario(
-            plan=plan,
-            started=plans.started(plan, deadline_unix_ms=None),
-            replies=[SENDS, ANSWER],
-            tools={"send": [LOST]},
-        )
-    ).run()
-    interrupt_id = question(driver).interrupt_id
-    driver.pass_time(unix_ms=1_000)
-    driver.send(Answer(interrupt_id=interrupt_id, option="failed", text=""))
-    driver.run()
-    assert rejections(driver) == [Rejection.INTERRUPT_EXPIRED]
-
-
 # --- the other policies ------------------------------------------------------------------------
 
 

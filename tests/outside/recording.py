@@ -139,6 +139,25 @@ class Watcher:
                 lambda: self.ended or any(self.has(fact, count) for fact in facts)
             )
 
+    async def gone(self, server: ServerProcess) -> None:
+        """Wait until the run or its server has ended."""
+        end = asyncio.ensure_future(server.gone())
+        seen = asyncio.create_task(self.saw("run_finished"))
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await asyncio.wait({end, seen}, return_when=asyncio.FIRST_COMPLETED)
+            if seen.done():
+                await self.at_end()
+        finally:
+            end.cancel()
+            seen.cancel()
+            await asyncio.gather(end, seen, return_exceptions=True)
+
+    async def at_end(self) -> None:
+        """Wait until the stream has ended OK."""
+        async with self._changed, asyncio.timeout(_PATIENCE_S):
+            await self._changed.wait_for(lambda: self.ended)
+
     async def follow(self) -> None:
         """Watch to the run's end over as many streams as it takes."""
         while not await self.one_stream():

@@ -153,6 +153,11 @@ class ServerProcess:
         assert self._nursery is not None
         return self._nursery.reap(pid)
 
+    async def gone(self) -> None:
+        """Return once the process has ended, as often as asked, and take nothing from `ended`."""
+        assert self._ended is not None
+        await asyncio.shield(self._ended)
+
     async def killed(self, within_s: float = _END_S) -> None:
         """Wait until a failpoint has killed it."""
         assert await self.ended(within_s) == -signal.SIGKILL

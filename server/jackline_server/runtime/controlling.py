@@ -69,7 +69,8 @@ class Controlling:
                 raise _reused(command)
             if not repeated:
                 failpoints.hit("control.after_commit_before_apply")
-                self._signals.nudge(row.run_id)
+            if stored.state is CommandState.PENDING:
+                self._signals.nudge(row.run_id)  # a repeat too: the answer to the first may have been lost
             return await self._await(request, command, stored, repeated=repeated)
 
     async def _submit(self, row: RunRow, command: Command, payload: bytes) -> tuple[CommandRow | None, bool]:

@@ -10,6 +10,8 @@ from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import EndChunk, ModelChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from jackline_server.runtime.use_cases import LiveDelta
 
+PIECE_CHARS = 16 * 1024
+
 
 class DeltaMaker:
     """The pieces of one attempt."""
@@ -27,26 +29,37 @@ class DeltaMaker:
             return
         match chunk:
             case TextChunk(text=text):
-                self._show(text=clean(text))
+                self._show(*((piece, "") for piece in _pieces(text)))
             case ReasoningChunk(text=text):
-                self._show(reasoning=clean(text))
+                self._show(*(("", piece) for piece in _pieces(text)))
             case ToolCallChunk():
-                delta = LiveDelta(
-                    self._attempt_id,
-                    self._step_id,
-                    self._iteration,
-                    fragment=clean(chunk.arguments),
-                    tool=clean(chunk.name),
-                    index=chunk.index,
-                )
-                self._run.show(delta)
+                self._show_call(chunk)
             case EndChunk():
                 return
             case _:
                 assert_never(chunk)
 
-    def _show(self, *, text: str = "", reasoning: str = "") -> None:
-        if text or reasoning:
+    def _show(self, *pieces: tuple[str, str]) -> None:
+        for text, reasoning in pieces:
             self._run.show(
                 LiveDelta(self._attempt_id, self._step_id, self._iteration, text=text, reasoning=reasoning)
             )
+
+    def _show_call(self, chunk: ToolCallChunk) -> None:
+        for fragment in _pieces(chunk.arguments) or [""]:
+            self._run.show(
+                LiveDelta(
+                    self._attempt_id,
+                    self._step_id,
+                    self._iteration,
+                    fragment=fragment,
+                    tool=clean(chunk.name)[:PIECE_CHARS],
+                    index=chunk.index,
+                )
+            )
+
+
+def _pieces(text: str) -> list[str]:
+    """The text in pieces that fit into a frame."""
+    whole = clean(text)
+    return [whole[start : start + PIECE_CHARS] for start in range(0, len(whole), PIECE_CHARS)]

@@ -43,6 +43,9 @@ from jackline_server.runtime.replies import Reply, ReplyBuilder
 
 _log = logging.getLogger(__name__)
 
+MAX_KEPT_BYTES = 1024 * 1024
+"""The most that a reply may come to as JSON: it is kept in one event, and twice in that of its step's end."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
@@ -113,7 +116,7 @@ class Effects:
             _log.exception("a model adapter failed", extra={"run_id": run.run_id})
             message = f"the adapter failed: {type(error).__name__}"
             raise ModelFailure(FailureClass.INTERNAL, message) from error
-        return builder.reply(), first_ms or self.clock.monotonic_ms()
+        return _kept(builder.reply()), first_ms or self.clock.monotonic_ms()
 
     def _request(self, step: CallModel, run: LiveRun) -> ModelRequest:
         return ModelRequest(
@@ -157,11 +160,18 @@ class Effects:
         if len(step.attempts) == 1:
             run.note(await self._call_tool(step.attempts[0], run))
             return
+        try:
+            await self._call_together(step, run)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None  # no call raises: it is what the flush raised
+
+    async def _call_together(self, step: CallTools, run: LiveRun) -> None:
         async with asyncio.TaskGroup() as group:
-            waiting = {group.create_task(self._call_tool(attempt, run)) for attempt in step.attempts}
+            tasks = [group.create_task(self._call_tool(attempt, run)) for attempt in step.attempts]
+            waiting = set(tasks)
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                run.note(*(task.result() for task in done))
+                run.note(*(task.result() for task in tasks if task in done))
                 if waiting:
                     await run.flush()
 
@@ -263,6 +273,17 @@ def _full(started: ModelCallStarted) -> Usage:
         completion_tokens=started.max_output_tokens,
         estimated=True,
     )
+
+
+def _kept(reply: Reply) -> Reply:
+    """The reply, if an event can hold it. Raises ModelFailure."""
+    texts = (reply.text, reply.reasoning, *(call.arguments for call in reply.calls))
+    if sum(len(text) for text in texts) > MAX_KEPT_BYTES // 6:
+        size = sum(len(json_text.write(text).encode()) for text in texts)
+        if size > MAX_KEPT_BYTES:
+            message = f"the reply is larger than {MAX_KEPT_BYTES} bytes, which is what one event can hold"
+            raise ModelFailure(FailureClass.MALFORMED, message)
+    return reply
 
 
 def _usage(reply: Reply, step: CallModel) -> Usage:

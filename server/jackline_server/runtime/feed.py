@@ -14,8 +14,8 @@ from jackline_server.runtime.store_ports import READ_BYTES, StoredEvent
 from jackline_server.runtime.use_cases import LiveDelta
 
 TAIL_EVENTS = 128
-MAX_WAITING_DELTAS = 512
-"""A watcher that takes none of its deltas loses the oldest: they are never promised."""
+MAX_DELTA_CHARS = 64 * 1024
+"""A watcher that takes none of its deltas loses the oldest beyond this: they are never promised."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,8 +23,9 @@ class Watcher:
     """One consumer of one channel. Closed by whoever opened it."""
 
     wants_deltas: bool
-    deltas: deque[LiveDelta] = field(default_factory=lambda: deque[LiveDelta](maxlen=MAX_WAITING_DELTAS))
+    deltas: deque[LiveDelta] = field(default_factory=deque[LiveDelta])
     reset: int = 0
+    _held_chars: int = 0
     _signalled: bool = False
     _sleeper: asyncio.Future[None] | None = None
 
@@ -48,10 +49,25 @@ class Watcher:
         woken, self._signalled = self._signalled, False
         return woken
 
+    def offer(self, delta: LiveDelta) -> None:
+        """Keep a live piece until it is taken, at the cost of the oldest ones."""
+        self.deltas.append(delta)
+        self._held_chars += delta.chars
+        while self._held_chars > MAX_DELTA_CHARS and len(self.deltas) > 1:
+            self._held_chars -= self.deltas.popleft().chars
+        self.wake()
+
+    def void(self, attempt_id: int) -> None:
+        """Drop what is kept of an attempt that was given up, and say so."""
+        self.take_deltas()
+        self.reset = attempt_id
+        self.wake()
+
     def take_deltas(self) -> Sequence[LiveDelta]:
         """What has come since the last call."""
         taken = tuple(self.deltas)
         self.deltas.clear()
+        self._held_chars = 0
         return taken
 
 
@@ -69,7 +85,7 @@ class Channel:
     driven: bool = False
     last_reset: int = 0
     tail: deque[StoredEvent] = field(default_factory=lambda: deque[StoredEvent](maxlen=TAIL_EVENTS))
-    watchers: set[Watcher] = field(default_factory=set[Watcher])
+    watchers: dict[Watcher, None] = field(default_factory=dict[Watcher, None])
 
     def publish(self, events: Sequence[StoredEvent], *, ended: bool) -> None:
         """Tell the watchers of events that are durable."""
@@ -104,17 +120,14 @@ class Channel:
         """Show a live piece to those who want it."""
         for watcher in self.watchers:
             if watcher.wants_deltas:
-                watcher.deltas.append(delta)
-                watcher.wake()
+                watcher.offer(delta)
 
     def reset(self, attempt_id: int) -> None:
         """Tell those who saw an attempt's deltas that they are void."""
         self.last_reset = attempt_id
         for watcher in self.watchers:
             if watcher.wants_deltas:
-                watcher.deltas.clear()
-                watcher.reset = attempt_id
-                watcher.wake()
+                watcher.void(attempt_id)
 
     def wake(self) -> None:
         """Wake every watcher."""
@@ -147,14 +160,14 @@ class Feed:
         """Begin to watch; `unsubscribe` ends it."""
         channel = self._channels.setdefault(run_id, Channel())
         watcher = Watcher(wants_deltas=deltas, reset=channel.last_reset if deltas else 0)
-        channel.watchers.add(watcher)
+        channel.watchers[watcher] = None
         return channel, watcher
 
     def unsubscribe(self, run_id: str, watcher: Watcher) -> None:
         """Stop watching."""
         channel = self._channels.get(run_id)
         if channel is not None:
-            channel.watchers.discard(watcher)
+            channel.watchers.pop(watcher, None)
             self._drop_if_idle(run_id, channel)
 
     def close(self) -> None:

@@ -232,9 +232,13 @@ class LiveRun:
             return 0
         ours, same = append.events[:count], 0
         while same < count:
-            found = await self._tools.journal.read(
-                append.run_id, after_sequence=append.after_sequence + same, limit=count - same
-            )
+            try:
+                found = await self._tools.journal.read(
+                    append.run_id, after_sequence=append.after_sequence + same, limit=count - same
+                )
+            except StoreUnavailable:
+                await self._tools.clock.sleep(RETRY_MS)
+                continue
             if not found or list(found) != list(ours[same : same + len(found)]):
                 return 0
             same += len(found)

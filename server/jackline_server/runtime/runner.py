@@ -18,9 +18,9 @@ from jackline_server.core.instruments import Instruments
 from jackline_server.core.steps import CallModel, CallTools, Finish, Record, Step, Wait
 from jackline_server.runtime.effects import Effects, cut_short
 from jackline_server.runtime.inbox import Inbox
-from jackline_server.runtime.live_run import LiveRun
+from jackline_server.runtime.live_run import RETRY_MS, LiveRun
 from jackline_server.runtime.ports import Chance, Clock
-from jackline_server.runtime.store_ports import CommandsWaiting, StoreError
+from jackline_server.runtime.store_ports import CommandsWaiting, StoreError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -126,9 +126,18 @@ class Runner:
     async def _settle_what_came(self) -> None:
         due = timing.due(self._run.state, self._tools.clock.unix_ms())
         self._run.note(*due)
-        await self._inbox.refresh()
+        await self._hear()
         if self._run.state.finished is None:
             self._inbox.settle(self._run)
+
+    async def _hear(self, *, force: bool = False) -> None:
+        """Load the commands that have come; waits for a store that can't be reached."""
+        while True:
+            try:
+                return await self._inbox.refresh(force=force)
+            except StoreUnavailable:
+                force = True
+                await self._tools.clock.sleep(RETRY_MS)
 
     def _note(self, facts: tuple[Fact, ...]) -> None:
         if isinstance(facts[-1], RunFinished):
@@ -144,7 +153,7 @@ class Runner:
             await self._run.flush()
         except CommandsWaiting:
             self._run.take_back()
-            await self._inbox.refresh(force=True)
+            await self._hear(force=True)
             return False
         return True
 
@@ -204,7 +213,7 @@ class Runner:
         except asyncio.CancelledError:
             await _stop(effect)
             raise
-        if not effect.cancelled():
+        if effect.done() and not effect.cancelled():  # else it was left behind
             effect.result()
 
     async def _until_done(self, effect: asyncio.Task[None]) -> None:
@@ -215,7 +224,7 @@ class Runner:
             await self._ended_or_nudged(effect)
             if effect.done():
                 return
-            await self._inbox.refresh()
+            await self._hear()
             mode = self._inbox.abort_mode()
             if mode is AbortMode.GRACEFUL and graceful_until is None:
                 graceful_until = loop.time() + GRACEFUL_MS / 1000

@@ -17,11 +17,11 @@ from jackline_server.core.facts import Phase, RecoveryCause, RunRecovered
 from jackline_server.core.state import RunState
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.inbox import Inbox
-from jackline_server.runtime.live_run import LiveRun, LiveRunTools
+from jackline_server.runtime.live_run import RETRY_MS, LiveRun, LiveRunTools
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.ports import UnknownFact
 from jackline_server.runtime.runner import Ending, Runner, RunnerTools
-from jackline_server.runtime.store_ports import Claim, RunRow, Store, StoreError
+from jackline_server.runtime.store_ports import Claim, RunRow, Store, StoreError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -148,6 +148,8 @@ class Scheduler:
         while True:
             await self._tools.live.clock.sleep(self._settings.lease_ms // 3)
             failpoints.hit("lease.renew")
+            for runner in self._runners.values():
+                runner.nudge()  # a nudge may have been lost, and the table is the truth
             try:
                 lost = await self._tools.store.leases.renew(self.worker, list(self._tasks))
             except StoreError:
@@ -187,17 +189,28 @@ class Scheduler:
     async def _drive_claimed(self, claim: Claim, *, after: asyncio.Task[None] | None) -> Ending | None:
         """Drive a claimed run, once the task that had it here before has ended."""
         if after is not None:
+            after.cancel()  # the claim has fenced it, whatever it waits for
             await asyncio.wait({after})
-        row = await self._tools.store.runs.get(claim.tenant, claim.run_id)
-        if row is None or row.phase.terminal:
+        row, state = await self._read(claim)
+        if row is None or state is None:
             return None
-        state = await self._tools.loading.state(row)
         with self._live(row, state, epoch=claim.epoch) as run:
             if claim.gap_ms is not None:
                 run.charge(claim.gap_ms)
             if claim.epoch > state.epoch:
                 await run.record(RunRecovered(epoch=claim.epoch, cause=_cause(state, claim)))
             return await self._drive(run)
+
+    async def _read(self, claim: Claim) -> tuple[RunRow | None, RunState | None]:
+        """The run and its state; nothing if it has ended. Waits while the store can't be reached."""
+        while True:
+            try:
+                row = await self._tools.store.runs.get(claim.tenant, claim.run_id)
+                if row is None or row.phase.terminal:
+                    return row, None
+                return row, await self._tools.loading.state(row)
+            except StoreUnavailable:
+                await self._tools.live.clock.sleep(RETRY_MS)
 
     @contextmanager
     def _live(self, row: RunRow, state: RunState, *, epoch: int) -> Generator[LiveRun]:

@@ -131,6 +131,11 @@ class LiveDelta:
     tool: str = ""
     index: int = 0
 
+    @property
+    def chars(self) -> int:
+        """Its size, near enough to bound what is kept."""
+        return len(self.text) + len(self.reasoning) + len(self.fragment) + len(self.tool) + 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:

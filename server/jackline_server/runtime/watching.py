@@ -4,7 +4,8 @@ Owns the loop of one watcher. It delivers every event once, in order, and ends o
 what it hands out is durable. A slow consumer holds nothing but its position: it is served from the store.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from jackline_server.runtime.feed import Channel, Feed, Watcher
 from jackline_server.runtime.refusals import Reason, Refused
@@ -16,6 +17,7 @@ from jackline_server.runtime.store_ports import (
     StoreUnavailable,
     Tenant,
 )
+from jackline_server.runtime.store_refusals import refusing_store_errors
 from jackline_server.runtime.use_cases import Frame
 
 PAGE_EVENTS = 64
@@ -33,9 +35,10 @@ class Watching:
 
     async def watch(
         self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool
-    ) -> AsyncIterator[Frame]:
+    ) -> AsyncGenerator[Frame, None]:
         """The frames after that event; see `service_ports.RunUseCases.watch`."""
-        row = await self._runs.get(tenant, run_id)
+        with refusing_store_errors():
+            row = await self._runs.get(tenant, run_id)
         if row is None:
             raise not_found(run_id)
         if after_sequence > row.head_sequence:
@@ -47,8 +50,9 @@ class Watching:
         channel, watcher = self._feed.subscribe(run_id, deltas=deltas)
         try:
             stream = _Stream(self, row, channel, watcher, after_sequence)
-            async for frame in stream.frames():
-                yield frame
+            async with aclosing(stream.frames()) as frames:
+                async for frame in frames:
+                    yield frame
         finally:
             self._feed.unsubscribe(run_id, watcher)
 
@@ -83,7 +87,7 @@ class _Stream:
         self._degraded = False
         self._quiet_ms = 0
 
-    async def frames(self) -> AsyncIterator[Frame]:
+    async def frames(self) -> AsyncGenerator[Frame, None]:
         while True:
             events = await self._next_events()
             if events:

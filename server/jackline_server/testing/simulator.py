@@ -30,7 +30,7 @@ from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualL
 from jackline_server.testing.simulation.scenery import draw_plans
 from jackline_server.testing.simulation.surroundings import Books
 from jackline_server.testing.simulation.weather import Kind, SimulatedChance, Weather
-from jackline_server.testing.simulation.workers import LEASE_MS, Deployment, Worker
+from jackline_server.testing.simulation.workers import LEASE_MS, LONG_LEASE_MS, Deployment, Worker
 from jackline_server.testing.validators import judge
 from jackline_server.testing.validators.history import (
     CommandEntry,
@@ -91,15 +91,17 @@ class _Simulation:
         kind = self.chance.choice((Kind.CALM, Kind.GUSTS, Kind.CHAOS, Kind.CHAOS, Kind.CHAOS))
         weather = Weather(chance=self.chance, kind=kind)
         clock = StoreClock(unix_ms=self._now_ms, monotonic_ms=self._now_ms)
+        lease_ms = LEASE_MS if kind is Kind.CHAOS else LONG_LEASE_MS
         self.books = Books(now_ms=self._now_ms)
         self.deployment = Deployment(
             loop=self.loop,
             weather=weather,
-            store=memory_store(clock=clock, lease_ms=LEASE_MS, fencing=fencing),
+            store=memory_store(clock=clock, lease_ms=lease_ms, fencing=fencing),
             books=self.books,
             plans=draw_plans(self.chance, 2),
             instruments=_instruments(),
             ids=SimulatedChance(chance=self.chance),
+            lease_ms=lease_ms,
         )
         self.notebook = Notebook()
         self.weather = weather

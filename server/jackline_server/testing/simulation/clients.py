@@ -25,7 +25,7 @@ from jackline_server.core.facts import AbortMode
 from jackline_server.runtime.assembly import Runtime
 from jackline_server.runtime.ports import Source
 from jackline_server.runtime.refusals import Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, StoreError
+from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import (
     Caller,
     ControlRun,
@@ -152,8 +152,6 @@ class Client:
             ending = LOST
         except TimeoutError:
             pass
-        except StoreError:
-            ending, reason = REFUSED, "STORE_UNAVAILABLE"
         except Exception as error:  # noqa: BLE001 - what a door would call an internal error
             ending, reason = REFUSED, "INTERNAL"
             self._notebook.bugs.append(f"a stream ended with {error!r}")

@@ -28,6 +28,10 @@ from jackline_server.testing.validators.history import Commit
 T = TypeVar("T")
 
 LEASE_MS = 2_000
+"""A short lease, so that freezes outlast it."""
+
+LONG_LEASE_MS = 30_000
+"""A lease that no gust outlasts."""
 
 
 class ConnectionLost(Exception):
@@ -45,6 +49,7 @@ class Deployment:
     plans: dict[str, Plan]
     instruments: Instruments
     ids: SimulatedChance
+    lease_ms: int
     commits: list[Commit] = field(default_factory=list[Commit])
     workers: list["Worker"] = field(default_factory=list["Worker"])
 
@@ -175,7 +180,7 @@ class Worker:
         settings = SchedulerSettings(
             worker=name,
             max_active_runs=3,
-            lease_ms=LEASE_MS,
+            lease_ms=deployment.lease_ms,
             drain_grace_ms=weather.chance.choice((50, 1_000)),
         )
         return assemble(ring, settings)

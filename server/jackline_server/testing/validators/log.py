@@ -40,8 +40,7 @@ def _stream_ends(history: History, run: Run, end: int) -> Iterator[Violation]:
         if stream.run != run.run or stream.after > run.events[-1].sequence:
             continue
         reached = max((sequence for one in stream.deliveries for sequence, _ in one.events), default=0)
-        reached = max(reached, stream.after)
-        if stream.ending == OK and reached < end:
+        if stream.ending == OK and max(reached, stream.after) < end:
             yield _violation("O3", run.run, f"a stream of {stream.client} ended OK at {reached} before {end}")
         if stream.ending == REFUSED and reached >= end:
             yield _violation(
