@@ -118,6 +118,7 @@ class Watcher:
         self._name = name
         self._position = after
         self._changed = asyncio.Condition()
+        self._facts = Counter[str]()
 
     @property
     def position(self) -> int:
@@ -130,7 +131,7 @@ class Watcher:
 
     def has(self, fact: str, count: int = 1) -> bool:
         """True if so many facts of that name came."""
-        return sum(event.WhichOneof("fact") == fact for event in self.events()) >= count
+        return self._facts[fact] >= count
 
     async def saw(self, *facts: str, count: int = 1) -> None:
         """Wait until one of these facts came so many times, or the run has ended."""
@@ -197,6 +198,7 @@ class Watcher:
         async with self._changed:
             for event, raw in zip(shown, events, strict=True):
                 self.log.setdefault(event.sequence, raw)
+                self._facts[str(StepEvent.FromString(event.meta).WhichOneof("fact"))] += 1
                 self._position = event.sequence
                 self._recorder.note_seen(self.run_id, event.sequence)
             self._changed.notify_all()

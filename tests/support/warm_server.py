@@ -5,6 +5,7 @@ with the words and the environment that it is given; no loop, thread, socket or 
 the fork. A test that kills one run fifty times needs this; what concerns the start itself starts cold.
 """
 
+import asyncio
 import ctypes
 import gc
 import importlib
@@ -103,10 +104,29 @@ def _stand_alone(descriptors: list[int]) -> None:
     ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
 
 
+def _load_litellm() -> None:
+    """Import litellm with all that it puts off until its first call: one that nobody answers."""
+    litellm: Any = importlib.import_module("litellm")
+    litellm.suppress_debug_info = True
+    call = litellm.acompletion(
+        model="openai/none",
+        messages=[{"role": "user", "content": "."}],
+        api_base="http://127.0.0.1:9/v1",
+        api_key="none",
+        max_retries=0,
+    )
+    try:
+        asyncio.run(call)
+    except importlib.import_module("openai").APIError:
+        return
+
+
 def _main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         importlib.import_module(name)
+    if "litellm" in sys.argv:
+        _load_litellm()
     gc.collect()
     gc.freeze()
     question = _watch_over(control)

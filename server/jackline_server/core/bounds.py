@@ -9,8 +9,9 @@ US dollar, rounded up.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from jackline_server.core.changing import change
 from jackline_server.core.facts import StopReason, Usage
 from jackline_server.core.plan import ModelPlan, Price, RunBounds, StepBounds
 
@@ -36,7 +37,7 @@ class Ledger:
 
     def reserve(self, *, tokens: int, cost_micros: int) -> "Ledger":
         """Hold a model call; the attempt counts from here."""
-        return replace(
+        return change(
             self,
             model_requests=self.model_requests + 1,
             reserved_tokens=self.reserved_tokens + tokens,
@@ -45,7 +46,7 @@ class Ledger:
 
     def settle(self, hold: "Hold", *, tokens: int, cost_micros: int, turns: int = 0) -> "Ledger":
         """Replace a held call by what it came to."""
-        return replace(
+        return change(
             self,
             iterations=self.iterations + turns,
             tokens=self.tokens + tokens,
@@ -56,11 +57,11 @@ class Ledger:
 
     def call_tool(self) -> "Ledger":
         """Count one attempt at a tool."""
-        return replace(self, tool_calls=self.tool_calls + 1)
+        return change(self, tool_calls=self.tool_calls + 1)
 
     def enter_step(self) -> "Ledger":
         """Count one visit of a step."""
-        return replace(self, steps=self.steps + 1)
+        return change(self, steps=self.steps + 1)
 
     @property
     def tokens_held(self) -> int:

@@ -19,7 +19,7 @@ from jackline_server.core.commands import (
     SubmitToolResult,
     kind_of,
 )
-from jackline_server.core.evolve import current, evolve
+from jackline_server.core.evolve import evolve
 from jackline_server.core.evolve_calls import FAILED, SUCCEEDED
 from jackline_server.core.facts import (
     CallStatus,
@@ -34,7 +34,7 @@ from jackline_server.core.facts import (
     ToolCallFinished,
 )
 from jackline_server.core.plan import ModelStep
-from jackline_server.core.state import Interrupt, RunState
+from jackline_server.core.state import Interrupt, RunState, current
 from jackline_server.core.steps import CallModel, Moment
 
 Settled = tuple[Fact, ...]

@@ -4,9 +4,8 @@ Owns the moves requested → started → completed | failed | denied | cancelled
 call. A call whose outcome is unknown stays open until its policy or a person settles it.
 """
 
-from dataclasses import replace
-
 from jackline_server.core import json_text
+from jackline_server.core.changing import change
 from jackline_server.core.context import Context
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
@@ -44,10 +43,10 @@ def request(state: RunState, fact: ToolCallRequested) -> RunState:
         iteration=visit.iteration,
         requested_sequence=state.sequence,
     )
-    return replace(
+    return change(
         state,
         calls={**state.calls, call.call_id: call},
-        visit=replace(
+        visit=change(
             visit,
             open_calls=(*visit.open_calls, call.call_id),
             entries=_with_call(visit, call.call_id),
@@ -62,12 +61,12 @@ def _with_call(visit: Visit, call_id: str) -> tuple[Reply | Note, ...]:
     *earlier, last = visit.entries
     if not isinstance(last, Reply):
         return visit.entries
-    return (*earlier, replace(last, calls=(*last.calls, call_id)))
+    return (*earlier, change(last, calls=(*last.calls, call_id)))
 
 
 def start(state: RunState, fact: ToolCallStarted) -> RunState:
     """An attempt is reserved: it counts from here."""
-    call = replace(
+    call = change(
         _call(state, fact.call_id),
         status=CallStatus.STARTED,
         effect=fact.effect,
@@ -76,17 +75,17 @@ def start(state: RunState, fact: ToolCallStarted) -> RunState:
         interrupted=False,
     )
     visit = _visit(state)
-    return replace(
+    return change(
         state,
         calls={**state.calls, call.call_id: call},
         ledger=state.ledger.call_tool(),
-        visit=replace(visit, ledger=visit.ledger.call_tool()),
+        visit=change(visit, ledger=visit.ledger.call_tool()),
     )
 
 
 def finish(state: RunState, fact: ToolCallFinished) -> RunState:
     """A call ended, or was never started."""
-    call = replace(
+    call = change(
         _call(state, fact.call_id),
         status=fact.status,
         problem=fact.problem,
@@ -96,7 +95,7 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         error=fact.error,
         interrupted=False,
     )
-    return _store(replace(state, context=_written(state, call)), call)
+    return _store(change(state, context=_written(state, call)), call)
 
 
 def _written(state: RunState, call: ToolCall) -> Context:
@@ -117,15 +116,15 @@ def resolve(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> R
     """
     call = _call(state, interrupt.call_id)
     if fact.option == RETRY:
-        return _store(state, replace(call, status=CallStatus.REQUESTED))
+        return _store(state, change(call, status=CallStatus.REQUESTED))
     if not fact.option:
-        return _store(state, replace(call, unknown_expired=True))
+        return _store(state, change(call, unknown_expired=True))
     return state
 
 
 def cut(call: ToolCall) -> ToolCall:
     """The call after its worker went away: one in flight is interrupted."""
-    return replace(call, interrupted=True) if call.status is CallStatus.STARTED else call
+    return change(call, interrupted=True) if call.status is CallStatus.STARTED else call
 
 
 def is_settled(call: ToolCall, plan: Plan) -> bool:
@@ -159,8 +158,8 @@ def _store(state: RunState, call: ToolCall) -> RunState:
     if visit is not None and visit.open_calls:
         settled = all(is_settled(calls[name], state.plan) for name in visit.open_calls)
         if settled:
-            visit = replace(visit, open_calls=())
-    return replace(state, calls=calls, visit=visit)
+            visit = change(visit, open_calls=())
+    return change(state, calls=calls, visit=visit)
 
 
 def _call(state: RunState, call_id: str) -> ToolCall:

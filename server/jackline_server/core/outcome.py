@@ -34,7 +34,7 @@ class Wrong:
 
 def read(reply: Reply, plan: OutcomePlan, schemas: SchemaValidator) -> Accepted | Wrong:
     """Judge a reply without tool calls."""
-    if reply.finish is FinishReason.LENGTH:
+    if reply.finish in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
         return Wrong(
             problem=AnswerProblem.TRUNCATED,
             explanation="Your answer was cut off before it was complete. Answer again, in fewer words.",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from jackline_server.core.bounds import Hold, Ledger, Limit
 from jackline_server.core.context import Context
+from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import RUNNING, Exit
 from jackline_server.core.facts import (
     AbortMode,
@@ -231,3 +232,10 @@ class RunState:
     def dormant(self) -> bool:
         """True while active time stands still: queued, paused or waiting for a person."""
         return self.phase in (Phase.QUEUED, Phase.PAUSED, Phase.WAITING)
+
+
+def current(state: RunState) -> Visit:
+    """The visit under way. Raises CorruptLog if there is none."""
+    if state.visit is None:
+        raise CorruptLog("a fact of a step stands outside one")
+    return state.visit

@@ -41,6 +41,7 @@ from jackline_server.runtime.store_ports import (
     HeadMismatch,
     Journal,
     RunHead,
+    RunRow,
     StoredEvent,
     StoreFull,
     StoreUnavailable,
@@ -66,12 +67,13 @@ class LiveRun:
     """One driven run. Not shared between tasks but for `record`, which may be called concurrently."""
 
     def __init__(
-        self, state: RunState, *, epoch: int, created_unix_ms: int, channel: Channel, tools: LiveRunTools
+        self, state: RunState, *, epoch: int, row: RunRow, channel: Channel, tools: LiveRunTools
     ) -> None:
-        """Take over a replayed state. `epoch` is the one of the claim."""
+        """Take over a replayed state. `epoch` is the one of the claim, `row` what the store says of the run."""
         self._tools = tools
         self._epoch = epoch
-        self._created_unix_ms = created_unix_ms
+        self._created_unix_ms = row.created_unix_ms
+        self.tenant = row.tenant
         self.channel = channel
         self._state = state
         self._durable = state

@@ -156,10 +156,20 @@ class Scheduler:
                 _log.warning("leases could not be renewed; trying again")
                 continue
             for run_id in lost:
-                _log.warning("a run was taken over by another worker", extra={"run_id": run_id})
-                task = self._tasks.get(run_id)
-                if task is not None:
-                    task.cancel()
+                await self._check_lost(run_id)
+
+    async def _check_lost(self, run_id: str) -> None:
+        """Stop a run that a newer epoch owns. One that only ended or went dormant meanwhile is left alone."""
+        runner = self._runners.get(run_id)
+        if runner is None:
+            return
+        try:
+            row = await self._tools.store.runs.get(runner.run.tenant, run_id)
+        except StoreError:
+            return
+        if row is not None and row.epoch > runner.run.epoch and self._runners.get(run_id) is runner:
+            _log.warning("a run was taken over by another worker", extra={"run_id": run_id})
+            self._tasks[run_id].cancel()
 
     # --- one run -------------------------------------------------------------------------------
 
@@ -221,7 +231,7 @@ class Scheduler:
             yield LiveRun(
                 state,
                 epoch=epoch,
-                created_unix_ms=row.created_unix_ms,
+                row=row,
                 channel=channel,
                 tools=self._tools.live,
             )

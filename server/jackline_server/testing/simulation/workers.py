@@ -179,7 +179,7 @@ class Worker:
         )
         settings = SchedulerSettings(
             worker=name,
-            max_active_runs=3,
+            max_active_runs=weather.chance.choice((1, 3)),
             lease_ms=deployment.lease_ms,
             drain_grace_ms=weather.chance.choice((50, 1_000)),
         )

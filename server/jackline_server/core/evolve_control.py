@@ -1,0 +1,100 @@
+"""How facts from outside the loop change a run: questions, commands, timers, notices.
+
+Owns what holds a run and what lets it go on.
+"""
+
+from jackline_server.core import evolve_calls
+from jackline_server.core.changing import change
+from jackline_server.core.errors import CorruptLog
+from jackline_server.core.facts import (
+    CommandApplied,
+    CommandKind,
+    InterruptRaised,
+    InterruptResolved,
+    NoticeCode,
+    Noticed,
+    Steered,
+    TimerFired,
+    TimerKind,
+)
+from jackline_server.core.state import AbortRequest, Interrupt, Note, RunState, current
+
+
+def pause(state: RunState, *, paused: bool) -> RunState:
+    """The run is held, or goes on."""
+    return change(state, oversight=change(state.oversight, paused=paused))
+
+
+def raise_interrupt(state: RunState, fact: InterruptRaised) -> RunState:
+    """A question is opened."""
+    interrupt = Interrupt(
+        interrupt_id=fact.interrupt_id,
+        kind=fact.kind,
+        step_id=current(state).step_id,
+        call_id=fact.call_id,
+        options=fact.options,
+        raised_active_ms=state.active_ms,
+        raised_sequence=state.sequence,
+        expires_unix_ms=fact.expires_unix_ms,
+        question=fact.question,
+    )
+    interrupts = {**state.oversight.interrupts, fact.interrupt_id: interrupt}
+    return change(state, oversight=change(state.oversight, interrupts=interrupts))
+
+
+def resolve(state: RunState, fact: InterruptResolved) -> RunState:
+    """A question was answered, or nobody answered in time."""
+    interrupts = dict(state.oversight.interrupts)
+    interrupt = interrupts.pop(fact.interrupt_id, None)
+    if interrupt is None:
+        raise CorruptLog("an interrupt is resolved that is not open")
+    oversight = state.oversight
+    if fact.option:
+        oversight = change(oversight, decided=oversight.decided | {fact.interrupt_id})
+    else:
+        oversight = change(oversight, expired=oversight.expired | {fact.interrupt_id})
+    state = change(state, oversight=change(oversight, interrupts=interrupts))
+    return evolve_calls.resolve(state, interrupt, fact)
+
+
+def command(state: RunState, fact: CommandApplied) -> RunState:
+    """An abort takes hold; every other command acts by the facts that follow it."""
+    if fact.kind is not CommandKind.ABORT or fact.abort_mode is None:
+        return state
+    abort = AbortRequest(
+        mode=fact.abort_mode,
+        skip_routes=fact.skip_routes,
+        principal=fact.principal,
+        reason=fact.reason,
+    )
+    return change(state, oversight=change(state.oversight, abort=abort, paused=False))
+
+
+def steer(state: RunState, fact: Steered) -> RunState:
+    """Guidance enters the conversation; an answer that nobody has judged yet gives way to it."""
+    visit = current(state)
+    note = Note(text=fact.text, provenance=f"steer:{fact.principal}")
+    return change(state, visit=change(visit, entries=(*visit.entries, note), answer=None))
+
+
+def timer(state: RunState, fact: TimerFired) -> RunState:
+    """A deadline passed; an expiry acts by the fact that follows it."""
+    if fact.kind is TimerKind.DEADLINE:
+        return change(state, oversight=change(state.oversight, deadline_passed=True))
+    return state
+
+
+def notice(state: RunState, fact: Noticed) -> RunState:
+    """Something is remembered as told; what the model is to know enters the conversation."""
+    oversight = state.oversight
+    match fact.code:
+        case NoticeCode.BUDGET_NEARLY_USED:
+            state = change(state, oversight=change(oversight, budget_told=True))
+            note = Note(text=fact.text, provenance="notice")
+            visit = current(state)
+            return change(state, visit=change(visit, entries=(*visit.entries, note)))
+        case NoticeCode.FILE_MISSING:
+            told = oversight.warnings_told + 1
+            return change(state, oversight=change(oversight, warnings_told=told))
+        case NoticeCode.CONDITION_FAILED:
+            return state

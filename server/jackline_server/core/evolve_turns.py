@@ -1,0 +1,149 @@
+"""How facts change a turn: calls of the model, their replies, and answers that were rejected.
+
+Owns reservation and settlement: a call is held in the run's ledger and in the visit's from its announcement
+on, and replaced by what it came to.
+"""
+
+from jackline_server.core.bounds import Hold, Limit
+from jackline_server.core.changing import change
+from jackline_server.core.errors import CorruptLog
+from jackline_server.core.facts import (
+    AnswerProblem,
+    AnswerRejected,
+    FailureClass,
+    ModelCallFailed,
+    ModelCallStarted,
+    ModelReplied,
+    Purpose,
+    Usage,
+)
+from jackline_server.core.state import Attempts, ModelCall, Note, Reply, RunState, Visit, current
+
+
+def settle_lost(state: RunState, call: ModelCall) -> RunState:
+    """Charge a call that nobody will answer at its full estimate, and let it be tried again at once."""
+    tokens, cost = call.hold.tokens, call.hold.cost_micros
+    usage = Usage(
+        prompt_tokens=call.started.prompt_tokens,
+        completion_tokens=call.started.max_output_tokens,
+        estimated=True,
+    )
+    visit = current(state)
+    return change(
+        state,
+        usage=_add(state.usage, usage),
+        ledger=state.ledger.settle(call.hold, tokens=tokens, cost_micros=cost),
+        visit=change(
+            visit,
+            ledger=visit.ledger.settle(call.hold, tokens=tokens, cost_micros=cost),
+            model_call=None,
+            request_since_ms=None,
+            attempts=Attempts(
+                failed=call.started.attempt,
+                last=FailureClass.CANCELLED,
+                error="the worker went away during the call",
+                retry_at_active_ms=state.active_ms,
+            ),
+        ),
+    )
+
+
+def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
+    """A call is announced: both ledgers hold it from here."""
+    visit = current(state)
+    hold = Hold(tokens=fact.reserved_tokens, cost_micros=fact.reserved_cost_micros)
+    since, closing = visit.request_since_ms, visit.closing
+    if fact.limit is not None:
+        closing = Limit(reason=fact.limit, leaf=fact.limit_leaf)
+    return change(
+        state,
+        ledger=state.ledger.reserve(tokens=hold.tokens, cost_micros=hold.cost_micros),
+        visit=change(
+            visit,
+            ledger=visit.ledger.reserve(tokens=hold.tokens, cost_micros=hold.cost_micros),
+            iteration=fact.iteration,
+            model_call=ModelCall(sequence=state.sequence, started=fact, hold=hold),
+            request_since_ms=state.active_ms if since is None else since,
+            answer=None,
+            closing=closing,
+        ),
+    )
+
+
+def _in_flight(visit: Visit) -> ModelCall:
+    if visit.model_call is None:
+        raise CorruptLog("a reply without a call")
+    return visit.model_call
+
+
+def reply(state: RunState, fact: ModelReplied) -> RunState:
+    """The call is settled at what it used, and its reply enters the conversation."""
+    visit = current(state)
+    call = _in_flight(visit)
+    turns = int(call.started.purpose is Purpose.TURN)
+    said = Reply(text=fact.text, finish=fact.finish)
+    return change(
+        state,
+        usage=_add(state.usage, fact.usage),
+        ledger=state.ledger.settle(
+            call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros, turns=turns
+        ),
+        visit=change(
+            visit,
+            ledger=visit.ledger.settle(
+                call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros, turns=turns
+            ),
+            entries=(*visit.entries, said),
+            model_call=None,
+            attempts=None,
+            request_since_ms=None,
+            repairing=False,
+            answer=said,
+        ),
+    )
+
+
+def fail(state: RunState, fact: ModelCallFailed) -> RunState:
+    """The attempt is settled at what it is charged; another may follow."""
+    visit = current(state)
+    call = _in_flight(visit)
+    retry_at = None if fact.retry_in_ms is None else state.active_ms + fact.retry_in_ms
+    attempts = Attempts(
+        failed=call.started.attempt,
+        last=fact.failure,
+        error=fact.error,
+        retry_at_active_ms=retry_at,
+    )
+    ledger = visit.ledger.settle(call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros)
+    return change(
+        state,
+        usage=_add(state.usage, fact.usage),
+        ledger=state.ledger.settle(call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros),
+        visit=change(visit, ledger=ledger, model_call=None, attempts=attempts),
+    )
+
+
+def _add(total: Usage, usage: Usage) -> Usage:
+    return Usage(
+        prompt_tokens=total.prompt_tokens + usage.prompt_tokens,
+        completion_tokens=total.completion_tokens + usage.completion_tokens,
+        cached_tokens=total.cached_tokens + usage.cached_tokens,
+        reasoning_tokens=total.reasoning_tokens + usage.reasoning_tokens,
+        estimated=total.estimated or usage.estimated,
+    )
+
+
+def reject(state: RunState, fact: AnswerRejected) -> RunState:
+    """An answer did not meet its contract; what is wrong is said to the model."""
+    visit = current(state)
+    empty = fact.problem is AnswerProblem.EMPTY
+    note = Note(text=fact.explanation, provenance="notice")
+    rejected = change(
+        visit,
+        answer=None,
+        entries=(*visit.entries, note),
+        repairing=fact.repair > 0,
+        repairs=visit.repairs + (not empty),
+        empty_replies=visit.empty_replies + empty,
+    )
+    return change(state, visit=rejected)

@@ -1,0 +1,103 @@
+"""Thousands of worlds with two workers, drawn from seeds: the promises hold, and fencing is what holds them.
+
+A seed that fails is had again with `python -m jackline_server.testing.simulator --seed N`.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jackline_server.testing.simulator import BUG, Outcome, simulate
+from jackline_server.testing.validators.history import from_json, to_json
+
+SEEDS = 5_000
+CHUNK = 125
+UNFENCED = 300
+
+
+def told(outcome: Outcome) -> str:
+    lines = [
+        f"seed {outcome.seed}: replay with python -m jackline_server.testing.simulator --seed {outcome.seed}"
+    ]
+    lines += [f"  {one.guarantee} {one.run}: {one.sentence}" for one in outcome.violations]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_promise_is_broken_while_appends_are_fenced(first: int) -> None:
+    broken = [outcome for seed in range(first, first + CHUNK) if (outcome := simulate(seed)).violations]
+    assert not broken, "\n".join(told(outcome) for outcome in broken)
+
+
+def test_without_fencing_stale_writers_break_the_order_of_logs() -> None:
+    found = [violation for seed in range(UNFENCED) for violation in simulate(seed, fencing=False).violations]
+    guarantees = {violation.guarantee for violation in found}
+    assert "E1" in guarantees
+    assert guarantees & {"O1", "O2", "O3", "D2"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_seed_always_gives_the_same_history(seed: int) -> None:
+    first, second = simulate(seed), simulate(seed)
+    assert first.digest == second.digest
+    assert first.history == second.history
+
+
+def test_a_seed_gives_the_same_history_in_another_process() -> None:
+    script = "from jackline_server.testing.simulator import simulate\nprint(simulate(7).digest)"
+    digests = {
+        subprocess.run(  # noqa: PLW1510 - check is given
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout.strip()
+        for hash_seed in ("1", "2")
+    }
+    assert digests == {simulate(7).digest}
+
+
+def test_seeds_differ() -> None:
+    assert len({simulate(seed).digest for seed in range(10)}) == 10
+
+
+def test_a_history_of_the_simulator_survives_its_json_form() -> None:
+    history = simulate(3).history
+    assert from_json(to_json(history)) == history
+
+
+def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
+    """What a few hundred worlds hold together: else a green run would say little."""
+    outcomes = [simulate(seed) for seed in range(200)]
+    kinds = {event.kind for one in outcomes for run in one.history.runs for event in run.events}
+    endings = {stream.ending for one in outcomes for stream in one.history.streams}
+    causes = {
+        event.fields["cause"]
+        for one in outcomes
+        for run in one.history.runs
+        for event in run.events
+        if event.kind == "run_recovered"
+    }
+    phases = {
+        event.fields["phase"]
+        for one in outcomes
+        for run in one.history.runs
+        for event in run.events
+        if event.kind == "run_finished"
+    }
+    assert causes == {"crash", "drain", "queue", "wake"}
+    assert phases == {"succeeded", "needs_review", "exhausted", "failed", "aborted"}
+    assert endings == {"ok", "refused", "lost", "closed"}
+    assert {"interrupt_raised", "interrupt_resolved", "paused", "resumed", "steered", "timer_fired"} <= kinds
+    assert BUG not in {violation.guarantee for one in outcomes for violation in one.violations}
+
+
+def test_the_simulator_leaves_no_loop_behind() -> None:
+    simulate(1)
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
