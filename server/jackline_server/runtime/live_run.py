@@ -69,7 +69,7 @@ class LiveRun:
     def __init__(
         self, state: RunState, *, epoch: int, row: RunRow, channel: Channel, tools: LiveRunTools
     ) -> None:
-        """Take over a replayed state. `epoch` is the one of the claim, `row` what the store says of the run."""
+        """Take over a replayed state. `epoch` is the one of the claim, `row` the run as it was claimed."""
         self._tools = tools
         self._epoch = epoch
         self._created_unix_ms = row.created_unix_ms
