@@ -136,9 +136,7 @@ class Watcher:
     async def saw(self, *facts: str, count: int = 1) -> None:
         """Wait until one of these facts came so many times, or the run has ended."""
         async with self._changed, asyncio.timeout(_PATIENCE_S):
-            await self._changed.wait_for(
-                lambda: self.ended or any(self.has(fact, count) for fact in facts)
-            )
+            await self._changed.wait_for(lambda: self.ended or any(self.has(fact, count) for fact in facts))
 
     async def gone(self, server: ServerProcess) -> None:
         """Wait until the run or its server has ended."""
@@ -232,13 +230,19 @@ class Recorder:
         self.client = self.server.client()
 
     async def start(
-        self, workflow: str, mark: str, *, request_id: str | None = None, **options: Any
+        self,
+        workflow: str,
+        mark: str,
+        *,
+        request_id: str | None = None,
+        client: JacklineClient | None = None,
+        **options: Any,
     ) -> str:
         """Start a run whose input carries `mark`; its id. Raises CallError, which is recorded too."""
         begin, ending = now_ms(), OK
         run, disposition, reason = "", "", ""
         try:
-            answer = await self.client.start_run(
+            answer = await (client or self.client).start_run(
                 workflow, input={"mark": mark}, request_id=request_id, **options
             )
             run = answer.run.run_id
@@ -335,9 +339,7 @@ class Recorder:
         async with asyncio.timeout(_PATIENCE_S):
             assert await replay.one_stream(), "a replay of an ended run ends"
         log = [stored(data) for _, data in sorted(replay.log.items())]
-        events: list[Event] = [
-            event_of(one, at_ms=self._seen_ms.get((run_id, one.sequence))) for one in log
-        ]
+        events: list[Event] = [event_of(one, at_ms=self._seen_ms.get((run_id, one.sequence))) for one in log]
         return Run(run=run_id, mark=mark_of(log[0]), caps=await self._caps(log[0]), events=tuple(events))
 
     async def _caps(self, first: StoredEvent) -> RunCaps:

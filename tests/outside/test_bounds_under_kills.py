@@ -100,7 +100,9 @@ class Spending:
         now = (ledger.model_requests, ledger.tool_calls, ledger.tokens, ledger.cost_micros)
         assert all(late >= early for early, late in zip(self.last, now, strict=True))
         self.last = now
-        assert ledger.tokens + ledger.reserved_tokens <= run.bounds.token_budget or not run.bounds.token_budget
+        assert (
+            ledger.tokens + ledger.reserved_tokens <= run.bounds.token_budget or not run.bounds.token_budget
+        )
         most = run.bounds.cost_budget_micros
         assert ledger.cost_micros + ledger.reserved_cost_micros <= most or not most
 

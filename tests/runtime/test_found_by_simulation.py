@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pytest
+
 from jackline_server.core.commands import Abort
 from jackline_server.core.facts import AbortMode, Phase, RunFinished, RunRecovered, ToolCallFinished
 from jackline_server.core.messages import ToolMessage
@@ -128,10 +130,9 @@ async def test_a_repeat_of_a_command_whose_first_answer_was_lost_is_heard() -> N
         run_id = await jackline.start()
         abort = Abort(mode=AbortMode.NOW, skip_routes=False)
         async with asyncio.timeout(10):
-            try:
+            with pytest.raises(Refused) as refused:
                 await jackline.control(run_id, abort, command_id="once")
-            except Refused as refused:
-                assert refused.reason is Reason.STORE_UNAVAILABLE
+            assert refused.value.reason is Reason.STORE_UNAVAILABLE
             receipt = await jackline.control(
                 run_id, abort, command_id="once", wait=Stage.SETTLED, wait_ms=3_000
             )
@@ -165,9 +166,6 @@ async def test_a_command_whose_nudge_was_lost_is_heard_with_the_next_heartbeat()
 async def test_a_watch_over_a_store_that_can_not_be_reached_is_refused_with_that_reason() -> None:
     async with process(world(runs=UnreachableRuns())) as jackline:
         frames = jackline.runtime.runs.watch(DEFAULT_TENANT, "run_1", after_sequence=0, deltas=False)
-        try:
+        with pytest.raises(Refused) as refused:
             await anext(aiter(frames))
-        except Refused as refused:
-            assert refused.reason is Reason.STORE_UNAVAILABLE
-        else:
-            raise AssertionError("the watch began")
+    assert refused.value.reason is Reason.STORE_UNAVAILABLE

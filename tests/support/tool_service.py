@@ -85,9 +85,7 @@ class ToolService:
         if tool in self._held:
             await self._held[tool].wait()
         entry.answered = True
-        return web.json_response(
-            self.answers.get(tool, {"tool": tool}), status=self.statuses.get(tool, 200)
-        )
+        return web.json_response(self.answers.get(tool, {"tool": tool}), status=self.statuses.get(tool, 200))
 
 
 @asynccontextmanager

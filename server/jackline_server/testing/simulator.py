@@ -25,6 +25,7 @@ from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, RunRow
 from jackline_server.storage.clocks import StoreClock
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.instruments import instruments
+from jackline_server.testing.simulation.chaos import Chaos
 from jackline_server.testing.simulation.clients import Client, Notebook, draw_wish
 from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualLoop
 from jackline_server.testing.simulation.scenery import draw_plans
@@ -43,7 +44,6 @@ from jackline_server.testing.validators.history import (
 )
 from jackline_server.testing.validators.recording import caps_of, event_of, mark_of
 
-CHAOS_S = 6.0
 HEALED_S = 120.0
 MOST_EVENTS = 100_000
 BUG = "bug"
@@ -103,6 +103,7 @@ class _Simulation:
             ids=SimulatedChance(chance=self.chance),
             lease_ms=lease_ms,
         )
+        self.chaos = Chaos(self.deployment)
         self.notebook = Notebook()
         self.weather = weather
         self.history = History()
@@ -127,13 +128,13 @@ class _Simulation:
             await worker.boot()
         if not self.weather.calm:
             self.weather.fault = self.chance.choice((0.0, 0.02, 0.1))
-        chaos = asyncio.create_task(self._disturb())
+        chaos = asyncio.create_task(self.chaos.rage())
         clients = [
             asyncio.create_task(self._client(number)) for number in range(self.chance.choice((1, 2, 3)))
         ]
         done, _ = await asyncio.wait(clients, timeout=60)
         chaos.cancel()
-        await self._heal()
+        await self.chaos.heal()
         found = await self._come_to_rest()
         late = [task for task in clients if task not in done]
         if late:
@@ -162,71 +163,14 @@ class _Simulation:
         watching = asyncio.create_task(client.follow(run_id, patience=8))
         for step in range(dice.randint(0, 4)):
             await asyncio.sleep(dice.random() * 1.5)
-            if dice.random() < 0.15:
-                await client.start(wish, tries=1)
-            elif dice.random() < 0.15:
-                await client.wait(run_id)
-            else:
-                await client.meddle(run_id, step)
+            match self.weather.pick(start=15, wait=10, meddle=75):
+                case "start":
+                    await client.start(wish, tries=1)
+                case "wait":
+                    await client.wait(run_id)
+                case _:
+                    await client.meddle(run_id, step)
         await watching
-
-    async def _disturb(self) -> None:
-        match self.weather.kind:
-            case Kind.CALM:
-                return
-            case Kind.GUSTS:
-                await self._gusts()
-            case Kind.CHAOS:
-                await self._chaos()
-
-    async def _gusts(self) -> None:
-        """Only the store is bad; no process goes away."""
-        until = self.loop.time() + CHAOS_S
-        while self.loop.time() < until:
-            await asyncio.sleep(self.chance.random() * 2)
-            await self._storm(down=self.chance.random() < 0.5)
-
-    async def _chaos(self) -> None:
-        """Do one terrible thing after another."""
-        until = self.loop.time() + CHAOS_S
-        while self.loop.time() < until:
-            await asyncio.sleep(self.chance.random() * 1.5)
-            worker = self.chance.choice(self.deployment.workers)
-            roll = self.chance.random()
-            if not worker.up:
-                await worker.boot()
-            elif roll < 0.25:
-                worker.crash()
-            elif roll < 0.5:
-                await self._freeze(worker)
-            elif roll < 0.6:
-                await self._storm(down=True)
-            elif roll < 0.7:
-                await self._storm(down=False)
-            elif roll < 0.8:
-                self.weather.wall_ms[worker.slot] = self.chance.randint(-86_400_000, 86_400_000)
-            elif roll < 0.9:
-                await worker.drain()
-
-    async def _freeze(self, worker: Worker) -> None:
-        process = worker.process
-        worker.freeze()
-        await asyncio.sleep(self.chance.random() * LEASE_MS * 2.5 / 1000)
-        if worker.process is process:
-            worker.thaw()
-
-    async def _storm(self, *, down: bool) -> None:
-        self.weather.down, self.weather.full = down, not down
-        await asyncio.sleep(self.chance.random() * 2)
-        self.weather.down = self.weather.full = False
-
-    async def _heal(self) -> None:
-        self.weather.heal()
-        for worker in self.deployment.workers:
-            if not worker.up:
-                await worker.boot()
-            elif worker.process.frozen:
-                worker.thaw()
 
     async def _come_to_rest(self) -> list[Violation]:
         """Lead every run to its end: resume what is paused, answer what is asked."""
@@ -241,7 +185,7 @@ class _Simulation:
                 number += 1
                 if row.phase is Phase.PAUSED:
                     await operator.control(row.run_id, Resume(), f"operator-{number}")
-                elif row.phase is Phase.WAITING:
+                elif row.phase is Phase.WAITING and self.weather.happens(0.3):
                     answer = await operator.an_answer(row.run_id)
                     if answer is not None:
                         await operator.control(row.run_id, answer, f"operator-{number}")

@@ -222,16 +222,17 @@ class Client:
 
     async def _idea(self, run_id: str) -> Action:
         dice = self._dice.chance
-        roll = dice.random()
-        if roll < 0.2:
-            return Pause()
-        if roll < 0.45:
-            return Resume()
-        if roll < 0.65:
-            return Steer(text=f"guidance {dice.randrange(3)}")
-        if roll < 0.8:
-            return Abort(mode=dice.choice(list(AbortMode)), skip_routes=dice.random() < 0.3)
-        return await self.an_answer(run_id) or Resume()
+        match self._dice.pick(pause=20, resume=25, steer=20, abort=15, answer=20):
+            case "pause":
+                return Pause()
+            case "steer":
+                return Steer(text=f"guidance {dice.randrange(3)}")
+            case "abort":
+                return Abort(mode=dice.choice(list(AbortMode)), skip_routes=self._dice.happens(0.3))
+            case "answer":
+                return await self.an_answer(run_id) or Resume()
+            case _:
+                return Resume()
 
     async def an_answer(self, run_id: str) -> Action | None:
         """An answer to a question that is open; None if there is none, or nobody says."""

@@ -108,7 +108,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, callback: Callable[..., object], *args: object, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Run it soon, in no promised order."""
         due = Due(self._now, callback, args, contextvars.copy_context() if context is None else context)
@@ -119,7 +119,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self,
         delay: float,
         callback: Callable[..., object],
-        *args: Any,
+        *args: object,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run it after so many virtual seconds."""
@@ -129,7 +129,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self,
         when: float,
         callback: Callable[..., object],
-        *args: Any,
+        *args: object,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run it at that virtual time."""
@@ -156,7 +156,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.tasks.append(task)
         return task
 
-    def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run it at once: there are no threads here."""
         future: asyncio.Future[T] = asyncio.Future(loop=self)
         try:

@@ -28,6 +28,11 @@ _TOOLS = {
     "put": Effect.IDEMPOTENT,
     "change": Effect.WRITE,
 }
+CLEAN_UP = "undo"
+"""The step that an abort is routed to, where a plan has it."""
+
+FOLLOWING = "notify"
+"""The step that follows an answer, where a plan has it."""
 
 
 def draw_plans(chance: random.Random, count: int) -> dict[str, Plan]:
@@ -37,13 +42,9 @@ def draw_plans(chance: random.Random, count: int) -> dict[str, Plan]:
 
 def _draw(chance: random.Random, name: str) -> Plan:
     tools = [_tool(chance, step_id) for step_id in chance.sample(sorted(_TOOLS), chance.randint(1, 3))]
-    clean_up = chance.random() < 0.2
-    follows = chance.random() < 0.3
-    steps: list[StepPlan] = [_agent(chance, tools, clean_up=clean_up, follows=follows), *tools]
-    if follows:
-        steps.append(plans.tool("notify", chance.choice(list(Effect)), routes={"*": END}, **_unknown(chance)))
-    if clean_up:
-        steps.append(plans.tool("undo", chance.choice(list(Effect)), routes={"*": END}, **_unknown(chance)))
+    beyond = [step_id for step_id in (CLEAN_UP, FOLLOWING) if _happens(chance, 0.25)]
+    steps: list[StepPlan] = [_agent(chance, tools, beyond), *tools]
+    steps.extend(_tool(chance, step_id, chance.choice(list(Effect))) for step_id in beyond)
     plan = plans.plan_of(
         *steps,
         name=name,
@@ -51,22 +52,25 @@ def _draw(chance: random.Random, name: str) -> Plan:
         bounds=plans.run_bounds(
             run_timeout_ms=_maybe(chance, 0.15, 2_000, 12_000),
             token_budget=_maybe(chance, 0.3, 300, 2_000),
+            cost_budget_micros=_maybe(chance, 0.2, 200, 2_000),
             steps=chance.choice((1, 2, 8)),
             events=chance.choice((30, 20_000, 20_000)),
         ),
-        on_question=OnQuestion.REVIEW if chance.random() < 0.2 else OnQuestion.WAIT,
-        warnings=("a file was missing",) if chance.random() < 0.1 else (),
+        on_question=OnQuestion.REVIEW if _happens(chance, 0.3) else OnQuestion.WAIT,
+        warnings=("a file was missing",) if _happens(chance, 0.1) else (),
     )
     data = ProtoCodec().encode_plan(plan)
     return replace(plan, digest=hashlib.sha256(data).hexdigest())
 
 
-def _agent(chance: random.Random, tools: list[ToolStep], *, clean_up: bool, follows: bool) -> StepPlan:
+def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> StepPlan:
     routes = {"*": END}
-    if clean_up:
-        routes["aborted"] = "undo"
-    if follows:
-        routes["default"] = "notify"
+    if CLEAN_UP in beyond:
+        routes["aborted"] = CLEAN_UP
+    if FOLLOWING in beyond:
+        routes["default"] = FOLLOWING
+    if _happens(chance, 0.15):
+        routes["max_iterations"] = plans.AGENT
     return plans.agent(
         routes=routes,
         tools=tuple(
@@ -88,12 +92,15 @@ def _agent(chance: random.Random, tools: list[ToolStep], *, clean_up: bool, foll
     )
 
 
-def _tool(chance: random.Random, step_id: str) -> ToolStep:
-    return plans.tool(step_id, _TOOLS[step_id], timeout_ms=3_000, **_unknown(chance))
-
-
-def _unknown(chance: random.Random) -> plans.ToolStepFields:
-    return {"on_unknown": chance.choice(list(OnUnknown)), "unknown_expiry_ms": chance.randint(500, 20_000)}
+def _tool(chance: random.Random, step_id: str, effect: Effect | None = None) -> ToolStep:
+    return plans.tool(
+        step_id,
+        effect or _TOOLS[step_id],
+        routes={"*": END},
+        timeout_ms=3_000,
+        on_unknown=chance.choice(list(OnUnknown)),
+        unknown_expiry_ms=chance.randint(500, 20_000),
+    )
 
 
 def _model(chance: random.Random) -> ModelPlan:
@@ -107,4 +114,8 @@ def _model(chance: random.Random) -> ModelPlan:
 
 
 def _maybe(chance: random.Random, probability: float, least: int, most: int) -> int | None:
-    return chance.randint(least, most) if chance.random() < probability else None
+    return chance.randint(least, most) if _happens(chance, probability) else None
+
+
+def _happens(chance: random.Random, probability: float) -> bool:
+    return chance.random() < probability

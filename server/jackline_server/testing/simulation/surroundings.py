@@ -54,14 +54,8 @@ class SimulatedModels:
         """One attempt: noted by the endpoint, then whatever the dice say."""
         weather = self.weather
         self.books.hits.append((_mark(request), self.books.now_ms()))
-        mood = weather.chance.random()
-        if mood < 0.03:
-            await asyncio.sleep(request.total_ms / 1000)
+        if not await _took(weather, timeout_ms=request.total_ms):
             raise ModelFailure(FailureClass.TIMEOUT, "no reply in time")
-        if mood < 0.06:
-            await _stubborn(weather.chance.random() * 3)
-        else:
-            await asyncio.sleep(weather.chance.random() * (0.1 if mood < 0.8 else 1.5))
         if weather.happens(0.12):
             raise self._failure()
         if weather.happens(0.01):
@@ -114,21 +108,30 @@ class SimulatedTools:
         """One attempt: noted by the tool, then whatever the dice say."""
         self.books.tools.append(_entry(invocation, self.books.now_ms()))
         weather = self.weather
-        mood = weather.chance.random()
-        if mood < 0.03:
-            await asyncio.sleep(invocation.timeout_ms / 1000)
+        if not await _took(weather, timeout_ms=invocation.timeout_ms):
             return ToolResult(ending=ToolEnding.UNCERTAIN, error="no answer in time")
-        if mood < 0.06:
-            await _stubborn(weather.chance.random() * 3)
-        else:
-            await asyncio.sleep(weather.chance.random() * (0.1 if mood < 0.8 else 1.5))
         if weather.happens(0.1):
             return ToolResult(ending=ToolEnding.FAILED, error="it did not work")
-        if weather.happens(0.05):
+        if weather.happens(0.1):
             return ToolResult(ending=ToolEnding.UNCERTAIN, error="the connection broke")
         if weather.happens(0.01):
             raise RuntimeError("a bug of the tool")
         return ToolResult(ending=ToolEnding.COMPLETED, output_json='{"ok":true}')
+
+
+async def _took(weather: Weather, *, timeout_ms: int) -> bool:
+    """Take a while; False if it took so long that the adapter gave up."""
+    match weather.pick(hang=3, stubborn=3, quick=74, slow=20):
+        case "hang":
+            await asyncio.sleep(timeout_ms / 1000)
+            return False
+        case "stubborn":
+            await _stubborn(weather.chance.random() * 3)
+        case "quick":
+            await asyncio.sleep(weather.chance.random() * 0.1)
+        case _:
+            await asyncio.sleep(weather.chance.random() * 1.5)
+    return True
 
 
 async def _stubborn(seconds: float) -> None:

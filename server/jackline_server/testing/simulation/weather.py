@@ -41,6 +41,10 @@ class Weather:
         """True that often."""
         return self.chance.random() < probability
 
+    def pick(self, **weights: int) -> str:
+        """One of these names, each as likely as its weight says."""
+        return self.chance.choices(list(weights), list(weights.values()))[0]
+
     def heal(self) -> None:
         """No more faults from now on; clocks stay as wrong as they are."""
         self.fault = 0.0

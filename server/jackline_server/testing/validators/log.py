@@ -20,7 +20,7 @@ def o1(history: History) -> list[Violation]:
 
 
 def o3(history: History) -> list[Violation]:
-    """Exactly one terminal event per run, the last; the server then ends the stream, and only then, with OK."""
+    """Exactly one terminal event per run, the last; then, and only then, the server ends the stream OK."""
     found: list[Violation] = []
     for run in history.runs:
         ends = [event.sequence for event in run.events if event.kind == TERMINAL]
