@@ -1,40 +1,27 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 from tests.support.server_process import Servers, servers_in
 from tests.support.tool_service import ToolService, tools_served
-from tests.support.warm_server import MODULES, Nursery
-
-
-@pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="session")
-def litellm_nursery() -> Iterator[Nursery]:
-    made = Nursery((*MODULES, "litellm"))
-    yield made
-    made.close()
+from tests.support.warm_server import shared
 
 
 @pytest.fixture
-async def servers(tmp_path: Path, nursery: Nursery) -> AsyncIterator[Servers]:
-    async with servers_in(tmp_path, nursery) as made:
+async def servers(tmp_path: Path) -> AsyncGenerator[Servers]:
+    async with servers_in(tmp_path, shared()) as made:
         yield made
 
 
 @pytest.fixture
-async def llm_servers(tmp_path: Path, litellm_nursery: Nursery) -> AsyncIterator[Servers]:
-    async with servers_in(tmp_path, litellm_nursery) as made:
+async def llm_servers(tmp_path: Path) -> AsyncGenerator[Servers]:
+    """They have litellm at hand, which every cold one loads with its first model call."""
+    async with servers_in(tmp_path, shared("litellm")) as made:
         yield made
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[ToolService]:
+async def shop() -> AsyncGenerator[ToolService]:
     async with tools_served() as service:
         yield service

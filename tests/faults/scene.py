@@ -1,7 +1,7 @@
 """The stage of a fault: a server that dies at one place while it runs `pair`, and what is seen of it.
 
-Owns the way there and back: start with a failpoint, start the run, wait for the kill, start again, let the run
-end. What has to hold for every fault is checked here; what is special to one stands in its test.
+Owns the way there and back: start with a failpoint, start the run, wait for the kill, start again, let the
+run end. What has to hold for every fault is checked here; what is special to one stands in its test.
 """
 
 from dataclasses import dataclass

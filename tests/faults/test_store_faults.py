@@ -37,7 +37,7 @@ async def test_a_failed_sync_ends_the_process_and_the_next_one_recovers(
     server = await stage(servers, shop, tmp_path, "store.sync=err(EIO)@6")
     async with recording(server) as recorder:
         watcher = recorder.watch(await recorder.start("pair", "m", request_id=REQUEST))
-        assert await server.ended() == 74
+        assert await server.ended(within_s=10) == 74
         await server.start()
         await recorder.reconnect()
         seen = await to_the_end(recorder, watcher, shop)

@@ -1,13 +1,13 @@
 """What a test saw of a server from outside, as a history that the validators judge.
 
-Owns watching on the raw wire: the bytes of every event as they came, over as many streams as it takes, and the
-calls that were made. Does not own what a promise is; `jackline_server.testing.validators` does.
+Owns watching on the raw wire: the bytes of every event as they came, over as many streams as it takes, and
+the calls that were made. Does not own what a promise is; `jackline_server.testing.validators` does.
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -268,7 +268,8 @@ class Recorder:
 
     async def raw(self, run_id: str, after: int) -> AsyncIterator[bytes]:
         """One stream's frames as they came. Waits for a server that is down. Raises CallError."""
-        method = self.channel.unary_stream(
+        channel: Any = self.channel  # typed for messages; here are bytes
+        method = channel.unary_stream(
             _METHOD, request_serializer=StreamProgressRequest.SerializeToString, response_deserializer=None
         )
         request = StreamProgressRequest(run_id=run_id, after_sequence=after, view=View.VIEW_FULL)
@@ -356,7 +357,7 @@ class Recorder:
 
 
 @asynccontextmanager
-async def recording(server: ServerProcess) -> AsyncIterator[Recorder]:
+async def recording(server: ServerProcess) -> AsyncGenerator[Recorder]:
     """Record what is seen of a server that has been started once."""
     async with grpc.aio.insecure_channel(server.address, options=_CHANNEL) as channel:
         recorder = Recorder(server, server.client(), channel)

@@ -1,4 +1,7 @@
-"""SIGKILL at every append of a run with a read and a write asked for at once. Proves D1, D2, O1-O3, I1, S2, E1."""
+"""SIGKILL at every append of a run with a read and a write asked for at once.
+
+Proves D1, D2, O1, O2, O3, I1, S2, E1.
+"""
 
 import asyncio
 from contextlib import aclosing

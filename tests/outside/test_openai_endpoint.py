@@ -6,7 +6,7 @@ Judged by the endpoint's hit log and by the ledgers of the services that the too
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,7 +25,8 @@ REFUNDS = Path(__file__).parent.parent.parent / "examples" / "refunds"
 DESK = """\
 name: desk
 model: fast
-input: {schema: {type: object, properties: {mark: {type: string}, question: {type: string}}, required: [question]}}
+input:
+  schema: {type: object, properties: {mark: {type: string}, question: {type: string}}, required: [question]}
 flow: [answer]
 steps:
   answer:
@@ -36,7 +37,13 @@ steps:
     tools: [{ref: stock}, {ref: reserve}]
     bounds: {max_iterations: 4}
     outcome: {enum: [answered, reserved], output_key: said}
-  stock: {kind: http, effect: read, description: Counts an article., connection: shop, path: "/stock", query: {article: "{{ article }}"}}
+  stock:
+    kind: http
+    effect: read
+    description: Counts an article.
+    connection: shop
+    path: /stock
+    query: {article: "{{ article }}"}
   reserve:
     kind: http
     effect: idempotent
@@ -112,7 +119,7 @@ async def asked(
         ("Please reserve a chair.", 0, "answered", ["stock"]),
     ],
 )
-async def test_the_endpoint_chooses_the_tools_by_what_it_is_sent(  # noqa: PLR0913 - a table's columns
+async def test_the_endpoint_chooses_the_tools_by_what_it_is_sent(
     question: str, count: int, signal: str, tools: list[str], llm_servers: Servers, shop: ToolService
 ):
     shop.answers = {"stock": {"count": count}, "reserve": {"reserved": True}}
@@ -138,7 +145,7 @@ async def test_usage_that_is_not_reported_is_estimated_and_marked(llm_servers: S
 
 
 @asynccontextmanager
-async def order_service(ledger: Path) -> AsyncIterator[str]:
+async def order_service(ledger: Path) -> AsyncGenerator[str]:
     """The example's own service, as a process."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,

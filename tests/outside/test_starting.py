@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ CLIENTS = 4
 
 
 @asynccontextmanager
-async def callers(server: ServerProcess) -> AsyncIterator[list[JacklineClient]]:
+async def callers(server: ServerProcess) -> AsyncGenerator[list[JacklineClient]]:
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(server.client()) for _ in range(CLIENTS)]
 

@@ -1,7 +1,7 @@
 """A real server process for tests: started, killed, started again on the same data, waited for.
 
-Owns the process and what belongs to it alone: config, data, token, log and port, all in one folder. Everything
-else about the server is seen through its public doors. Every wait is bounded.
+Owns the process and what belongs to it alone: config, data, token, log and port, all in one folder.
+Everything else about the server is seen through its public doors. Every wait is bounded.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -246,7 +246,7 @@ class Servers:
 
 
 @asynccontextmanager
-async def servers_in(folder: Path, nursery: Nursery) -> AsyncIterator[Servers]:
+async def servers_in(folder: Path, nursery: Nursery) -> AsyncGenerator[Servers]:
     """The servers of one test."""
     servers = Servers(folder, nursery)
     try:

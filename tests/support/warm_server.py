@@ -1,4 +1,4 @@
-"""Servers without the seconds of a cold start: forked off an interpreter that has imported one, and nothing more.
+"""Servers without the seconds of a cold start: forked off an interpreter that has imported one, no more.
 
 Owns that interpreter, the nursery. A child is a process of its own and runs the console script's own `main`
 with the words and the environment that it is given; no loop, thread, socket or file of a server exists before
@@ -6,6 +6,7 @@ the fork. A test that kills one run fifty times needs this; what concerns the st
 """
 
 import asyncio
+import atexit
 import ctypes
 import gc
 import importlib
@@ -17,6 +18,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,14 @@ class Nursery:
         if not answer:
             raise RuntimeError("the nursery of warm servers has died; its words are above")
         return int(answer)
+
+
+@cache
+def shared(*more: str) -> Nursery:
+    """The one nursery of this process that has these modules too; closed when the process ends."""
+    nursery = Nursery((*MODULES, *more))
+    atexit.register(nursery.close)
+    return nursery
 
 
 # --- the nursery itself ------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def _store(state: RunState, call: ToolCall) -> RunState:
     calls = {**state.calls, call.call_id: call}
     visit = state.visit
     if visit is not None and visit.open_calls:
-        settled = all(is_settled(calls[name], state.plan) for name in visit.open_calls)
+        settled = all(is_settled(calls[name], state.plan) for name in reversed(visit.open_calls))
         if settled:
             visit = change(visit, open_calls=())
     return change(state, calls=calls, visit=visit)

@@ -81,7 +81,7 @@ class RpcServer:
         await self._health.set_serving(serving=serving)
 
     async def drain(self) -> None:
-        """Say NOT_SERVING, and end every stream with DRAINING and its position. Calls go on."""
+        """Say NOT_SERVING, and see that every stream ends within a moment, with DRAINING. Calls go on."""
         self._streams.drain()
         await self._health.set_serving(serving=False)
 

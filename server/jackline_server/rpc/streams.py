@@ -18,6 +18,9 @@ from jackline_server.runtime.refusals import Refused
 from jackline_server.runtime.service_ports import RunUseCases
 from jackline_server.runtime.use_cases import Frame
 
+CUT_OFF_S = 1.0
+"""How long a stream may take to hand over what is durable when the server drains."""
+
 
 class OpenStreams:
     """The streams that are open now, so that a drain can end them."""
@@ -29,10 +32,14 @@ class OpenStreams:
         self._draining = False
 
     def drain(self) -> None:
-        """End every stream, and each that begins from now on."""
+        """Let no stream begin, and cut off each that has not ended by itself in a moment.
+
+        A stream that takes what it is sent ends by the use case, after its last event and with its true
+        position. One that is cut off in a write can't know whether that frame went out.
+        """
         self._draining = True
         for life in self._lives:
-            life.reschedule(asyncio.get_running_loop().time())
+            life.reschedule(asyncio.get_running_loop().time() + CUT_OFF_S)
 
     @asynccontextmanager
     async def life(self) -> AsyncGenerator[None]:

@@ -3,7 +3,7 @@
 Owns which part gets which collaborator. Chooses no implementation: whoever calls it does.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jackline_server.core.instruments import Instruments
 from jackline_server.runtime.controlling import Controlling
@@ -11,6 +11,7 @@ from jackline_server.runtime.effects import Effects
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.mcp_ports import Catalogs, NoCatalogs
 from jackline_server.runtime.ports import Chance, Clock, Codec, Compiler, Models, Signals, Toolbox
 from jackline_server.runtime.runner import RunnerTools
 from jackline_server.runtime.scheduler import Scheduler, SchedulerSettings, SchedulerTools
@@ -35,6 +36,7 @@ class Ring:
     signals: Signals
     clock: Clock
     chance: Chance
+    catalogs: Catalogs = field(default_factory=NoCatalogs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +48,12 @@ class Runtime:
     scheduler: Scheduler
     feed: Feed
 
-    async def shut_down(self) -> None:
-        """Drain every run, then end every stream. Bounded by the drain grace and 5 s."""
-        await self.scheduler.drain()
+    async def shut_down(self, *, at_once: bool = False) -> None:
+        """Drain every run, then end every stream. Bounded by the drain grace and 5 s.
+
+        `at_once` waits for no run: the store is broken, and nothing more can be recorded.
+        """
+        await self.scheduler.drain(at_once=at_once)
         self.feed.close()
 
 
@@ -60,7 +65,11 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     ring.signals.subscribe(scheduler.nudge)
     snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler)
     workflows = Workflows(
-        revisions=store.revisions, compiler=ring.compiler, loading=loading, clock=ring.clock
+        revisions=store.revisions,
+        compiler=ring.compiler,
+        catalogs=ring.catalogs,
+        loading=loading,
+        clock=ring.clock,
     )
     runs = RunService(
         starting=Starting(

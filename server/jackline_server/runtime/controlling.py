@@ -6,7 +6,7 @@ a fact of it. What is certain to be rejected is refused at once, with the same r
 
 from jackline_server import failpoints
 from jackline_server.core import control
-from jackline_server.core.commands import Abort, Answer, Command, SubmitToolResult
+from jackline_server.core.commands import Abort, Answer, Command, Steer, SubmitToolResult
 from jackline_server.core.facts import CommandRejected, Phase
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.feed import Feed
@@ -24,7 +24,8 @@ from jackline_server.runtime.store_refusals import refusing_store_errors
 from jackline_server.runtime.use_cases import ControlRun, Receipt, Stage
 
 COMMAND_LIMIT = 64
-"""Commands of one run that may wait."""
+"""Commands of one run that may wait. Guidance is refused at half of them and an abort at twice as many, so
+that no flood of the one locks out the other."""
 
 POLL_MS = 1_000
 
@@ -76,10 +77,10 @@ class Controlling:
     async def _submit(self, row: RunRow, command: Command, payload: bytes) -> tuple[CommandRow | None, bool]:
         """The stored command and whether it had been sent before; None if the run has ended."""
         submission, stored = await self._commands.submit(
-            row.run_id, command_id=command.command_id, payload=payload, limit=COMMAND_LIMIT
+            row.run_id, command_id=command.command_id, payload=payload, limit=_limit(command)
         )
         if submission is Submission.FULL:
-            raise _full()
+            raise _full(_limit(command))
         return stored, submission is Submission.REPEATED
 
     def _command(self, request: ControlRun) -> Command:
@@ -168,11 +169,21 @@ def _terminal(row: RunRow, command: Command) -> Receipt:
     )
 
 
-def _full() -> Refused:
+def _limit(command: Command) -> int:
+    match command.action:
+        case Steer():
+            return COMMAND_LIMIT // 2
+        case Abort():
+            return COMMAND_LIMIT * 2
+        case _:
+            return COMMAND_LIMIT
+
+
+def _full(limit: int) -> Refused:
     return Refused(
         Reason.COMMAND_LIMIT,
-        f"{COMMAND_LIMIT} commands wait for this run already. Wait for them to be applied.",
-        metadata={"limit": str(COMMAND_LIMIT)},
+        f"{limit} commands wait for this run already. Wait for them to be applied.",
+        metadata={"limit": str(limit)},
         retry_after_ms=1_000,
     )
 

@@ -32,24 +32,19 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
+from jackline_server.runtime.committing import Committer
 from jackline_server.runtime.feed import Channel
 from jackline_server.runtime.ports import Clock, Codec, Envelope, Record
 from jackline_server.runtime.store_ports import (
     Append,
     CommandOutcome,
     CommandState,
-    HeadMismatch,
     Journal,
     RunHead,
     RunRow,
     StoredEvent,
-    StoreFull,
-    StoreUnavailable,
 )
 from jackline_server.runtime.use_cases import LiveDelta
-
-RETRY_MS = 250
-"""How long a commit that the store could not take waits before it is tried again."""
 
 _OF_THE_RUN = (RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired)
 
@@ -71,7 +66,6 @@ class LiveRun:
     ) -> None:
         """Take over a replayed state. `epoch` is the one of the claim, `row` the run as it was claimed."""
         self._tools = tools
-        self._epoch = epoch
         self._created_unix_ms = row.created_unix_ms
         self.tenant = row.tenant
         self.channel = channel
@@ -79,7 +73,7 @@ class LiveRun:
         self._durable = state
         self._noted: list[tuple[Record, RunState]] = []
         self._committing = asyncio.Lock()
-        self._unsure = False
+        self._committer = Committer(epoch, journal=tools.journal, clock=tools.clock)
         self._active_base_ms = state.active_ms
         self._active_since_ms: int | None = None
         self._run_clock()
@@ -102,7 +96,11 @@ class LiveRun:
     @property
     def epoch(self) -> int:
         """The epoch that this process writes under."""
-        return self._epoch
+        return self._committer.epoch
+
+    def take_epoch(self, epoch: int) -> None:
+        """Write under a newer epoch from here on: this process claimed the run that it drives."""
+        self._committer.epoch = epoch
 
     def active_ms(self) -> int:
         """The run's active time now."""
@@ -151,7 +149,7 @@ class LiveRun:
                 if finishing:
                     failpoints.hit("finish.before_commit")
                 append = self._append_of(noted, events, state, finishing=finishing)
-                count = await self._commit(append)
+                count = await self._committer.commit(append)
                 del self._noted[:count]
                 self._durable = self._noted[0][1] if self._noted else state
                 await self._publish(noted[:count], events[:count], ended=finishing and not self._noted)
@@ -185,7 +183,7 @@ class LiveRun:
         finished_unix_ms = noted[-1][0].envelope.unix_ms if finishing else None
         return Append(
             run_id=state.run_id,
-            epoch=self._epoch,
+            epoch=self._committer.epoch,
             after_sequence=events[0].sequence - 1,
             events=events,
             head=RunHead(
@@ -200,51 +198,6 @@ class LiveRun:
             finishing=finishing,
             finished_unix_ms=finished_unix_ms,
         )
-
-    async def _commit(self, append: Append) -> int:
-        """Write the commit; return how many of its events the store holds.
-
-        That is all of them, unless an earlier attempt whose answer was lost had written the first few.
-        """
-        while True:
-            try:
-                await self._tools.journal.append(append)
-            except StoreFull:
-                await self._tools.clock.sleep(RETRY_MS)
-            except StoreUnavailable:
-                self._unsure = True
-                await self._tools.clock.sleep(RETRY_MS)
-            except asyncio.CancelledError:
-                self._unsure = True
-                raise
-            except HeadMismatch as mismatch:
-                count = await self._written(append, mismatch.found) if self._unsure else 0
-                if count == 0:
-                    raise
-                self._unsure = False
-                return count
-            else:
-                self._unsure = False
-                return len(append.events)
-
-    async def _written(self, append: Append, head: int) -> int:
-        """How many of these events an attempt whose answer was lost has written; 0 if others stand there."""
-        count = head - append.after_sequence
-        if not 0 < count <= len(append.events):
-            return 0
-        ours, same = append.events[:count], 0
-        while same < count:
-            try:
-                found = await self._tools.journal.read(
-                    append.run_id, after_sequence=append.after_sequence + same, limit=count - same
-                )
-            except StoreUnavailable:
-                await self._tools.clock.sleep(RETRY_MS)
-                continue
-            if not found or list(found) != list(ours[same : same + len(found)]):
-                return 0
-            same += len(found)
-        return count
 
     async def _publish(
         self,

@@ -16,9 +16,10 @@ from jackline_server.core.decide import decide
 from jackline_server.core.facts import AbortMode, Fact, RunFinished, RunSuspended, StopReason
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.steps import CallModel, CallTools, Finish, Record, Step, Wait
+from jackline_server.runtime.committing import RETRY_MS
 from jackline_server.runtime.effects import Effects, cut_short
 from jackline_server.runtime.inbox import Inbox
-from jackline_server.runtime.live_run import RETRY_MS, LiveRun
+from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import Chance, Clock
 from jackline_server.runtime.store_ports import CommandsWaiting, StoreError, StoreUnavailable
 

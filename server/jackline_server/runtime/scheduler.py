@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from jackline_server import failpoints
 from jackline_server.core.facts import Phase, RecoveryCause, RunRecovered
 from jackline_server.core.state import RunState
+from jackline_server.runtime.committing import RETRY_MS
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.inbox import Inbox
-from jackline_server.runtime.live_run import RETRY_MS, LiveRun, LiveRunTools
+from jackline_server.runtime.live_run import LiveRun, LiveRunTools
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.ports import UnknownFact
 from jackline_server.runtime.runner import Ending, Runner, RunnerTools
@@ -26,6 +27,12 @@ from jackline_server.runtime.store_ports import Claim, RunRow, Store, StoreError
 _log = logging.getLogger(__name__)
 
 POLL_MS = 1_000
+
+CUT_OFF_S = 4
+"""How long a run that was cut off may take to be suspended; the rest is left open, for recovery."""
+
+CUT_OFF_AT_ONCE_S = 0.5
+"""The same where nothing can be written any more: just the time to stop what is under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +66,8 @@ class Scheduler:
         self._runners: dict[str, Runner] = {}
         self._background: list[asyncio.Task[None]] = []
         self._wake = asyncio.Event()
+        self._places = 0
+        self._renewed_ms = tools.live.clock.monotonic_ms()
         self.draining = False
 
     # --- for the service -----------------------------------------------------------------------
@@ -68,9 +77,20 @@ class Scheduler:
         """The name under which this process owns runs."""
         return self._settings.worker
 
-    def has_room(self) -> bool:
-        """True if one more run can be driven here."""
-        return not self.draining and len(self._tasks) < self._settings.max_active_runs
+    @property
+    def room(self) -> int:
+        """How many more runs can be driven here."""
+        return 0 if self.draining else self._settings.max_active_runs - len(self._tasks) - self._places
+
+    @contextmanager
+    def place(self) -> Generator[bool]:
+        """Keep a place free for a run that is about to be created; False if there is none."""
+        taken = int(self.room > 0)
+        self._places += taken
+        try:
+            yield bool(taken)
+        finally:
+            self._places -= taken
 
     def adopt(self, row: RunRow, state: RunState) -> None:
         """Drive a run that was just created with its lease held here, at epoch 1."""
@@ -103,8 +123,11 @@ class Scheduler:
             asyncio.create_task(self._renewing(), name="renewing"),
         ]
 
-    async def drain(self) -> None:
-        """Let every run go at its next boundary, or cut it off when the grace is over."""
+    async def drain(self, *, at_once: bool = False) -> None:
+        """Let every run go at its next boundary, or cut it off when the grace is over.
+
+        `at_once` cuts all off now: of a broken store no commit can be waited for.
+        """
         self.draining = True
         await failpoints.hit_async("drain.begin")
         for task in self._background:
@@ -114,11 +137,12 @@ class Scheduler:
             runner.suspend()
         tasks = set(self._tasks.values())
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=self._settings.drain_grace_ms / 1000)
+            grace_s = 0 if at_once else self._settings.drain_grace_ms / 1000
+            _, late = await asyncio.wait(tasks, timeout=grace_s)
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late, timeout=4)
+                await asyncio.wait(late, timeout=CUT_OFF_AT_ONCE_S if at_once else CUT_OFF_S)
         await failpoints.hit_async("drain.after_release")
 
     async def _claiming(self) -> None:
@@ -135,13 +159,20 @@ class Scheduler:
                 _log.warning("the store could not be asked for runs; trying again")
 
     async def _claim(self) -> None:
-        room = self._settings.max_active_runs - len(self._tasks)
-        if room <= 0 or self.draining:
+        late_ms = self._tools.live.clock.monotonic_ms() - self._renewed_ms
+        if late_ms > self._settings.lease_ms // 2:
+            await self._renew()  # this process was held up: its own leases come before others' runs
+        room = self.room
+        if room <= 0:
             return
         now = self._tools.live.clock.unix_ms()
         claims = await self._tools.store.leases.claim(self.worker, limit=room, now_unix_ms=now)
         for claim in claims:
             failpoints.hit("claim.after")
+            runner = self._runners.get(claim.run_id)
+            if runner is not None:
+                runner.run.take_epoch(claim.epoch)  # it is driven here all along
+                continue
             self._begin(claim.run_id, self._drive_claimed(claim, after=self._tasks.get(claim.run_id)))
 
     async def _renewing(self) -> None:
@@ -151,12 +182,16 @@ class Scheduler:
             for runner in self._runners.values():
                 runner.nudge()  # a nudge may have been lost, and the table is the truth
             try:
-                lost = await self._tools.store.leases.renew(self.worker, list(self._tasks))
+                await self._renew()
             except StoreError:
                 _log.warning("leases could not be renewed; trying again")
-                continue
-            for run_id in lost:
-                await self._check_lost(run_id)
+
+    async def _renew(self) -> None:
+        now = self._tools.live.clock.monotonic_ms()
+        lost = await self._tools.store.leases.renew(self.worker, list(self._tasks))
+        self._renewed_ms = now
+        for run_id in lost:
+            await self._check_lost(run_id)
 
     async def _check_lost(self, run_id: str) -> None:
         """Stop a run that a newer epoch owns. One that only ended or went dormant meanwhile is left alone."""

@@ -30,7 +30,7 @@ class Snapshots:
     async def of(self, row: RunRow) -> Snapshot:
         """The run of that row. Raises Refused(DATA_VERSION_NEWER)."""
         state = self._scheduler.durable_state(row.run_id)
-        if state is None:
+        if state is None or state.sequence < row.head_sequence:
             try:
                 state = await self._loading.state(row)
             except UnknownFact:

@@ -69,10 +69,10 @@ class Starting:
             plan = await self._workflows.plan_for(request.caller.tenant, request.workflow, request.inline)
             bounds = self._bounds(plan, request)
             self._check_input(plan, request)
-            here = self._scheduler.has_room()
-            if not here:
-                await self._admit(request)
-            return await self._create(request, plan, bounds, here=here)
+            with self._scheduler.place() as here:
+                if not here:
+                    await self._admit(request)
+                return await self._create(request, plan, bounds, here=here)
 
     async def _found(self, request: StartRun) -> Started | None:
         """The run of an earlier request with the same id and content."""
