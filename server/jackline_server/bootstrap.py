@@ -80,8 +80,14 @@ async def running(
         _log.info("config: %s", notice)
     if config.server.enable_failpoints:
         failpoints.configure(environ.get(FAILPOINTS_VARIABLE, ""))
+    broken = asyncio.Event()
+
+    def on_broken(error: StoreError) -> None:
+        broken.set()
+        on_broken_store(error)
+
     async with AsyncExitStack() as stack:
-        store, name = await _open_store(config, stack, on_broken_store)
+        store, name = await _open_store(config, stack, on_broken)
         models = await _models(config, stack)
         functions = FunctionCatalog(roots=config.function_roots)
         runtime = assemble(_ring(config, store, models, functions), _scheduling(config))
@@ -98,7 +104,7 @@ async def running(
         folder = WorkflowFolder(config.server.workflows, workflows=runtime.workflows)
         await folder.import_all()
         address = await server.start(str(config.server.listen))
-        stack.push_async_callback(_go_down, server, runtime)
+        stack.push_async_callback(_go_down, server, runtime, broken)
         register.open(config, environ, address)
         await runtime.scheduler.start()
         stack.push_async_callback(_cancel, asyncio.create_task(folder.watch(), name="workflow folder"))
@@ -106,10 +112,10 @@ async def running(
         yield Running(address=address, runtime=runtime)
 
 
-async def _go_down(server: RpcServer, runtime: Runtime) -> None:
+async def _go_down(server: RpcServer, runtime: Runtime, broken: asyncio.Event) -> None:
     """Say that the server goes, let runs and streams end, then close what is left."""
     await server.set_serving(serving=False)
-    await runtime.shut_down()
+    await runtime.shut_down(at_once=broken.is_set())
     await server.drain()
     await server.stop(grace_s=2)
 
