@@ -1,7 +1,7 @@
 """The runtime drives a run from its start to its terminal event over a real store."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -9,6 +9,8 @@ from jackline_server.core.commands import Abort, Pause, Resume, Steer
 from jackline_server.core.facts import (
     AbortMode,
     CallStatus,
+    FailureClass,
+    ModelCallFailed,
     Phase,
     RunFinished,
     RunStarted,
@@ -22,7 +24,7 @@ from jackline_server.runtime.use_cases import Stage
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process
-from jackline_server.testing.plans import agent_plan, entry, tool
+from jackline_server.testing.plans import MODEL, agent_plan, entry, model, tool
 
 
 def two_tools_then_answer(request: ModelRequest) -> ScriptedReply:
@@ -42,6 +44,7 @@ def scene(*, tool_ms: int = 0) -> Scene:
     plan = agent_plan(
         tool("look", Effect.READ), tool("change", Effect.WRITE), tools=(entry("look"), entry("change"))
     )
+    plan = replace(plan, models={MODEL: model(retries=0)})
     models = FakeModels(answering=two_tools_then_answer)
     tools = FakeTools(
         tools={"look": returns('{"found":1}'), "change": returns('{"ok":true}')}, wait_ms=lambda _: tool_ms
@@ -123,3 +126,25 @@ async def test_a_steer_during_a_tool_call_reaches_the_next_turn() -> None:
     assert isinstance(newest, UserMessage)
     assert newest.provenance == "steer:tester"
     assert "be brief" in newest.text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ScriptedReply(calls=tuple((f"c{number}", "look", "{}") for number in range(257))),
+        ScriptedReply(text='"' * 600_000),
+    ],
+    ids=["257 calls", "a megabyte as JSON"],
+)
+async def test_a_reply_that_no_event_could_hold_is_a_failed_attempt(reply: ScriptedReply) -> None:
+    here = scene()
+    here.models.answering = lambda _: reply
+    async with process(here.world) as jackline, asyncio.timeout(30):
+        run_id = await jackline.start()
+        failed = next(
+            record.fact
+            for record in await jackline.follow(run_id)
+            if isinstance(record.fact, ModelCallFailed)
+        )
+    assert failed.failure is FailureClass.MALFORMED
+    assert here.tools.ledger == []

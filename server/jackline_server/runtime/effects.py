@@ -43,6 +43,9 @@ from jackline_server.runtime.replies import Reply, ReplyBuilder
 
 _log = logging.getLogger(__name__)
 
+MAX_CALLS = 256
+"""The most tool calls that one reply may ask for."""
+
 MAX_KEPT_BYTES = 1024 * 1024
 """The most that a reply may come to as JSON: it is kept in one event, and twice in that of its step's end."""
 
@@ -277,6 +280,9 @@ def _full(started: ModelCallStarted) -> Usage:
 
 def _kept(reply: Reply) -> Reply:
     """The reply, if an event can hold it. Raises ModelFailure."""
+    if len(reply.calls) > MAX_CALLS:
+        message = f"the reply asks for {len(reply.calls)} tool calls at once; {MAX_CALLS} are the most"
+        raise ModelFailure(FailureClass.MALFORMED, message)
     texts = (reply.text, reply.reasoning, *(call.arguments for call in reply.calls))
     if sum(len(text) for text in texts) > MAX_KEPT_BYTES // 6:
         size = sum(len(json_text.write(text).encode()) for text in texts)
