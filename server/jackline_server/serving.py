@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 
 import uvloop
 
@@ -27,11 +28,29 @@ EXIT_IN_USE = 75
 EXIT_VERSION = 78
 EXIT_ADDRESS_IN_USE = 98
 
+LINGER_S = 0.5
+"""How long what is left of a stopped server may take to end by itself."""
+
 
 def serve_until_stopped(config: Config) -> int:
     """Serve in an event loop of this thread until SIGTERM or SIGINT; the exit code."""
     configure_logs()
-    return uvloop.run(_serve(config))
+    return uvloop.run(_to_the_end(config))
+
+
+async def _to_the_end(config: Config) -> int:
+    """Serve, then see that nothing keeps the process alive: a tool may have swallowed its cancellation."""
+    code = await _serve(config)
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    stubborn = (await asyncio.wait(rest, timeout=LINGER_S))[1] if rest else set[asyncio.Task[object]]()
+    others = [thread for thread in threading.enumerate() if not thread.daemon]
+    if stubborn or others != [threading.main_thread()]:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 async def _serve(config: Config) -> int:

@@ -77,6 +77,8 @@ def control_response(receipt: Receipt) -> run_service_pb2.ControlResponse:
 def _disposition(receipt: Receipt) -> control_pb2.CommandDisposition.ValueType:
     if receipt.rejection:
         return control_pb2.COMMAND_DISPOSITION_REJECTED
+    if receipt.already_terminal:
+        return control_pb2.COMMAND_DISPOSITION_NOT_NEEDED
     if receipt.applied:
         return control_pb2.COMMAND_DISPOSITION_APPLIED
     return control_pb2.COMMAND_DISPOSITION_PENDING

@@ -21,6 +21,9 @@ RETRY_AFTER_CAP_MS = 60_000
 
 _MAX_CHAIN = 8
 
+_GATEWAY_TIMEOUT = 504
+"""The one 5xx behind which the provider may have worked, and will charge."""
+
 _BY_STATUS: Mapping[int, FailureClass] = {
     401: FailureClass.AUTHENTICATION,
     403: FailureClass.AUTHENTICATION,
@@ -207,7 +210,7 @@ def _class_of_answer(status: int | None, told: "_Told") -> tuple[FailureClass, b
         failure = next((failure for word, failure in _BY_CODE if word in told.code), FailureClass.MALFORMED)
         return failure, False
     if code >= 500:  # noqa: PLR2004 - HTTP's own classes
-        return FailureClass.UNAVAILABLE, False
+        return FailureClass.UNAVAILABLE, is_refused and code != _GATEWAY_TIMEOUT
     failure = _BY_STATUS.get(code, FailureClass.BAD_REQUEST)
     return failure, is_refused and failure is not FailureClass.TIMEOUT
 

@@ -33,7 +33,8 @@ BYTES_PER_TOKEN = 16
 
 OUTPUT_SLACK_BYTES = 4096
 
-_QUEUE_CHUNKS = 256
+_QUEUE_CHUNKS = 16
+"""Small, so that a reply of many tiny chunks that is all there at once lets others have the loop between."""
 
 
 class Slotted:

@@ -6,14 +6,14 @@ Owns the small cache of decoded plans; runs of one workflow share one plan objec
 from collections import OrderedDict
 from collections.abc import Callable
 
-from jackline_server.core.evolve import begin, evolve, replay
+from jackline_server.core.evolve import begin, evolve
 from jackline_server.core.facts import Fact, RunStarted
 from jackline_server.core.plan import Plan
 from jackline_server.core.state import RunState
 from jackline_server.runtime.ports import Codec, Record
 from jackline_server.runtime.store_ports import Journal, RunRow, StoreDamaged
 
-PAGE_EVENTS = 512
+PAGE_EVENTS = 256
 CACHED_PLANS = 256
 
 
@@ -40,34 +40,40 @@ class Loading:
         if len(self._plans) > CACHED_PLANS:
             self._plans.popitem(last=False)
 
-    async def records(self, run_id: str, *, through: int | None = None) -> list[Record]:
-        """The facts of a run, decoded, up to that sequence. Raises UnknownFact."""
-        records: list[Record] = []
-        while through is None or len(records) < through:
-            events = await self._journal.read(run_id, after_sequence=len(records), limit=PAGE_EVENTS)
-            if not events:
-                break
-            records.extend(self._codec.decode(event) for event in events)
-        return records if through is None else records[:through]
-
     async def state(self, row: RunRow) -> RunState:
         """The run as its durable facts have it. Raises UnknownFact, StoreDamaged."""
-        plan = await self.plan(row.plan_digest)
-        records = await self.records(row.run_id)
-        if not records:
-            raise StoreDamaged(f"run {row.run_id} has no events")
-        return replay(row.run_id, plan, ((r.fact, r.envelope.active_ms) for r in records))
+        return await self.state_until(row, _never)
 
     async def state_until(self, row: RunRow, ends: Callable[[RunState, Fact], bool]) -> RunState:
-        """The state before the first fact for which `ends` is true, or the last state."""
+        """The state before the first fact for which `ends` is true, or the last state.
+
+        Folds page by page, so that a long log lets others have the loop between. Raises UnknownFact,
+        StoreDamaged.
+        """
         plan = await self.plan(row.plan_digest)
-        records = await self.records(row.run_id)
-        first = records[0].fact
-        if not isinstance(first, RunStarted):
-            raise StoreDamaged(f"run {row.run_id} does not begin with its start")
-        state = begin(row.run_id, plan, first)
-        for record in records[1:]:
-            if ends(state, record.fact):
-                break
-            state = evolve(state, record.fact, active_ms=record.envelope.active_ms)
+        state: RunState | None = None
+        while records := await self._page(row.run_id, after=0 if state is None else state.sequence):
+            for record in records:
+                if state is None:
+                    state = _begun(row, plan, record)
+                elif ends(state, record.fact):
+                    return state
+                else:
+                    state = evolve(state, record.fact, active_ms=record.envelope.active_ms)
+        if state is None:
+            raise StoreDamaged(f"run {row.run_id} has no events")
         return state
+
+    async def _page(self, run_id: str, *, after: int) -> list[Record]:
+        events = await self._journal.read(run_id, after_sequence=after, limit=PAGE_EVENTS)
+        return [self._codec.decode(event) for event in events]
+
+
+def _begun(row: RunRow, plan: Plan, record: Record) -> RunState:
+    if not isinstance(record.fact, RunStarted):
+        raise StoreDamaged(f"run {row.run_id} does not begin with its start")
+    return begin(row.run_id, plan, record.fact, active_ms=record.envelope.active_ms)
+
+
+def _never(_state: RunState, _fact: Fact) -> bool:
+    return False

@@ -211,8 +211,8 @@ class Runner:
         effect = loop.create_task(self._tools.effects.perform(step, self._run))
         try:
             await self._until_done(effect)
-        except asyncio.CancelledError:
-            await _stop(effect)
+        except BaseException:
+            await _stop(effect)  # whatever ended the wait: a call is never left without an owner
             raise
         if effect.done() and not effect.cancelled():  # else it was left behind
             effect.result()

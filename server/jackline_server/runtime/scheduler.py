@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 POLL_MS = 1_000
 
+READ_AT_ONCE = 8
+"""Runs that are replayed at once after a restart, so that hundreds of them do not hold up the loop."""
+
 CUT_OFF_S = 4
 """How long a run that was cut off may take to be suspended; the rest is left open, for recovery."""
 
@@ -66,6 +69,7 @@ class Scheduler:
         self._runners: dict[str, Runner] = {}
         self._background: list[asyncio.Task[None]] = []
         self._wake = asyncio.Event()
+        self._reading = asyncio.Semaphore(READ_AT_ONCE)
         self._places = 0
         self._renewed_ms = tools.live.clock.monotonic_ms()
         self.draining = False
@@ -250,10 +254,11 @@ class Scheduler:
         """The run and its state; nothing if it has ended. Waits while the store can't be reached."""
         while True:
             try:
-                row = await self._tools.store.runs.get(claim.tenant, claim.run_id)
-                if row is None or row.phase.terminal:
-                    return row, None
-                return row, await self._tools.loading.state(row)
+                async with self._reading:
+                    row = await self._tools.store.runs.get(claim.tenant, claim.run_id)
+                    if row is None or row.phase.terminal:
+                        return row, None
+                    return row, await self._tools.loading.state(row)
             except StoreUnavailable:
                 await self._tools.live.clock.sleep(RETRY_MS)
 
@@ -282,7 +287,7 @@ class Scheduler:
             runner.suspend()
         try:
             ending = await runner.drive()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, StoreError):
             await store.leases.release(self.worker, run.run_id, epoch=run.epoch)
             raise
         finally:

@@ -70,7 +70,7 @@ class SqliteStore:
         self._folder = folder
         self._close_ms = settings.close_ms
         self._writer = Writer(session=session, folder=folder, on_broken=settings.on_broken)
-        self._readers = Readers(folder=folder, vfs=settings.vfs)
+        self._readers = Readers(folder=folder, vfs=settings.vfs, on_damage=self._writer.break_off)
         self.generation = boot.generation
         self.voided_leases = boot.voided
         self.checked_whole = boot.checked_whole

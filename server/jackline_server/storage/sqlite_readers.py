@@ -26,7 +26,11 @@ R = TypeVar("R")
 class Readers:
     """Runs queries off the event loop. `close` ends it."""
 
-    def __init__(self, *, folder: DataFolder, vfs: str | None) -> None:
+    def __init__(
+        self, *, folder: DataFolder, vfs: str | None, on_damage: Callable[[StoreDamaged], None]
+    ) -> None:
+        """`on_damage` is called, from a reader's thread, whenever the database turns out to be damaged."""
+        self._on_damage = on_damage
         self._folder = folder
         self._vfs = vfs
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="jackline-store-reader")
@@ -69,7 +73,9 @@ class Readers:
             finally:
                 connection.execute("COMMIT")
         except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise StoreDamaged(f"the database is damaged: {error}") from error
+            damage = StoreDamaged(f"the database is damaged: {error}")
+            self._on_damage(damage)
+            raise damage from error
         except apsw.Error as error:
             raise StoreUnavailable(f"the store can't be read: {error}") from error
 

@@ -213,6 +213,10 @@ class Writer:
         except (StoreDamaged, OSError) as error:
             self._break(_breakage(error) or StoreUnavailable(str(error)))
 
+    def break_off(self, why: StoreError) -> None:
+        """Stop acknowledging for good: somebody found the database damaged. Callable from any thread."""
+        self._break(why)
+
     def _break(self, why: StoreError) -> None:
         if self.broken is None:
             self.broken = why

@@ -125,6 +125,8 @@ class _CommandDispositionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Co
     """Took effect."""
     COMMAND_DISPOSITION_REJECTED: _CommandDisposition.ValueType  # 3
     """Can take no effect."""
+    COMMAND_DISPOSITION_NOT_NEEDED: _CommandDisposition.ValueType  # 4
+    """There was nothing to do: the run had ended before."""
 
 class CommandDisposition(_CommandDisposition, metaclass=_CommandDispositionEnumTypeWrapper):
     """What became of a command."""
@@ -137,6 +139,8 @@ COMMAND_DISPOSITION_APPLIED: CommandDisposition.ValueType  # 2
 """Took effect."""
 COMMAND_DISPOSITION_REJECTED: CommandDisposition.ValueType  # 3
 """Can take no effect."""
+COMMAND_DISPOSITION_NOT_NEEDED: CommandDisposition.ValueType  # 4
+"""There was nothing to do: the run had ended before."""
 Global___CommandDisposition: _TypeAlias = CommandDisposition  # noqa: Y015
 
 @_typing.final

@@ -76,6 +76,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: a workflow of that name is read from the server's folder. Keys: `workflow`."""
     ERROR_REASON_DATA_VERSION_NEWER: _ErrorReason.ValueType  # 58
     """FAILED_PRECONDITION: a newer version wrote this run. Keys: `run_id`."""
+    ERROR_REASON_TOOL_CHANGED: _ErrorReason.ValueType  # 59
+    """FAILED_PRECONDITION: the server of a tool describes it differently than when the workflow was put. Keys: `tool`."""
     ERROR_REASON_ALIAS_MOVED: _ErrorReason.ValueType  # 60
     """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
     ERROR_REASON_EVENTS_EXPIRED: _ErrorReason.ValueType  # 70
@@ -158,6 +160,8 @@ ERROR_REASON_WORKFLOW_OWNED_BY_FILES: ErrorReason.ValueType  # 57
 """FAILED_PRECONDITION: a workflow of that name is read from the server's folder. Keys: `workflow`."""
 ERROR_REASON_DATA_VERSION_NEWER: ErrorReason.ValueType  # 58
 """FAILED_PRECONDITION: a newer version wrote this run. Keys: `run_id`."""
+ERROR_REASON_TOOL_CHANGED: ErrorReason.ValueType  # 59
+"""FAILED_PRECONDITION: the server of a tool describes it differently than when the workflow was put. Keys: `tool`."""
 ERROR_REASON_ALIAS_MOVED: ErrorReason.ValueType  # 60
 """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
 ERROR_REASON_EVENTS_EXPIRED: ErrorReason.ValueType  # 70

@@ -651,6 +651,7 @@ class ToolStepPlan(_message.Message):
     UNKNOWN_EXPIRY_MS_FIELD_NUMBER: _builtins.int
     HTTP_FIELD_NUMBER: _builtins.int
     FUNCTION_FIELD_NUMBER: _builtins.int
+    MCP_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
     """What it may change."""
     output_key: _builtins.str
@@ -671,6 +672,10 @@ class ToolStepPlan(_message.Message):
     def function(self) -> Global___FunctionAction:
         """Calls a Python function."""
 
+    @_builtins.property
+    def mcp(self) -> Global___McpAction:
+        """Calls a tool of an MCP server."""
+
     def __init__(
         self,
         *,
@@ -682,12 +687,13 @@ class ToolStepPlan(_message.Message):
         unknown_expiry_ms: _builtins.int = ...,
         http: Global___HttpAction | None = ...,
         function: Global___FunctionAction | None = ...,
+        mcp: Global___McpAction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "http", b"http"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "http", b"http", "mcp", b"mcp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "http", b"http", "on_unknown", b"on_unknown", "output_key", b"output_key", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function"]  # noqa: Y015
+    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
 
@@ -802,6 +808,40 @@ class FunctionAction(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FunctionAction: _TypeAlias = FunctionAction  # noqa: Y015
+
+@_typing.final
+class McpAction(_message.Message):
+    """A tool of a connection of the operator's that speaks the Model Context Protocol."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTION_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
+    TOOL_DIGEST_FIELD_NUMBER: _builtins.int
+    connection: _builtins.str
+    """The connection."""
+    tool: _builtins.str
+    """The tool, as its server names it."""
+    arguments_json: _builtins.str
+    """A JSON object of fixed arguments, strings with templates."""
+    tool_digest: _builtins.str
+    """SHA-256 of the tool's description as it was pinned, in hexadecimal. A tool that no longer has it is not called."""
+    def __init__(
+        self,
+        *,
+        connection: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        arguments_json: _builtins.str = ...,
+        tool_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "connection", b"connection", "tool", b"tool", "tool_digest", b"tool_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___McpAction: _TypeAlias = McpAction  # noqa: Y015
 
 @_typing.final
 class RouterCase(_message.Message):
