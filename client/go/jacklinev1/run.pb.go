@@ -691,7 +691,8 @@ func (MessageRole) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
-// The caps of a whole run. An unset field means no cap of that kind here; 0 is a cap of zero.
+// The caps of a whole run. An unset field means no cap of that kind here. Counts are at least 1; a cost budget of 0 lets
+// only models without a price run.
 type RunBounds struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Active time of the run.

@@ -428,7 +428,9 @@ Global___MessageRole: _TypeAlias = MessageRole  # noqa: Y015
 
 @_typing.final
 class RunBounds(_message.Message):
-    """The caps of a whole run. An unset field means no cap of that kind here; 0 is a cap of zero."""
+    """The caps of a whole run. An unset field means no cap of that kind here. Counts are at least 1; a cost budget of 0 lets
+    only models without a price run.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
