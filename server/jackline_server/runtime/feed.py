@@ -14,6 +14,8 @@ from jackline_server.runtime.store_ports import READ_BYTES, StoredEvent
 from jackline_server.runtime.use_cases import LiveDelta
 
 TAIL_EVENTS = 128
+"""So many of a run's newest events are kept at hand, as long as they come to no more than one read."""
+
 MAX_DELTA_CHARS = 64 * 1024
 """A watcher that takes none of its deltas loses the oldest beyond this: they are never promised."""
 
@@ -84,28 +86,23 @@ class Channel:
     ended: bool = False
     driven: bool = False
     last_reset: int = 0
-    tail: deque[StoredEvent] = field(default_factory=lambda: deque[StoredEvent](maxlen=TAIL_EVENTS))
+    tail: deque[StoredEvent] = field(default_factory=deque[StoredEvent])
+    _tail_bytes: int = 0
     watchers: dict[Watcher, None] = field(default_factory=dict[Watcher, None])
 
     def publish(self, events: Sequence[StoredEvent], *, ended: bool) -> None:
         """Tell the watchers of events that are durable."""
         if self.tail and self.tail[-1].sequence + 1 != events[0].sequence:
             self.tail.clear()
-        self.tail.extend(events)
-        self._shorten()
+            self._tail_bytes = 0
+        for event in events:
+            self.tail.append(event)
+            self._tail_bytes += _bytes(event)
+        while self.tail and (self._tail_bytes > READ_BYTES or len(self.tail) > TAIL_EVENTS):
+            self._tail_bytes -= _bytes(self.tail.popleft())
         self.head = events[-1].sequence
         self.ended = ended
         self.wake()
-
-    def _shorten(self) -> None:
-        """Keep no more bytes than one read of the store holds."""
-        held = 0
-        for kept, event in enumerate(reversed(self.tail)):
-            held += len(event.meta) + len(event.content)
-            if held > READ_BYTES:
-                for _ in range(len(self.tail) - kept):
-                    self.tail.popleft()
-                return
 
     def after(self, sequence: int, limit: int) -> Sequence[StoredEvent] | None:
         """The events right after that one as far as they are kept here; None if the store must be read."""
@@ -133,6 +130,10 @@ class Channel:
         """Wake every watcher."""
         for watcher in self.watchers:
             watcher.wake()
+
+
+def _bytes(event: StoredEvent) -> int:
+    return len(event.meta) + len(event.content)
 
 
 class Feed:
