@@ -44,11 +44,13 @@ from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool
+from jackline_server.tools.mcp.servers import McpServers
+from jackline_server.tools.mcp.tool import McpToolCalls
 from jackline_server.tools.toolbox import StepToolbox
 
 _log = logging.getLogger(__name__)
 
-STEP_KINDS = ("agent", "completion", "function", "http", "router")
+STEP_KINDS = ("agent", "completion", "function", "http", "mcp", "router")
 FAILPOINTS_VARIABLE = "FAILPOINTS"
 FUNCTION_THREADS = 32
 
@@ -89,8 +91,8 @@ async def running(
     async with AsyncExitStack() as stack:
         store, name = await _open_store(config, stack, on_broken)
         models = await _models(config, stack)
-        functions = FunctionCatalog(roots=config.function_roots)
-        runtime = assemble(_ring(config, store, models, functions), _scheduling(config))
+        tools = await _tools(config, stack)
+        runtime = assemble(_ring(config, store, models, tools), _scheduling(config))
         register = _Register()
         served = Served(
             runs=runtime.runs,
@@ -164,22 +166,39 @@ async def _models(config: Config, stack: AsyncExitStack) -> Models:
     )
 
 
-def _ring(config: Config, store: Store, models: Models, functions: FunctionCatalog) -> Ring:
-    codec, expressions, schemas = ProtoCodec(), CelExpressions(), JsonSchemas()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tools:
+    """Where tools come from."""
+
+    clients: GuardedClients
+    functions: FunctionCatalog
+    mcp: McpServers
+
+
+async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     clients = GuardedClients(own_ports=frozenset({config.server.listen.port} - {0}))
+    mcp = McpServers(config.mcp_connections, clients=clients)
+    stack.push_async_callback(mcp.close)
+    return _Tools(clients=clients, functions=FunctionCatalog(roots=config.function_roots), mcp=mcp)
+
+
+def _ring(config: Config, store: Store, models: Models, tools: _Tools) -> Ring:
+    codec, expressions, schemas = ProtoCodec(), CelExpressions(), JsonSchemas()
     return Ring(
         store=store,
         models=models,
         toolbox=StepToolbox(
-            http=HttpTool(clients=clients, connections=config.connections),
-            functions=FunctionTool(catalog=functions, threads=FUNCTION_THREADS),
+            http=HttpTool(clients=tools.clients, connections=config.connections),
+            functions=FunctionTool(catalog=tools.functions, threads=FUNCTION_THREADS),
+            mcp=McpToolCalls(servers=tools.mcp, schemas=schemas),
         ),
         codec=codec,
         compiler=WorkflowCompiler(
             catalog=Catalog(
                 models=model_plans(config),
                 http_connections=frozenset(config.connections),
-                functions=_Described(functions),
+                functions=_Described(tools.functions),
+                mcp=tools.mcp,
             ),
             expressions=expressions,
             schemas=schemas,
@@ -189,6 +208,7 @@ def _ring(config: Config, store: Store, models: Models, functions: FunctionCatal
         signals=InProcessSignals(),
         clock=SystemClock(),
         chance=SystemChance(),
+        catalogs=tools.mcp,
     )
 
 

@@ -29,7 +29,9 @@ def serve(  # noqa: PLR0913 - one parameter a flag
     ] = None,
     insecure_bind: Annotated[bool, typer.Option(help="Listen beyond loopback without TLS.")] = False,
     volatile: Annotated[bool, typer.Option(help="Keep everything in memory: for test suites.")] = False,
-    enable_failpoints: Annotated[bool, typer.Option(help="For fault tests; loopback only.")] = False,
+    enable_failpoints: Annotated[  # for fault tests, on the loopback only
+        bool, typer.Option("--enable-failpoints", hidden=True)
+    ] = False,
 ) -> None:
     """Serve runs: host bounded agent loops behind gRPC until SIGTERM or Ctrl-C.
 

@@ -6,10 +6,12 @@ once for each change.
 
 import asyncio
 import logging
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from jackline_server.definitions.files import Loaded, load_folder
-from jackline_server.runtime.ports import Severity, Source
+from jackline_server.runtime.ports import Finding, Severity, Source
 from jackline_server.runtime.refusals import Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.workflows import Workflows
@@ -17,6 +19,17 @@ from jackline_server.runtime.workflows import Workflows
 _log = logging.getLogger(__name__)
 
 POLL_S = 2.0
+
+
+def cannot_open(folder: Path | None) -> str | None:
+    """Why a server can't start with this folder of workflows, or None. One that goes later is only logged."""
+    if folder is None:
+        return None
+    try:
+        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        return f"the folder of workflows {folder} can't be opened: {error.strerror}"
+    return None
 
 
 class WorkflowFolder:
@@ -27,6 +40,7 @@ class WorkflowFolder:
         self._workflows = workflows
         self._seen: dict[str, Source] = {}
         self._problems: dict[str, str] = {}
+        self._findings: dict[str, Sequence[Finding]] = {}
 
     async def import_all(self) -> None:
         """Put every workflow of the folder that has changed since the last time."""
@@ -57,13 +71,20 @@ class WorkflowFolder:
         except Refused as refused:
             self._tell(found.file, refused.message)
             return
-        self._seen[found.file] = source
-        for finding in compilation.findings:
+        if None not in compilation.catalogs.values():  # else its MCP server may answer the next time
+            self._seen[found.file] = source
+        self._show(found.file, compilation.findings)
+        if compilation.plan is not None:
+            _log.info("workflow %s is served from %s", compilation.name, found.file)
+
+    def _show(self, file: str, findings: Sequence[Finding]) -> None:
+        if self._findings.get(file) == findings:
+            return
+        self._findings[file] = findings
+        for finding in findings:
             if finding.severity is not Severity.INFO:
                 place = f"{finding.file}:{finding.line}:{finding.column}"
                 _log.warning("%s: %s: %s [%s]", place, finding.severity.value, finding.message, finding.code)
-        if compilation.plan is not None:
-            _log.info("workflow %s is served from %s", compilation.name, found.file)
 
     def _tell(self, file: str, problem: str) -> None:
         if self._problems.get(file) != problem:

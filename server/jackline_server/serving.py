@@ -14,6 +14,7 @@ import uvloop
 from jackline_server.bootstrap import running
 from jackline_server.config import Config
 from jackline_server.failpoints import BadSpecification
+from jackline_server.folder import cannot_open
 from jackline_server.identity.local_token import TokenFileRefused
 from jackline_server.models.script import ScriptError
 from jackline_server.rpc.server import AddressRefused
@@ -60,6 +61,8 @@ async def _serve(config: Config) -> int:
         broken.append(error)
         stopping.set()
 
+    if problem := cannot_open(config.server.workflows):
+        return _say(EXIT_USAGE, problem)
     _stop_on_signals(stopping)
     try:
         async with running(config, environ=os.environ, on_broken_store=on_broken) as server:

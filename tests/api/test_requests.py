@@ -1,27 +1,36 @@
 """What requests are read as: JSON in one form, fingerprints, page tokens."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.struct_pb2 import ListValue, Struct, Value
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.v1.run_pb2 import RUN_STATE_FAILED, RunBounds
-from jackline.v1.run_service_pb2 import ListInterruptsRequest, ListRunsRequest, StartRunRequest
+from jackline.v1.run_service_pb2 import (
+    InlineWorkflow,
+    ListInterruptsRequest,
+    ListRunsRequest,
+    StartRunRequest,
+)
 from jackline_server.api.checks import Checks
-from jackline_server.api.fingerprints import fingerprint
-from jackline_server.api.json_values import text_of_bytes, text_of_struct
+from jackline_server.api.json_values import has_too_many_values, text_of_bytes, text_of_struct
+from jackline_server.api.limits import LIMITS
 from jackline_server.api.page_tokens import PageTokens
 from jackline_server.api.refusals import DoorReason, DoorRefused
-from jackline_server.api.run_requests import wait_time
+from jackline_server.api.run_requests import read_runs_query, read_start, wait_time
 from jackline_server.codec.values import set_subject, subject_text
 from jackline_server.runtime.store_ports import Tenant
+from jackline_server.runtime.use_cases import Caller
 
 TENANT = Tenant("default")
 MIB = 1024 * 1024
+A_MOMENT_S = 0.5
+"""Ten times what it takes, and a tenth of what it took to go through such a request."""
 
 
 def struct_text(struct: Struct, *, levels: int = 100) -> str | None:
@@ -102,6 +111,10 @@ def test_any_bytes_are_json_or_refused(data: bytes) -> None:
     json.loads(text)
 
 
+def fingerprint(request: StartRunRequest) -> bytes:
+    return read_start(request, caller=Caller(tenant=TENANT, principal="p"), now_unix_ms=0).fingerprint
+
+
 def start() -> StartRunRequest:
     request = StartRunRequest(workflow="w", request_id="r1", labels={"b": "1", "a": "2"})
     request.input.update({"y": [1, {"k": 1}], "x": 1})
@@ -122,7 +135,9 @@ def test_a_fingerprint_is_of_what_is_asked_not_of_how_it_is_written() -> None:
         StartRunRequest(workflow="v"),
         StartRunRequest(labels={"a": "3"}),
         StartRunRequest(input_json=b"{}"),
-        StartRunRequest(bounds=RunBounds(token_budget=0)),
+        StartRunRequest(input=Struct(fields={"x": Value(number_value=2)})),
+        StartRunRequest(subject=Struct(fields={"x": Value(number_value=2)})),
+        StartRunRequest(bounds=RunBounds(token_budget=7)),
         StartRunRequest(bounds=RunBounds(run_timeout=Duration(seconds=1))),
         StartRunRequest(on_question=2),  # pyright: ignore[reportArgumentType]  # a value by number
     ],
@@ -171,3 +186,86 @@ def test_no_text_that_we_did_not_make_is_a_page_token(token: str) -> None:
 )
 def test_a_wait_leaves_time_for_its_answer(remaining: int | None, most: int, wait: int) -> None:
     assert wait_time(remaining, most) == wait
+
+
+@given(
+    value=st.recursive(
+        st.text(max_size=4) | st.integers(),
+        lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=3), one, max_size=3),
+    )
+)
+def test_marks_in_texts_are_not_counted_as_values(value: Any) -> None:
+    texts = [",:[{" * 7_000, "\\", '\\"', '"', value]
+    assert not has_too_many_values(json.dumps(texts).encode())
+
+
+MANY = LIMITS.json_values_count + 1
+WIDE: dict[str, StartRunRequest] = {
+    "a list of text": StartRunRequest(workflow="w", input_json=b"[" + b"0," * MANY + b"0]"),
+    "lists": StartRunRequest(workflow="w", input_json=b"[" + b"[]," * 300_000 + b"0]"),
+    "keys": StartRunRequest(workflow="w", input_json=b"{" + b'"":0,' * 200_000 + b'"a":0}'),
+    "no JSON": StartRunRequest(workflow="w", input_json=b"[" * 1_000_000),
+    "a text that does not end": StartRunRequest(workflow="w", input_json=b'"\\"' * 300_000 + b"," * MANY),
+    "a struct's list": StartRunRequest(
+        workflow="w",
+        input=Struct(fields={"a": Value(list_value=ListValue(values=[Value(bool_value=True)] * MANY))}),
+    ),
+    "a struct's keys": StartRunRequest(
+        workflow="w", input=Struct(fields={str(n): Value(bool_value=True) for n in range(MANY)})
+    ),
+    "a subject": StartRunRequest(
+        workflow="w", subject=Struct(fields={str(n): Value(bool_value=True) for n in range(MANY)})
+    ),
+    "labels": StartRunRequest(workflow="w", labels={f"k{n}": "" for n in range(MANY)}),
+    "files": StartRunRequest(
+        inline_workflow=InlineWorkflow(yaml="a: 1", files={f"f{n}": b"" for n in range(MANY)})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_wide_request_is_refused_before_it_is_gone_through(name: str) -> None:
+    began = time.thread_time()
+    with pytest.raises(DoorRefused):
+        fingerprint(WIDE[name])
+    assert time.thread_time() - began < A_MOMENT_S
+
+
+def test_millions_of_states_are_refused_before_they_are_gone_through() -> None:
+    size = 1_000_000
+    request = ListRunsRequest.FromString(b"\x0a" + b"\xc0\x84\x3d" + b"\x63" * size)
+    assert len(request.states) == size
+    began = time.thread_time()
+    with pytest.raises(DoorRefused) as refused:
+        read_runs_query(request, tenant=TENANT, before=None)
+    assert [one.reason for one in refused.value.violations] == ["TOO_MANY"]
+    assert time.thread_time() - began < A_MOMENT_S
+
+
+def test_what_passes_the_limits_is_read_in_a_moment() -> None:
+    most = LIMITS.json_values_count // 2 - 1
+    request = StartRunRequest(workflow="w", input_json=b"[" + b"[]," * (most - 1) + b"[]]")
+    began = time.thread_time()
+    fingerprint(request)
+    assert time.thread_time() - began < A_MOMENT_S
+
+
+@pytest.mark.parametrize(
+    ("bounds", "fields"),
+    [
+        (
+            RunBounds(token_budget=0, steps=0, events=0),
+            {"bounds.token_budget", "bounds.steps", "bounds.events"},
+        ),
+        (
+            RunBounds(token_budget=10**18, cost_budget_micros=2**64 - 1),
+            {"bounds.token_budget", "bounds.cost_budget_micros"},
+        ),
+        (RunBounds(run_timeout=Duration()), {"bounds.run_timeout"}),
+    ],
+)
+def test_a_bound_of_nothing_or_beyond_all_reach_is_refused(bounds: RunBounds, fields: set[str]) -> None:
+    caller = Caller(tenant=TENANT, principal="tester")
+    with pytest.raises(DoorRefused) as refused:
+        read_start(StartRunRequest(workflow="w", bounds=bounds), caller=caller, now_unix_ms=0)
+    assert {violation.field for violation in refused.value.violations} == fields

@@ -1,12 +1,16 @@
 """The tables that the doors share are whole: every reason, every method, every enum of the contract."""
 
+from collections.abc import Iterator
+
 import pytest
+from google.protobuf.descriptor import Descriptor
 from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # ships its own types
     code_pb2,
     error_details_pb2,
 )
 
 from jackline.v1 import run_service_pb2, workflow_service_pb2
+from jackline_server.api.checks import COUNTS
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.methods import METHODS
 from jackline_server.api.refusals import DoorReason, DoorRefused
@@ -39,6 +43,32 @@ def test_every_method_of_the_contract_has_a_rule_and_none_of_ours_is_public() ->
     }
     without = {name for name in ours if not METHODS[name].any_of}
     assert without == {"/jackline.v1.RunService/GetServerInfo"}
+
+
+def repeated_fields(message: Descriptor) -> Iterator[str]:
+    """The lists and maps of a request, at any depth; a Struct is counted as it is read."""
+    for field in message.fields:
+        if field.is_repeated:
+            yield field.full_name
+        elif field.message_type is not None and field.message_type.full_name != "google.protobuf.Struct":
+            yield from repeated_fields(field.message_type)
+
+
+def test_every_list_and_map_of_a_request_has_a_limit() -> None:
+    found = {
+        name
+        for file in (run_service_pb2, workflow_service_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+        for name in repeated_fields(method.input_type)
+    }
+    assert found == set(COUNTS)
+
+
+def test_no_request_may_be_larger_than_a_message() -> None:
+    assert max(rule.most_bytes for rule in METHODS.values()) <= LIMITS.message_bytes
+    everything = LIMITS.input_bytes + LIMITS.workflow_bytes + LIMITS.subject_bytes
+    assert everything < METHODS["/jackline.v1.RunService/StartRun"].most_bytes
 
 
 def test_every_limit_is_a_positive_number_named_with_its_unit() -> None:

@@ -15,7 +15,7 @@ from tests.architecture.source_tree import CLIENT, ROOT, SERVER, imported_names,
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LIGHT = [Requirement(text) for text in PROJECT["dependencies"]]
 SERVER_EXTRA = [Requirement(text) for text in PROJECT["optional-dependencies"]["server"]]
-PARTS = {"pydantic-core": "pydantic"}
+PARTS = {"pydantic-core": "pydantic", "mcp-types": "mcp"}
 """Distributions whose types are documented as part of another, which pins them exactly."""
 
 OURS = {"jackline", "jackline_server", "jackline_client"}

@@ -17,6 +17,7 @@ HTTP_CLIENTS = (
 )
 MAY_GO_OUT = {
     "egress/": "the only maker of HTTP clients",
+    "tools/mcp/guarded.py": "hands the MCP SDK a client whose only transport is egress",
     "models/litellm_adapter.py": "hands litellm a client that the operator's profile describes",
     "models/wire_http.py": "the capped client of the model adapters; only operators name its hosts",
 }

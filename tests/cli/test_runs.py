@@ -3,12 +3,12 @@
 import asyncio
 import json
 import signal
+from pathlib import Path
 
 import grpc
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
-from jackline.v1 import workflow_service_pb2 as workflow_wire
 from jackline.v1.control_pb2 import CommandDisposition
 from jackline.v1.event_pb2 import (
     CallContent,
@@ -37,6 +37,7 @@ from tests.support.scripted_service import (
     frame_of,
     numbered,
     receipt,
+    serving,
     small_log,
     started,
 )
@@ -203,6 +204,22 @@ async def test_a_cut_stream_is_resumed_and_each_event_is_shown_once(
     assert [json.loads(line)["sequence"] for line in done.out.splitlines()] == ["1", "2", "3", "4"]
 
 
+async def test_a_server_that_goes_away_is_looked_for_aloud_and_for_as_long_as_asked(
+    service: ScriptedService, tmp_path: Path
+) -> None:
+    service.log = small_log(3)
+    service.streams.append(StreamScript(through=1, hang=True))
+    async with asyncio.timeout(60):
+        async with serving(service) as address:
+            console = Console(address=address, home=tmp_path)
+            process = await console.start("watch", RUN_ID, "--reconnect-for", "3s")
+            assert process.stdout is not None
+            await process.stdout.readline()
+        _, err = await process.communicate()
+    assert process.returncode == 75
+    assert b"jackline: reconnecting" in err
+
+
 async def test_control_c_leaves_the_run_alive_and_says_how_to_go_on(
     console: Console, service: ScriptedService
 ) -> None:
@@ -229,6 +246,8 @@ async def test_control_c_leaves_the_run_alive_and_says_how_to_go_on(
         (("steer", RUN_ID, "slowly"), "steer"),
         (("abort", RUN_ID, "--graceful", "--skip-routes"), "abort"),
         (("answer", RUN_ID, "int_1", "happened", "--text", "seen"), "answer"),
+        (("submit", RUN_ID, "call_1", "--output", '{"booked": true}'), "submit_tool_result"),
+        (("submit", RUN_ID, "call_1", "--error", "not booked"), "submit_tool_result"),
     ],
 )
 async def test_a_command_is_sent_once_and_its_receipt_shown(
@@ -261,6 +280,55 @@ async def test_an_answer_needs_no_interrupt_when_exactly_one_is_open(
     ]
 
 
+@pytest.mark.parametrize(
+    "words", [("answer", RUN_ID), ("answer", RUN_ID, "bogus"), ("answer", RUN_ID, "i", "bogus")]
+)
+async def test_an_answer_that_is_none_or_missing_is_met_with_those_that_there_are(
+    console: Console, service: ScriptedService, words: tuple[str, ...]
+) -> None:
+    waiting = wire.GetRunResponse(
+        run=Run(run_id=RUN_ID, interrupts=[Interrupt(interrupt_id="int_1", options=["succeeded", "failed"])])
+    )
+    if "bogus" in words:
+        service.script("Control", Failure(code=grpc.StatusCode.INVALID_ARGUMENT, reason="UNKNOWN_OPTION"))
+    service.script("GetRun", *[waiting] * (2 if words[-2:] == (RUN_ID, "bogus") else 1))
+    done = await console.run(*words)
+    assert (done.code, done.out) == (65 if "bogus" in words else 2, "")
+    for option in ("succeeded", "failed"):
+        assert f"jackline answer {RUN_ID} int_1 {option}\n" in done.err
+
+
+async def test_a_list_that_fails_shows_no_head(console: Console, service: ScriptedService) -> None:
+    service.script("ListRuns", Failure(code=grpc.StatusCode.INTERNAL, reason="INTERNAL"))
+    service.script("ListWorkflows", Failure(code=grpc.StatusCode.INTERNAL, reason="INTERNAL"))
+    for words in (("ls",), ("workflow", "ls")):
+        done = await console.run(*words)
+        assert (done.code, done.out) == (70, "")
+
+
+async def test_a_run_that_has_no_signal_yet_shows_none(console: Console, service: ScriptedService) -> None:
+    run = Run(run_id=RUN_ID, workflow="refunds", state=RunState.RUN_STATE_PAUSED, signal="running")
+    service.script("GetRun", wire.GetRunResponse(run=run))
+    service.script("ListRuns", wire.ListRunsResponse(runs=[run]))
+    for words in (("get", RUN_ID), ("ls",)):
+        done = await console.run(*words)
+        assert "paused" in done.out
+        assert "running" not in done.out
+
+
+async def test_a_workflow_that_is_not_there_is_named_with_what_to_do(
+    console: Console, service: ScriptedService
+) -> None:
+    missing = Failure(
+        code=grpc.StatusCode.NOT_FOUND, reason="WORKFLOW_NOT_FOUND", metadata={"workflow": "refnuds"}
+    )
+    service.script("StartRun", missing)
+    done = await console.run("run", "refnuds")
+    assert done.code == 65
+    assert "'refnuds'" in done.err
+    assert "jackline workflow ls" in done.err
+
+
 async def test_ls_asks_for_what_was_said_and_stops_at_the_limit(
     console: Console, service: ScriptedService
 ) -> None:
@@ -270,16 +338,6 @@ async def test_ls_asks_for_what_was_said_and_stops_at_the_limit(
     assert [json.loads(line)["run_id"] for line in done.out.splitlines()] == ["run_0", "run_1"]
     (request,) = service.requests(wire.ListRunsRequest)
     assert list(request.states) == [RunState.RUN_STATE_FAILED]
-
-
-async def test_findings_are_printed_with_their_place(console: Console, service: ScriptedService) -> None:
-    (console.home / "flow.yaml").write_text("name: x\n")
-    error = workflow_wire.Finding(
-        severity=workflow_wire.SEVERITY_ERROR, code="unknown_key", message="no such key", line=3, column=5
-    )
-    service.script("ValidateWorkflow", workflow_wire.ValidateWorkflowResponse(findings=[error]))
-    done = await console.run("validate", "flow.yaml")
-    assert (done.code, done.out) == (1, "flow.yaml:3:5: error: no such key [unknown_key]\n")
 
 
 HOSTILE = (

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
+from jackline.v1.run_pb2 import Interrupt, Run
 from jackline_client.cli.exit_codes import MEANINGS
 from tests.cli.console import Console
 from tests.support.scripted_service import RUN_ID, ScriptedService, ended_run, receipt, small_log, started
@@ -25,8 +26,18 @@ from tests.support.scripted_service import RUN_ID, ScriptedService, ended_run, r
         ("ls", "--label", "novalue"),
         ("get",),
         ("watch", RUN_ID, "--after", "-1"),
-        ("answer", RUN_ID),
         ("answer", RUN_ID, "a", "b", "c"),
+        ("submit", RUN_ID, "call_1"),
+        ("submit", RUN_ID, "call_1", "--output", "{}", "--error", "no"),
+        ("submit", RUN_ID, "call_1", "--output", "{"),
+        ("watch", RUN_ID, "--reconnect-for", "soon"),
+        ("messages", RUN_ID, "--visit", "-1"),
+        ("workflow",),
+        ("workflow", "bogus"),
+        ("workflow", "get"),
+        ("workflow", "put", "missing.yaml"),
+        ("--address", "nowhere", "ls"),
+        ("--address", "127.0.0.1:1", "serve"),
         ("run",),
         ("run", "a", "--file", "b"),
         ("run", "a", "--input", "{"),
@@ -172,6 +183,12 @@ async def test_help_lists_every_command_and_every_exit_code(console: Console) ->
         "steer",
         "abort",
         "answer",
+        "submit",
+        "inbox",
+        "calls",
+        "messages",
+        "workflow",
+        "info",
         "validate",
         "token",
         "serve",
@@ -179,6 +196,32 @@ async def test_help_lists_every_command_and_every_exit_code(console: Console) ->
         assert f"  {name} " in done.out
     for code, meaning in MEANINGS.items():
         assert f"{code.value}  {meaning}" in done.out
+
+
+@pytest.mark.parametrize("words", [("--address", "HERE", "ls"), ("ls", "--address", "HERE")])
+async def test_the_address_may_stand_before_the_command_or_after_it(
+    console: Console, service: ScriptedService, words: tuple[str, ...]
+) -> None:
+    service.script("ListRuns", wire.ListRunsResponse())
+    given = (console.address if word == "HERE" else word for word in words)
+    done = await console.run(*given, JACKLINE_ADDRESS="127.0.0.1:1")
+    assert done.code == 0, done.err
+
+
+async def test_an_address_after_the_command_wins_over_one_before_it(
+    console: Console, service: ScriptedService
+) -> None:
+    service.script("ListRuns", wire.ListRunsResponse())
+    assert (await console.run("--address", "127.0.0.1:1", "ls", "--address", console.address)).code == 0
+
+
+async def test_an_address_before_the_command_goes_into_the_commands_that_are_shown(
+    console: Console, service: ScriptedService
+) -> None:
+    waiting = Run(run_id=RUN_ID, interrupts=[Interrupt(interrupt_id="int_1", options=["yes"])])
+    service.script("GetRun", wire.GetRunResponse(run=waiting))
+    done = await console.run("--address", console.address, "get", RUN_ID)
+    assert f"jackline answer {RUN_ID} int_1 yes --address {console.address}" in done.out
 
 
 async def test_version_and_help_start_without_grpc(console: Console) -> None:

@@ -1,7 +1,9 @@
 """Unary calls: ids, retries, errors by reason, pages."""
 
 import re
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -170,3 +172,28 @@ async def test_a_workflow_is_named_or_given_and_never_both_or_neither(
 ) -> None:
     with pytest.raises(ValueError, match="either"):
         await (client.start_run("x", inline_yaml="name: x") if both else client.start_run())
+
+
+@pytest.mark.parametrize("name", ["bogus", "lables", "wiat", "request"])
+async def test_an_unknown_option_is_a_type_error_before_anything_is_sent(
+    service: ScriptedService, client: JacklineClient, name: str
+) -> None:
+    given: dict[str, Any] = {name: 1}
+    calls: tuple[Awaitable[object], ...] = (
+        client.start_run("refunds", **given),
+        client.pause(RUN_ID, **given),
+        client.resume(RUN_ID, **given),
+        client.steer(RUN_ID, "slowly", **given),
+        client.abort(RUN_ID, **given),
+        client.answer(RUN_ID, "int_1", "yes", **given),
+        client.submit_tool_result(RUN_ID, "call_1", error="no", **given),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=name):
+            await call
+    assert service.asked == []
+
+
+async def test_files_without_the_workflow_that_names_them_are_refused(client: JacklineClient) -> None:
+    with pytest.raises(ValueError, match="inline_yaml"):
+        await client.start_run("refunds", files={"a/skills/b.md": b"c"})

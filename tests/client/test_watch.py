@@ -10,7 +10,7 @@ import pytest
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1.event_pb2 import Delta, Reset, StepEvent
 from jackline.v1.run_service_pb2_grpc import add_RunServiceServicer_to_server
-from jackline_client import Frame, JacklineClient, WatchPolicy
+from jackline_client import Cut, Frame, JacklineClient, WatchPolicy
 from jackline_client.errors import (
     EventsExpired,
     RunNotFound,
@@ -200,7 +200,7 @@ async def test_a_server_that_comes_back_on_its_port_is_found_again() -> None:
     service.log = small_log(4)
     service.streams.append(StreamScript(through=2, hang=True))
     server, port = await _start(service, 0)
-    policy = WatchPolicy(first_delay_s=0.05, longest_delay_s=0.2, attempts=100)
+    policy = WatchPolicy(first_delay_s=0.05, longest_delay_s=0.2)
     async with JacklineClient(f"127.0.0.1:{port}", token=TOKEN, watch_policy=policy) as client:
         seen: list[int] = []
         async with asyncio.timeout(60), aclosing(client.watch(RUN_ID)) as frames:
@@ -267,3 +267,34 @@ async def test_cancelling_a_watcher_cancels_it_and_is_not_taken_for_a_cut(
     with pytest.raises(asyncio.CancelledError):
         await watcher
     assert len(service.requests(wire.StreamProgressRequest)) == 1
+
+
+async def test_a_server_that_stays_away_is_given_up_when_the_time_is_over_however_few_the_attempts() -> None:
+    service = ScriptedService()
+    service.log = small_log(4)
+    service.streams.append(StreamScript(through=2, end=CUTS[0]))
+    cuts: list[Cut] = []
+    policy = WatchPolicy(first_delay_s=0.2, reconnect_for_s=0.0)
+    async with (
+        serving(service) as address,
+        JacklineClient(address, token=TOKEN, watch_policy=policy) as client,
+        asyncio.timeout(30),
+    ):
+        with pytest.raises(StreamCut) as cut:
+            async for _ in client.watch(RUN_ID, on_cut=cuts.append):
+                pass
+    assert (cut.value.sent_through, cuts) == (2, [])
+
+
+async def test_each_cut_is_told_with_its_cause_and_position_before_the_next_attempt(
+    service: ScriptedService, client: JacklineClient
+) -> None:
+    service.log = small_log(4)
+    service.streams.append(StreamScript(through=2, end=CUTS[0]))
+    service.streams.append(StreamScript(through=2, end=CUTS[0]))
+    cuts: list[Cut] = []
+    async with asyncio.timeout(30):
+        async for _ in client.watch(RUN_ID, on_cut=cuts.append):
+            pass
+    assert [(cut.failures, cut.sent_through) for cut in cuts] == [(1, 2), (2, 2)]
+    assert all(isinstance(cut.cause, Unavailable) for cut in cuts)

@@ -214,7 +214,7 @@ def test_an_unknown_key_is_answered_with_the_nearest_one_and_its_line(load: Load
         ("[models.a]\nmodel = 'x'\nrequests_per_minute = 600", "models.a.requests_per_minute"),
         ("[models.a]\nmodel = 'x'\nfallbacks = ['b']", "models.a.fallbacks"),
         ("[models.a]\nmodel = 'x'\nadapter = 'openai'", "models.a.adapter"),
-        ("[connections.a]\nkind = 'mcp'\ncommand = ['x']", "connections.a.kind"),
+        ("[connections.a]\nkind = 'grpc'\ntarget = 'x'", "connections.a.kind"),
         ("[limits.tenant]\nusd_per_day = 100", "limits.tenant.usd_per_day"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 import jackline_server.definitions
 from jackline_server.runtime.ports import Severity
-from tests.definitions.workflows import RIGHT, TONE, changed, compile_text
+from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp
 
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741  # columns of the table below
 HANDLE = "    kind: agent\n"
@@ -51,7 +51,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("not_built", E, changed(("max_calls: 1", "approval: required")), "steps.handle.tools[1].approval"),
     ("not_built", E, changed(("steps: 32", "child_depth: 3")), "bounds.child_depth"),
     ("not_built", E, changed(("effect: idempotent", "effect: destructive")), "steps.issue_refund.effect"),
-    ("not_built", E, changed(("kind: function", "kind: mcp")), "steps.convert.kind"),
+    ("not_built", E, changed(("kind: function", "kind: sql")), "steps.convert.kind"),
     ("not_built", E, changed(("model: fast", "model: fast\npreset: coding")), "preset"),
     ("not_built", E, changed((HANDLE, HANDLE + "    on_limit: ask\n")), "steps.handle.on_limit"),
     ("missing_key", E, changed(("name: refunds\n", "")), "name"),
@@ -60,6 +60,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_type", E, changed(("token_budget: 40000", "token_budget: true")), "bounds.token_budget"),
     ("bad_type", E, changed(("token_budget: 40000", "token_budget: 10.5")), "bounds.token_budget"),
     ("bad_type", E, changed(("token_budget: 40000", "token_budget: 1e3")), "bounds.token_budget"),
+    ("bad_type", E, changed(("- {ref: convert}", "- convert")), "steps.handle.tools[2]"),
     ("bad_type", E, changed(("[tone.md]", "[5]")), "steps.handle.steering_files[0]"),
     ("bad_value", E, changed(("answer: text", "answer: prose")), "steps.reply.answer"),
     ("bad_value", E, changed(("kind: router", "kind: routr")), "steps.sort.kind"),
@@ -103,10 +104,18 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bind_unknown", E, changed(("{shop: /input/shop}", "{sop: /input/shop}")), "steps.handle.tools[0].bind.sop"),
     ("pointer_unknown", W, changed(("{refund: /refund}", "{refund: /refnd}")), "steps.reply.input.refund"),
     ("bad_parameters", E, changed(("method: POST", "method: POST\n    parameters: {type: array}")), "steps.issue_refund.parameters"),
-    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {"$ref": "http://x/y"}}')), "input.schema"),
-    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {"$ref": "#"}}')), "input.schema"),
-    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {pattern: "(?=a)b"}}')), "input.schema"),
-    ("bad_schema", E, changed(("{message: {type: string}}", "{message: {maxLength: -1}}")), "input.schema"),
+    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {"$ref": "http://x/y"}}')), "input.schema.properties.message.$ref"),
+    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {"$ref": "#"}}')), "input.schema.properties.message.$ref"),
+    ("bad_schema", E, changed(("{message: {type: string}}", '{message: {pattern: "(?=a)b"}}')), "input.schema.properties.message.pattern"),
+    ("bad_schema", E, changed(("{message: {type: string}}", "{message: {maxLength: -1}}")), "input.schema.properties.message.maxLength"),
+    ("bad_schema", E, changed(("{message: {type: string}}", "{message: {type: strng}}")), "input.schema.properties.message.type"),
+    ("bad_schema", E, changed(("{message: {type: string}}", "{message: {type: [string, nul]}}")), "input.schema.properties.message.type"),
+    ("bad_schema", E, changed(("{message: {type: string}}", "{message: {required: x}}")), "input.schema.properties.message.required"),
+    ("too_many_patterns", E, changed(("{message: {type: string}}", "{message: {patternProperties: {" + ", ".join(f"a{n}: {{}}" for n in range(101)) + "}}}")), "input.schema.properties.message.patternProperties.a100"),
+    ("bad_expression", E, changed(("refund.amount > 100", "refund.amount = 'x'")), "steps.sort.conditions[0].when"),
+    ("expression_unknown", W, changed(("refund.amount > 100", "refnd.amount > 100")), "steps.sort.conditions[0].when"),
+    ("expression_unknown", W, changed(("required: [message]", "additionalProperties: false, required: [message]"), ("refund.amount > 100", "input.mesage == 'x'")), "steps.sort.conditions[0].when"),
+    ("pointer_unknown", W, changed(("required: [message]", "additionalProperties: false, required: [message]")), "steps.handle.tools[0].bind.shop"),
     ("bad_expression", E, changed(("refund.amount > 100", "[1].all(a, [2].all(b, a < b))")), "steps.sort.conditions[0].when"),
     ("bad_expression", E, changed(("refund.amount > 100", "().__class__")), "steps.sort.conditions[0].when"),
     # tools
@@ -157,10 +166,29 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("secret", E, changed(("Verify the order first.", SECRET)), ""),
     ("secret", E, changed(("model: fast", "model: fast  # AKIAABCDEFGHIJKLMNOP")), ""),
     ("secret", E, changed(("Verify the order first.", "xoxb-123456789012-abcdef")), ""),
+    # tools of MCP servers
+    ("unknown_connection", E, mcp("from: nowhere"), "steps.x.tools[0].from"),
+    ("mcp_unavailable", E, mcp("from: down"), "steps.x.tools[0].from"),
+    ("tool_unknown", E, mcp("from: shelf, allow: [reed]"), "steps.x.tools[0].allow[0]"),
+    ("tool_unknown", E, mcp("from: shelf, allow: [hidden]"), "steps.x.tools[0].allow[0]"),
+    ("tool_clash", E, mcp("from: shelf, allow: [read]", "read: {kind: mcp, connection: shelf, tool: list}"), "steps.x.tools[0]"),
+    ("tool_clash", E, mcp("from: shelf, allow: [read, Read]"), "steps.x.tools[0]"),
+    ("bad_name", E, mcp('from: shelf, allow: ["1st"]'), "steps.x.tools[0]"),
+    ("bad_schema", E, mcp("from: shelf, allow: [remote]"), "steps.x.tools[0]"),
+    ("effect_destructive", E, mcp("from: shelf, allow: [burn]"), "steps.x.tools[0]"),
+    ("effect_undeclared", W, mcp("from: shelf, allow: [write]"), "steps.x.tools[0]"),
+    ("effect_undeclared", W, mcp("from: stranger, allow: [read]"), "steps.x.tools[0]"),
+    ("bind_unknown", E, mcp("from: shelf, allow: [read], bind: {paht: /input}"), "steps.x.tools[0].bind.paht"),
+    ("bad_tool", E, mcp("from: shelf, ref: x"), "steps.x.tools[0]"),
+    ("bad_tool", E, mcp("from: shelf, description: x"), "steps.x.tools[0]"),
+    ("bad_tool", E, mcp("ref: x, allow: [read]"), "steps.x.tools[0]"),
+    ("too_many_tools", E, mcp("from: crowd"), "steps.x.tools"),
+    ("argument_unknown", W, mcp("ref: y", "y: {kind: mcp, effect: read, connection: shelf, tool: read, arguments: {paht: a}}"), "steps.y.arguments.paht"),
+    ("bad_template", E, mcp("ref: y", 'y: {kind: mcp, effect: read, connection: shelf, tool: read, arguments: {path: "{{"}}'), "steps.y.arguments.path"),
     ("secret", E, changed(("Verify the order first.", "-----BEGIN RSA PRIVATE KEY-----")), ""),
 ]  # fmt: skip
 
-CODES_OF_FILES = {"file_unused", "bad_encoding", "unreadable", "too_many_files"}
+CODES_OF_FILES = {"bad_pins", "file_unused", "bad_encoding", "unreadable", "too_many_files"}
 
 
 def test_the_right_workflow_has_neither_errors_nor_warnings():
@@ -235,6 +263,47 @@ def test_a_secret_is_refused_and_never_printed(text: str):
 
     assert "secret" in {one.code for one in done.findings}
     assert SECRET not in repr(done.findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("a:\n\tb: 1\n", 2, "tab"),
+        ("a:\n  b: 1\n\tc: 2\n", 3, "tab"),
+        ("a:\n  b:\n    c: 1\n   d: 2\n", 4, "3 spaces"),
+        ("a: b\n  c: d\n", 2, "2 spaces"),
+        ("a: b: c\n", 1, "quotes"),
+        ("a: [1,\nb: 2\n", 3, "line 1"),
+        ("a: {b: 1\n", 2, "line 1"),
+        ("a: 'x\nb: 2\n", 3, "line 1"),
+        ("a:\n  - x\n  b: 1\n", 3, "`- `"),
+        ("a: @x\n", 1, "`@`"),
+        ('a: "\\q"\n', 1, "escape"),
+        ("a: b\nc\nd: 1\n", 3, "line 2"),
+        ("a\nb: 1\n", 2, "`:`"),
+    ],
+)
+def test_a_text_that_is_no_yaml_is_told_in_words_of_its_writer(text: str, line: int, told: str):
+    (found,) = compile_text(text, {}).findings
+
+    assert (found.code, found.line) == ("yaml_syntax", line)
+    assert told in found.message
+    assert "while" not in found.message
+
+
+def test_a_condition_from_another_language_is_told_the_operator():
+    done = compile_text(changed(("refund.amount > 100", "refund.amount = 'x'")))
+
+    (found,) = [one for one in done.findings if one.code == "bad_expression"]
+    assert "`==`" in found.message
+    assert (found.line, found.column) != (0, 0)
+
+
+def test_a_misspelt_type_is_told_the_right_one():
+    done = compile_text(changed(("{message: {type: string}}", "{message: {type: strng}}")))
+
+    (found,) = [one for one in done.findings if one.code == "bad_schema"]
+    assert "`string`" in found.message
 
 
 def test_a_file_no_step_names_is_worth_knowing():

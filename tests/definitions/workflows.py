@@ -1,12 +1,15 @@
 """A small world to compile in: a catalog, a compiler, and a workflow that is right."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from jackline_server.core.plan import ModelPlan, Plan, Price
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
+from jackline_server.runtime.mcp_ports import McpConnection, McpProcess, McpTool
 from jackline_server.runtime.ports import Compilation, Source
 
 RIGHT = """\
@@ -52,6 +55,7 @@ steps:
     prompt: Write a short reply.
     answer: text
 """
+TAKES_PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
 TONE = {"handle/steering/tone.md": b"Be kind."}
 
 
@@ -93,13 +97,83 @@ class StrictEncoder:
         return repr(plan).encode()
 
 
-def compiler() -> WorkflowCompiler:
+def described(name: str, *, annotations: str = "{}", schema: str = TAKES_PATH) -> McpTool:
+    return McpTool(
+        name=name,
+        description=f"Does {name}.",
+        input_schema_json=schema,
+        output_schema_json=None,
+        annotations_json=annotations,
+    )
+
+
+REMOTE = '{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1/a.json"}}}'
+SHELF = [
+    described("read", annotations='{"readOnlyHint":true}'),
+    described("Read", annotations='{"readOnlyHint":true}'),
+    described("list-all", annotations='{"readOnlyHint":true}'),
+    described("tidy", annotations='{"idempotentHint":true,"destructiveHint":false}'),
+    described("write"),
+    described("burn", annotations='{"destructiveHint":true,"idempotentHint":true}'),
+    described("remote", schema=REMOTE),
+    described("1st"),
+    described("hidden"),
+]
+
+
+@dataclass(slots=True)
+class Shelves:
+    """MCP connections: one that is trusted, one that is not, one that is down, one that has too much."""
+
+    tools: dict[str, McpTool] = field(default_factory=lambda: {tool.name: tool for tool in SHELF})
+    connections: Mapping[str, McpConnection] = field(default_factory=dict[str, McpConnection])
+
+    def names(self) -> tuple[str, ...]:
+        return ("shelf", "stranger", "down", "crowd", *self.connections)
+
+    def connection(self, name: str) -> McpConnection | None:
+        if name in self.connections:
+            return self.connections[name]
+        if name not in self.names():
+            return None
+        allow = frozenset(self.tools) - {"hidden"}
+        return McpConnection(
+            name=name,
+            transport=McpProcess(command=("/bin/false",), environment={}, directory=Path("/")),
+            trusted=name == "shelf",
+            allow=None if name == "crowd" else allow,
+            lock=None,
+            start_timeout_ms=1,
+            timeout_ms=1,
+            concurrency=1,
+        )
+
+    def catalog(self, name: str) -> dict[str, McpTool] | str:
+        if name == "down":
+            return "it can't be started"
+        return self.tools if name != "crowd" else {f"t{n}": described(f"t{n}") for n in range(130)}
+
+
+def mcp(entry: str, step: str = "") -> str:
+    """An agent `x` with one entry of tools, and one more step."""
+    return (
+        f"name: a\nmodel: fast\nflow: [x]\nsteps:\n  x: {{kind: agent, steering: s, tools: [{{{entry}}}]}}\n"
+        + (f"  {step}\n" if step else "")
+    )
+
+
+def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
     models = {
         "fast": model("fast", price=Price(input_per_million=150_000, output_per_million=600_000)),
         "unpriced": model("unpriced", price=None),
     }
     return WorkflowCompiler(
-        catalog=Catalog(models=models, http_connections=frozenset({"orders"}), functions=Functions()),
+        catalog=Catalog(
+            models=models,
+            http_connections=frozenset({"orders"}),
+            functions=Functions(),
+            mcp=shelves or Shelves(),
+        ),
         expressions=CelExpressions(),
         schemas=JsonSchemas(),
         encode_plan=StrictEncoder(),

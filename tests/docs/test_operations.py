@@ -13,7 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-BLOCK = re.compile(r"^```bash run=(?P<name>[\w-]+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```bash (?P<mark>run|rpc)=(?P<name>[\w-]+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4"
+TOOLS = ROOT / ".jackline" / "tools"
+BUILD_SECONDS = 400
 MARK = "===== block "
 SLOW_TURN_MS = 1500  # long enough for a command to find the run alive
 SECONDS = 60
@@ -51,9 +56,39 @@ class Served:
     environ: Mapping[str, str]
 
 
-def blocks() -> dict[str, str]:
+def blocks(mark: str) -> dict[str, str]:
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    return {match["name"]: match["code"] for match in BLOCK.finditer(page)}
+    return {match["name"]: match["code"] for match in BLOCK.finditer(page) if match["mark"] == mark}
+
+
+def camel_case(printed: str) -> str:
+    """What was printed, with the names of fields as buf prints them."""
+    return re.sub(
+        r'"[a-z]+(_[a-z0-9]+)+":',
+        lambda match: re.sub(r"_([a-z0-9])", lambda letter: letter[1].upper(), match[0]),
+        printed,
+    )
+
+
+def folder_of(tool: str) -> Path:
+    """Where a tool is. grpcurl is built if Go is there and it is not; skips the test without either."""
+    if found := shutil.which(tool, path=f"{BIN}{os.pathsep}{os.environ['PATH']}{os.pathsep}{TOOLS}"):
+        return Path(found).parent
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("neither grpcurl nor Go is on this machine")
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    built = subprocess.run(
+        [go, "install", GRPCURL],
+        env={**os.environ, "GOBIN": str(TOOLS)},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        check=False,
+    )
+    if built.returncode != 0:
+        pytest.skip(f"grpcurl can't be built here: {built.stderr[-200:]}")
+    return TOOLS
 
 
 def address_of(process: subprocess.Popen[str]) -> str:
@@ -100,7 +135,14 @@ def served(tmp_path: Path) -> Generator[Served]:
         url = f"http://{address_of(orders)}"
         server = start(
             *(str(BIN / "jackline"), "serve", "--config", str(example / "jackline.toml")),
-            *("--workflows", str(example), "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"),
+            *(
+                "--workflows",
+                str(example / "workflows"),
+                "--data",
+                str(tmp_path / "data"),
+                "--listen",
+                "127.0.0.1:0",
+            ),
             ORDERS_URL=url,
             HELPDESK_URL=f"{url}/helpdesk",
         )
@@ -113,26 +155,31 @@ def served(tmp_path: Path) -> Generator[Served]:
 
 
 def test_every_block_of_the_page_is_known_here() -> None:
-    assert list(blocks()) == list(SHOWN)
+    assert list(blocks("run")) == list(SHOWN)
+    assert list(blocks("rpc")) == ["buf", "grpcurl"]
 
 
-def test_the_commands_of_the_page_do_what_it_says(served: Served, tmp_path: Path) -> None:
+@pytest.mark.timeout(BUILD_SECONDS + 3 * SECONDS)
+@pytest.mark.parametrize("tool", ["buf", "grpcurl"])
+def test_the_commands_of_the_page_do_what_it_says(served: Served, tmp_path: Path, tool: str) -> None:
     folder = tmp_path / "clone"
     folder.mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
-    script = "set -euo pipefail\n" + "".join(
-        f"echo '{MARK}{name}'\n{code}\n" for name, code in blocks().items()
+    script = f"set -euo pipefail\n{blocks('rpc')[tool]}\n" + "".join(
+        f"echo '{MARK}{name}'\n{code}\n" for name, code in blocks("run").items()
     )
+    path = f"{folder_of(tool)}{os.pathsep}{served.environ['PATH']}"
     ended = subprocess.run(
         ["bash", "-c", script],  # noqa: S607 - bash of this machine, as for a reader of the page
         cwd=folder,
-        env={**served.environ, "ADDRESS": served.address},
+        env={**served.environ, "ADDRESS": served.address, "PATH": path},
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
-    shown = {part.partition("\n")[0]: part.partition("\n")[2] for part in ended.stdout.split(MARK) if part}
+    printed = camel_case(ended.stdout)
+    shown = {part.partition("\n")[0]: part.partition("\n")[2] for part in printed.split(MARK) if part}
     assert ended.returncode == 0, f"block {list(shown)[-1]}: {ended.stderr}"
     missing = [(name, word) for name, words in SHOWN.items() for word in words if word not in shown[name]]
-    assert missing == [], ended.stdout
+    assert missing == [], printed

@@ -126,3 +126,38 @@ def test_any_text_is_refused_or_evaluated(text: str):
     CEL.check(text)
     with contextlib.suppress(ExpressionError):
         CEL.is_true(text, {"a": [1, 2], "b": {"x": 1}, "x": "y"})
+
+
+@pytest.mark.parametrize(
+    ("expression", "meant"),
+    [
+        ('input.city = "x"', "`==`"),
+        ("a and b", "`&&`"),
+        ("a or b", "`||`"),
+        ("not a", "`!`"),
+        ("a & b", "`&&`"),
+        ("a | b", "`||`"),
+    ],
+)
+def test_an_operator_of_another_language_is_told_the_right_one(expression: str, meant: str):
+    assert meant in (CEL.check(expression) or "")
+
+
+@pytest.mark.parametrize("expression", ['a == "x = y and z"', "input.and == 1 || input.or", "has(a.not)"])
+def test_words_of_other_languages_in_texts_and_members_are_no_slips(expression: str):
+    assert "did you mean" not in (CEL.check(expression) or "")
+
+
+def test_members_are_what_is_read_of_the_context():
+    read = CEL.members(
+        'input.a.b["c d"].size() > 0 && has(input.q) && x.all(i, i.foo == input.z) && size(y[0].n) > 1'
+    )
+    assert read == {("input", "a", "b", "c d"), ("input", "q"), ("input", "z"), ("x",), ("y",)}
+    assert CEL.members("a ==") == frozenset()
+
+
+def test_a_nest_of_macros_is_refused_before_it_is_compiled():
+    began = time.thread_time()
+    assert CEL.check("a.all(x," * 240 + "1" + ")" * 240)
+    assert CEL.check("(" * 900 + "1" + ")" * 900)
+    assert time.thread_time() - began < 0.5

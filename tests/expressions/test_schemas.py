@@ -164,3 +164,85 @@ def test_any_schema_is_refused_or_usable(schema: Any, value: Any):
     if SCHEMAS.check(text) is None:
         problem = SCHEMAS.problem(text, value)
         assert problem is None or problem
+
+
+@pytest.mark.parametrize(
+    ("schema", "where"),
+    [
+        ({"properties": {"a": {"type": "strng"}}}, ("properties", "a", "type")),
+        ({"anyOf": [{}, {"items": {"minLength": "3"}}]}, ("anyOf", 1, "items", "minLength")),
+        ({"properties": {"a/b": {"pattern": "(?=a)"}}}, ("properties", "a/b", "pattern")),
+        ({"patternProperties": {"(?=a)": {}}}, ("patternProperties", "(?=a)")),
+        ({"$defs": {"d": {"enum": []}}}, ("$defs", "d", "enum")),
+        ({"properties": {"a": {"$ref": "#/x"}}}, ("properties", "a", "$ref")),
+    ],
+)
+def test_a_refusal_says_where_in_the_schema(schema: dict[str, Any], where: tuple[str | int, ...]):
+    refused = SCHEMAS.refusal(json.dumps(schema))
+    assert refused is not None
+    assert refused[0] == where
+
+
+LARGE_PATTERN = "[\\pL\\pN]{1,7}"
+
+
+LARGE: list[dict[str, Any]] = [
+    {"pattern": "[\\pL\\pN]{1,30}"},
+    {"patternProperties": {f"{LARGE_PATTERN}{n}": {} for n in range(100)}},
+    {"anyOf": [{"pattern": LARGE_PATTERN}] * 5},
+]
+
+
+@pytest.mark.parametrize("schema", LARGE)
+def test_patterns_are_bounded_one_by_one_and_together(schema: dict[str, Any]):
+    began = time.thread_time()
+    assert SCHEMAS.check(json.dumps(schema))
+    assert time.thread_time() - began < 1
+
+
+def test_up_to_so_many_reasons_are_told_each_with_its_place():
+    schema = json.dumps(
+        {
+            "properties": {"a": {"type": "string"}, "b": {"items": {"minimum": 3}}},
+            "required": ["c", "d"],
+            "additionalProperties": False,
+        }
+    )
+    value: Any = {"a": 1, "b": [5, 2], "e": 1}
+    found = SCHEMAS.problems(schema, value, most=5)
+    assert {one.path for one in found} == {("a",), ("b", 1), ()}
+    assert len(found) == 5
+    assert len(SCHEMAS.problems(schema, value, most=2)) == 2
+    assert SCHEMAS.problems('{"required":["c"]}', {"c": 1}, most=5) == ()
+    assert SCHEMAS.problems('{"type":"strng"}', {}, most=5)
+
+
+COSTLY: list[tuple[dict[str, Any], Any]] = [
+    ({"items": {"anyOf": [{"type": "string", "minLength": n} for n in range(500)]}}, list(range(20_000))),
+    ({"items": {"enum": ["x" * 50 + str(n) for n in range(1_000)]}}, list(range(20_000))),
+    ({"allOf": [{"items": {"anyOf": [{"minimum": -n} for n in range(2_000)]}}]}, [0.5] * 100_000),
+    ({"patternProperties": {f"^x{n}$": {} for n in range(700)}}, {f"x{n}": 0 for n in range(20_000)}),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), COSTLY)
+def test_no_value_takes_long_to_be_checked_and_explained(schema: dict[str, Any], value: Any):
+    text = json.dumps(schema)
+    assert SCHEMAS.check(text) is None
+    began = time.thread_time()
+    SCHEMAS.problems(text, value, most=5)
+    assert time.thread_time() - began < 1
+
+
+def test_a_large_schema_takes_a_value_of_its_own_size():
+    names = [f"p{n}" for n in range(1_500)]
+    schema = json.dumps({"properties": {name: {"type": "integer"} for name in names}, "required": names})
+    assert SCHEMAS.problem(schema, dict.fromkeys(names, 1)) is None
+
+
+def test_what_is_kept_of_schemas_is_bounded_by_bytes():
+    small = JsonSchemas(cache_bytes=1_000_000)
+    for number in range(50):
+        properties = {f"p{number}_{n}": {"type": "string"} for n in range(200)}
+        assert small.check(json.dumps({"properties": properties})) is None
+        assert small.kept_bytes <= 1_000_000

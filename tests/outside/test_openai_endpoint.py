@@ -188,7 +188,7 @@ async def test_the_refund_example_runs_on_a_real_endpoint(
         server = llm_servers.make((REFUNDS / "jackline.live.toml").read_text(encoding="utf-8"))
         await server.start(
             "--workflows",
-            str(REFUNDS),
+            str(REFUNDS / "workflows"),
             JACKLINE_QUICKSTART_MODEL="openai/test-model",
             JACKLINE_QUICKSTART_KEY="sk-test",
             JACKLINE_MODELS__FAST__BASE_URL=model.base_url,

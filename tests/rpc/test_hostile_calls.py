@@ -346,6 +346,37 @@ ROWS = [
     Row(name="reference", request=StartRunRequest(workflow="a@"), fields=("workflow",)),
     Row(name="reference twice", request=GetWorkflowRequest(workflow="a@b@c"), fields=("workflow",)),
     Row(name="no workflow", request=PutWorkflowRequest(), fields=("workflow.yaml",)),
+    Row(name="no workflow to check", request=ValidateWorkflowRequest(), fields=("workflow.yaml",)),
+    Row(
+        name="BI27 a million states",
+        request=raw(ListRunsRequest, b"\x0a\x80\x80\x04" + b"\x63" * 65_536),
+        reason="FIELD_TOO_LARGE",
+        fields=("request",),
+    ),
+    Row(
+        name="BI27 many states",
+        request=raw(ListRunsRequest, b"\x0a\x90\x4e" + b"\x63" * 10_000),
+        fields=("states",),
+    ),
+    Row(
+        name="many files",
+        request=PutWorkflowRequest(
+            workflow=InlineWorkflow(yaml="a: 1", files={f"f{n}": b"" for n in range(201)})
+        ),
+        fields=("workflow.files",),
+    ),
+    Row(
+        name="BI18 a wide struct",
+        request=start(
+            input=Struct(fields={"a": Value(list_value=ListValue(values=[Value(bool_value=True)] * 20_001))})
+        ),
+        fields=("input",),
+    ),
+    Row(
+        name="BI18 wide text",
+        request=start(input_json=b"[" + b"[]," * 20_000 + b"0]"),
+        fields=("input_json",),
+    ),
     Row(
         name="alias",
         request=PutWorkflowRequest(workflow=InlineWorkflow(yaml="a: 1"), alias="A B", expect_digest="xyz"),

@@ -54,6 +54,7 @@ from jackline_server.runtime.use_cases import (
     Stage,
     Started,
     StartRun,
+    TighterBounds,
 )
 from tests.rpc.doubles import (
     FINISHED,
@@ -87,7 +88,7 @@ async def test_a_start_reaches_the_use_case_as_it_was_sent(door: Harness) -> Non
         request_id="r-1",
         labels={"team": "care"},
         input_json=b'{"order": 9007199254740993}',
-        bounds=run_pb2.RunBounds(token_budget=0, run_timeout=Duration(seconds=90)),
+        bounds=run_pb2.RunBounds(cost_budget_micros=0, run_timeout=Duration(seconds=90)),
         deadline=Timestamp(seconds=NOW_MS // 1000 + 60),
         on_question=run_pb2.ON_QUESTION_REVIEW,
     )
@@ -98,7 +99,7 @@ async def test_a_start_reaches_the_use_case_as_it_was_sent(door: Harness) -> Non
     assert (asked.workflow, asked.inline, asked.request_id) == ("refunds@stable", None, "r-1")
     assert asked.input_json == '{"order": 9007199254740993}'
     assert asked.subject_json == '{"a":[1.5,null,true],"b":2}'
-    assert (asked.bounds.token_budget, asked.bounds.run_timeout_ms, asked.bounds.steps) == (0, 90_000, None)
+    assert asked.bounds == TighterBounds(cost_budget_micros=0, run_timeout_ms=90_000)
     assert asked.deadline_unix_ms == NOW_MS + 60_000
     assert len(asked.fingerprint) == 32
     assert answer.disposition == run_service_pb2.START_DISPOSITION_QUEUED

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -155,6 +156,24 @@ async def test_whatever_a_function_raises_is_a_failure_with_its_class(function: 
     assert result.ending is ToolEnding.FAILED
     assert shown in result.error
     assert output(await called("add", {"left": 1})) == 3
+
+
+@pytest.mark.parametrize("function", ["raises", "raises_async"])
+async def test_the_log_says_where_a_function_raised_and_nothing_of_what_it_was_given(
+    function: str, caplog: pytest.LogCaptureFixture
+):
+    with caplog.at_level(logging.WARNING, logger="jackline_server.tools.function"):
+        await called(function, {"what": "value"}, module="trouble")
+        await called(function, {"what": "recursion"}, module="trouble")
+
+    first, second = caplog.records
+    told = vars(first)
+    assert told["run_id"] == invocation(function_action("add")).run_id
+    assert told["function"] == function
+    assert told["error_type"] == "ValueError"
+    assert "trouble.py" in told["frames"].splitlines()[-1]
+    assert "said" not in repr(told)
+    assert len(vars(second)["frames"]) < 4_000
 
 
 async def test_text_is_cleaned_before_it_is_kept():

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jackline_client._client import TERMINAL_STATES, JacklineClient, RunFilter
     from jackline_client._requests import ControlOptions, InputValue, StartOptions
-    from jackline_client._watch import Frame, WatchPolicy
+    from jackline_client._watch import Cut, Frame, WatchPolicy
 
 __all__ = [
     "TERMINAL_STATES",
     "ControlOptions",
+    "Cut",
     "Frame",
     "InputValue",
     "JacklineClient",
@@ -32,6 +33,7 @@ __all__ = [
 _HOMES = {
     "TERMINAL_STATES": "jackline_client._client",
     "ControlOptions": "jackline_client._requests",
+    "Cut": "jackline_client._watch",
     "Frame": "jackline_client._watch",
     "InputValue": "jackline_client._requests",
     "JacklineClient": "jackline_client._client",

@@ -34,7 +34,7 @@ from jackline_client._requests import (
     start_request,
     timestamp,
 )
-from jackline_client._watch import Frame, Watch, WatchPolicy
+from jackline_client._watch import Cut, Frame, Watch, WatchPolicy
 from jackline_client.credentials import find_address, find_token
 
 _CALL_S = 30.0
@@ -71,6 +71,11 @@ class RunFilter:
 
 class JacklineClient:
     """A client of one server. Make it inside a running event loop and close it, or use it with `async with`.
+
+    Every `view` is one of `jackline.v1.run_pb2.View`: `View.VIEW_METADATA` (the default) has no prompt,
+    reply, argument, result or reason; `View.VIEW_FULL` has all of it and needs the scope `runs:content`.
+    Every command takes the `ControlOptions` as keywords: `reason`, `command_id`, `expect`, `wait`,
+    `timeout_s`. An unknown keyword is a TypeError.
 
     All methods raise `CallError` by reason (see `errors`), and cancelling one cancels its call; a run is only
     ever stopped by `abort`. Calls that are safe to repeat are repeated when the server can't be reached.
@@ -124,6 +129,9 @@ class JacklineClient:
     ) -> wire.StartRunResponse:
         """Starts a run of a named or inline workflow; returns when it is durable.
 
+        Takes the `StartOptions` as keywords: `inline_yaml` with its `files` in place of a name, `labels`,
+        `bounds`, `deadline`, `on_question`, `subject`. Raises TypeError for any other.
+
         A repeat with the same `request_id` and content returns the same run; RequestIdReused for another
         content.
         """
@@ -137,11 +145,13 @@ class JacklineClient:
         after_sequence: int = 0,
         view: View.ValueType = View.VIEW_METADATA,
         deltas: bool = False,
+        on_cut: Callable[[Cut], None] | None = None,
     ) -> AsyncGenerator[Frame]:
         """Yields the run's events after `after_sequence`, follows it, and ends after its last event only.
 
-        Resumes by itself where it was. Raises StreamCut when that does not help, SequenceBroken for a hole or
-        a repeated event. Leave it early inside `contextlib.aclosing`, which ends the stream at once.
+        Resumes by itself where it was, for as long as the client's `WatchPolicy` says; `on_cut` is called
+        before each attempt to. Raises StreamCut when that does not help, SequenceBroken for a hole or a
+        repeated event. Leave it early inside `contextlib.aclosing`, which ends the stream at once.
         """
         connection = self._connection
         watch = Watch(
@@ -153,6 +163,7 @@ class JacklineClient:
             ),
             is_over=lambda position: self._is_over(run_id, position),
             policy=self._watch_policy,
+            on_cut=on_cut,
         )
         return watch.frames()
 
@@ -164,19 +175,19 @@ class JacklineClient:
 
     async def pause(self, run_id: str, **options: Unpack[ControlOptions]) -> wire.ControlResponse:
         """Holds the run before its next call. A paused run stays paused."""
-        request = control_request(run_id, options)
+        request = control_request(run_id, options, method="pause")
         request.pause.SetInParent()
         return await self._control(request, options)
 
     async def resume(self, run_id: str, **options: Unpack[ControlOptions]) -> wire.ControlResponse:
         """Lets a paused run go on. A running run is left as it is."""
-        request = control_request(run_id, options)
+        request = control_request(run_id, options, method="resume")
         request.resume.SetInParent()
         return await self._control(request, options)
 
     async def steer(self, run_id: str, text: str, **options: Unpack[ControlOptions]) -> wire.ControlResponse:
         """Puts guidance into the conversation, as a marked message of the user's role."""
-        request = control_request(run_id, options)
+        request = control_request(run_id, options, method="steer")
         request.steer.CopyFrom(SteerCommand(text=text))
         return await self._control(request, options)
 
@@ -189,7 +200,7 @@ class JacklineClient:
         **options: Unpack[ControlOptions],
     ) -> wire.ControlResponse:
         """Ends the run at once, or at its next boundary. Aborting a finished run changes nothing."""
-        request = control_request(run_id, options)
+        request = control_request(run_id, options, method="abort")
         mode = AbortMode.ABORT_MODE_GRACEFUL if graceful else AbortMode.ABORT_MODE_NOW
         request.abort.CopyFrom(AbortCommand(mode=mode, skip_routes=skip_routes))
         return await self._control(request, options)
@@ -204,7 +215,7 @@ class JacklineClient:
         **options: Unpack[ControlOptions],
     ) -> wire.ControlResponse:
         """Answers an open interrupt with one of its options."""
-        request = control_request(run_id, options)
+        request = control_request(run_id, options, method="answer")
         request.answer.CopyFrom(AnswerCommand(interrupt_id=interrupt_id, option=option, text=text))
         return await self._control(request, options)
 
@@ -225,7 +236,7 @@ class JacklineClient:
             command.output_json = json_bytes(output)
         elif error is not None:
             command.error = error
-        request = control_request(run_id, options)
+        request = control_request(run_id, options, method="submit_tool_result")
         request.submit_tool_result.CopyFrom(command)
         return await self._control(request, options)
 

@@ -3,6 +3,7 @@
 Owns the shapes a caller may give. Does not check what the server checks: sizes, names, bounds.
 """
 
+import difflib
 import json
 import uuid
 from collections.abc import Mapping
@@ -29,11 +30,13 @@ class StartOptions(TypedDict, total=False):
     files: Mapping[str, bytes]
     """The files that `inline_yaml` names, by their path from its folder."""
     labels: Mapping[str, str]
+    """To find it again: `RunFilter` has them too."""
     bounds: RunBounds
     """Tightens the workflow's bounds."""
     deadline: datetime
     """Absolute end of the run, with its time zone."""
     on_question: OnQuestion.ValueType
+    """`ON_QUESTION_WAIT` for an answer, or `ON_QUESTION_REVIEW`: nobody is there, end as needs_review."""
     subject: Mapping[str, object]
     """On whose behalf; for tools, never shown to the model."""
 
@@ -48,9 +51,21 @@ class ControlOptions(TypedDict, total=False):
     expect: Expectation
     """What has to hold, or the command is refused."""
     wait: ReceiptStage.ValueType
-    """How far to wait before the answer; ACCEPTED when left out."""
+    """How far to wait: `RECEIPT_STAGE_ACCEPTED` (when left out), `…_EFFECTIVE` or `…_SETTLED`."""
     timeout_s: float
     """Seconds for the call, waiting included."""
+
+
+def check_options(
+    method: str, given: Mapping[str, object], known: type[StartOptions] | type[ControlOptions]
+) -> None:
+    """Refuses an option that does not exist, as a function with named parameters would. Raises TypeError."""
+    names = known.__annotations__
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(names)}"
+            raise TypeError(f"{method}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def json_bytes(value: InputValue) -> bytes:
@@ -67,7 +82,11 @@ def json_bytes(value: InputValue) -> bytes:
 def start_request(
     workflow: str | None, value: InputValue | None, request_id: str | None, options: StartOptions
 ) -> StartRunRequest:
-    """Builds a StartRunRequest; makes a request id if there is none, so that the call may be retried."""
+    """Builds a StartRunRequest; makes a request id if there is none, so that the call may be retried.
+
+    Raises TypeError for an unknown option, ValueError for options that don't go together.
+    """
+    check_options("start_run", options, StartOptions)
     request = StartRunRequest(
         request_id=request_id or uuid.uuid4().hex,
         labels=options.get("labels") or {},
@@ -77,6 +96,8 @@ def start_request(
     inline = options.get("inline_yaml")
     if (workflow is None) == (inline is None):
         raise ValueError("give either a workflow's name or inline_yaml")
+    if inline is None and options.get("files"):
+        raise ValueError("files go with inline_yaml; a stored workflow has its own")
     if inline is not None:
         request.inline_workflow.CopyFrom(inline_workflow(inline, options.get("files")))
     elif workflow is not None:
@@ -95,8 +116,12 @@ def inline_workflow(yaml: str, files: Mapping[str, bytes] | None) -> InlineWorkf
     return InlineWorkflow(yaml=yaml, files=files or {})
 
 
-def control_request(run_id: str, options: ControlOptions) -> ControlRequest:
-    """Builds a ControlRequest without its command; makes a command id if there is none."""
+def control_request(run_id: str, options: ControlOptions, *, method: str) -> ControlRequest:
+    """Builds a ControlRequest without its command; makes a command id if there is none.
+
+    Raises TypeError for an unknown option, in the name of the method that was called.
+    """
+    check_options(method, options, ControlOptions)
     return ControlRequest(
         run_id=run_id,
         command_id=options.get("command_id") or uuid.uuid4().hex,

@@ -40,12 +40,15 @@ _Stream = grpc.aio.UnaryStreamCall[StreamProgressRequest, StreamProgressResponse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPolicy:
-    """How a stream is resumed. The attempts are counted anew after progress only.
+    """How a stream is resumed. Time and attempts are counted anew after progress only.
 
     Progress is an event, or a stream that lived for `healthy_s`: a run may wait for a person for days.
     """
 
-    attempts: int = 15
+    reconnect_for_s: float = 60.0
+    """After something was received: how long after the cut another attempt may still begin."""
+    attempts: int = 10_000
+    """After something was received: at most this many in a row."""
     first_attempts: int = 4
     """Before anything was ever received: a server that is not there should be said to be so soon."""
     first_delay_s: float = 0.2
@@ -59,6 +62,18 @@ class WatchPolicy:
         backoff = min(self.longest_delay_s, self.first_delay_s * 2 ** min(failures - 1, 16))
         jittered = backoff * random.uniform(0.5, 1.0)  # noqa: S311 - spreads clients out; no secret
         return max(jittered, min(asked_s or 0.0, _LONGEST_ASKED_DELAY_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A stream ended before the run did, and another attempt follows."""
+
+    cause: CallError | None
+    """None for a stream that the server ended in good order."""
+    failures: int
+    """Attempts in a row without progress, the one that ended included."""
+    sent_through: int
+    """Every event up to this one was handed out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +102,19 @@ class Watch:
         open_stream: Callable[[StreamProgressRequest], _Stream],
         is_over: Callable[[int], Awaitable[bool]],
         policy: WatchPolicy,
+        on_cut: Callable[[Cut], None] | None = None,
     ) -> None:
         """`is_over` says whether the run has ended and its last event is the one given."""
         self._request = request
         self._open_stream = open_stream
         self._is_over = is_over
         self._policy = policy
+        self._on_cut = on_cut
         self._position = request.after_sequence
         self._finished = False
         self._received = False
         self._failures = 0
+        self._cut_at = 0.0
         self._resumed = False
 
     async def frames(self) -> AsyncGenerator[Frame]:
@@ -192,9 +210,11 @@ class Watch:
         """Waits for the next attempt, or raises what ended the last one."""
         if cause is not None and not _may_resume(cause):
             raise cause
+        now = asyncio.get_running_loop().time()
+        if not self._failures:
+            self._cut_at = now
         self._failures += 1
-        allowed = self._policy.attempts if self._received else self._policy.first_attempts
-        if self._failures >= allowed:
+        if self._is_hopeless(now - self._cut_at):
             if cause is not None and not self._received:
                 raise cause
             raise StreamCut(
@@ -204,7 +224,15 @@ class Watch:
                 sent_through=self._position,
             ) from cause
         self._resumed = self._received
+        if self._on_cut is not None:
+            self._on_cut(Cut(cause=cause, failures=self._failures, sent_through=self._position))
         await asyncio.sleep(self._policy.delay_s(self._failures, cause.retry_after_s if cause else None))
+
+    def _is_hopeless(self, cut_for_s: float) -> bool:
+        """True if no further attempt is to be made."""
+        if not self._received:
+            return self._failures >= self._policy.first_attempts
+        return cut_for_s >= self._policy.reconnect_for_s or self._failures >= self._policy.attempts
 
     def _broken(self, what: str) -> SequenceBroken:
         return SequenceBroken(

@@ -300,6 +300,10 @@ class CallNotOpen(FailedPrecondition):
     """The outcome of that tool call is not open. Keys: `call_id`."""
 
 
+class ToolChanged(FailedPrecondition):
+    """A tool's server describes it differently than when the workflow was put: look, and put it again."""
+
+
 class WorkflowOwnedByFiles(FailedPrecondition):
     """A workflow of that name is read from the server's folder. Keys: `workflow`."""
 

@@ -24,10 +24,19 @@ REQUEST_ID = re.compile(rf"[!-~]{{1,{LIMITS.request_id_characters}}}")
 LABEL_KEY = re.compile(rf"[a-z0-9_./-]{{1,{LIMITS.label_key_characters}}}")
 
 MOST_SEQUENCE = 2**63 - 1
+_MOST_COUNT = 2**53
 _MOST_SECONDS = 315_576_000_000
 _LEAST_TIME, _MOST_TIME = -62_135_596_800, 253_402_300_799
 _NANOS = 1_000_000_000
 _TOO_LARGE = "TOO_LARGE"
+
+COUNTS: Mapping[str, int] = {
+    "jackline.v1.InlineWorkflow.files": LIMITS.files_count,
+    "jackline.v1.StartRunRequest.labels": LIMITS.labels_count,
+    "jackline.v1.ListRunsRequest.labels": LIMITS.labels_count,
+    "jackline.v1.ListRunsRequest.states": LIMITS.states_count,
+}
+"""How many entries each list and map of a request may have. One that is not in here may have none."""
 
 
 class Checks:
@@ -116,6 +125,12 @@ class Checks:
             self.fail(field, f"must be at least {least_ms} ms", "OUT_OF_RANGE")
         return ms
 
+    def count(self, field: str, value: int, *, least: int) -> int:
+        """The number; notes one that is too small, or beyond what any run could reach."""
+        if not least <= value <= _MOST_COUNT:
+            self.fail(field, f"must be from {least} to {_MOST_COUNT}", "OUT_OF_RANGE")
+        return value
+
     def time(self, field: str, value: Timestamp) -> int | None:
         """The time in Unix milliseconds; notes one that is out of range, and answers None."""
         if not (_LEAST_TIME <= value.seconds <= _MOST_TIME and 0 <= value.nanos < _NANOS):
@@ -124,9 +139,7 @@ class Checks:
         return milliseconds(value)
 
     def labels(self, field: str, labels: Mapping[str, str]) -> None:
-        """Note labels that are too many, or whose keys or values break their rules."""
-        if len(labels) > LIMITS.labels_count:
-            self.fail(field, f"has {len(labels)} entries, at most {LIMITS.labels_count}", "TOO_MANY")
+        """Note labels whose keys or values break their rules."""
         for key, value in labels.items():
             here = f'{field}["{key[:40]}"]'
             if not LABEL_KEY.fullmatch(key):
@@ -141,8 +154,29 @@ class Checks:
             self.fail(field, "must not be negative", "OUT_OF_RANGE")
         return min(value or LIMITS.page_default_count, LIMITS.page_most_count)
 
-    def well_formed(self, message: Message, path: str = "") -> None:
-        """Note every NUL in a string and every enum value that is not of this version, at any depth."""
+    def well_formed(self, message: Message) -> None:
+        """Note every NUL in a string and every enum value that is not of this version, at any depth.
+
+        Call it first: what has too many entries is refused at once, before anything goes through them.
+
+        Raises:
+            DoorRefused: INVALID_REQUEST, a list or map is longer than it may be.
+        """
+        self._count(message, "")
+        self.finish()
+        self._contents(message, "")
+
+    def _count(self, message: Message, path: str) -> None:
+        for field, value in message.ListFields():
+            here = f"{path}{field.name}"
+            if field.is_repeated:
+                most = COUNTS.get(field.full_name, 0)
+                if len(value) > most:
+                    self.fail(here, f"has {len(value)} entries, at most {most}", "TOO_MANY")
+            elif isinstance(value, Message) and not isinstance(value, Struct):
+                self._count(value, f"{here}.")
+
+    def _contents(self, message: Message, path: str) -> None:
         for field, value in message.ListFields():
             here = f"{path}{field.name}"
             if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -167,7 +201,7 @@ class Checks:
         if isinstance(value, Struct):
             return  # read, and checked, as JSON
         if isinstance(value, Message):
-            self.well_formed(value, f"{here}.")
+            self._contents(value, f"{here}.")
         elif isinstance(value, str):
             if "\0" in value:
                 self.fail(here, "holds a NUL character", "NUL")

@@ -10,10 +10,21 @@ from google.protobuf.json_format import MessageToDict
 
 from jackline.v1 import run_service_pb2
 
+_AS_TEXT = ("input", "input_json", "subject")
 
-def fingerprint(request: run_service_pb2.StartRunRequest) -> bytes:
-    """The fingerprint, 32 bytes: equal for requests that ask for the same."""
-    sent = MessageToDict(request, preserving_proto_field_name=True)
-    sent.pop("request_id", None)
+
+def fingerprint(request: run_service_pb2.StartRunRequest, *, input_json: str, subject_json: str) -> bytes:
+    """The fingerprint, 32 bytes: equal for requests that ask for the same.
+
+    `input_json` and `subject_json` are what the request's input and subject were read as: turning them into
+    text a second time would take as long as all the rest.
+    """
+    rest = run_service_pb2.StartRunRequest()
+    rest.CopyFrom(request)
+    for name in ("request_id", *_AS_TEXT):
+        rest.ClearField(name)
+    sent = MessageToDict(rest, preserving_proto_field_name=True)
+    sent["subject"] = subject_json
+    sent[request.WhichOneof("input_value") or "input"] = input_json
     canonical = json.dumps(sent, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).digest()

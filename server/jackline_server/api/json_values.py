@@ -1,7 +1,8 @@
 """JSON that a caller sent, as text in one form: exact, or not taken at all.
 
 A struct is read with its keys in order and whole numbers as integers; what it can't hold exactly is refused.
-JSON text is parsed strictly and kept as it was written.
+JSON text is parsed strictly and kept as it was written. Both are counted before they are read: so many values
+take some 30 ms, and what is done with them later as much again.
 """
 
 import math
@@ -14,6 +15,7 @@ from jackline_server.core import json_text
 from jackline_server.core.plan import JsonObject, JsonValue
 
 _MOST_WHOLE = 2**53
+_TOO_MANY = f"has more than {LIMITS.json_values_count} values and keys"
 
 
 class _NotExact(ValueError):
@@ -23,6 +25,9 @@ class _NotExact(ValueError):
 def text_of_bytes(checks: Checks, field: str, data: bytes, limit: int) -> str:
     """JSON text as it was sent; notes one that is too long, is not JSON, or holds a NUL."""
     if not checks.size(field, len(data), limit):
+        return ""
+    if has_too_many_values(data):
+        checks.fail(field, _TOO_MANY, "TOO_MANY")
         return ""
     try:
         value = json_text.parse(data)
@@ -37,42 +42,66 @@ def text_of_bytes(checks: Checks, field: str, data: bytes, limit: int) -> str:
 def text_of_struct(checks: Checks, field: str, struct: Struct, *, limit: int, levels: int) -> str:
     """The struct as JSON text; notes one that is too long or too deep, or that holds what JSON can't."""
     try:
-        text = json_text.write(_object(struct, levels))
+        text = json_text.write(_Reading().object(struct, levels))
     except _NotExact as error:
         checks.fail(field, str(error), "JSON")
         return ""
     return text if checks.size(field, len(text.encode()), limit) else ""
 
 
-def _object(struct: Struct, levels: int) -> JsonObject:
-    if levels == 0:
-        raise _NotExact("nested too deep")
-    fields = struct.fields
-    return {_text(key): _value(fields[key], levels - 1) for key in sorted(fields)}
+def has_too_many_values(data: bytes) -> bool:
+    """True if JSON text holds more values and keys than are read. Cheap, also for bytes that are no JSON."""
+    if _marks(data) <= LIMITS.json_values_count:
+        return False
+    # The marks may stand in strings. Outside of strings every value but the first has one before it.
+    bare = b"".join(data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
+    return _marks(bare) > LIMITS.json_values_count
 
 
-def _value(value: Value, levels: int) -> JsonValue:
-    match value.WhichOneof("kind"):
-        case "string_value":
-            return _text(value.string_value)
-        case "number_value":
-            return _number(value.number_value)
-        case "bool_value":
-            return value.bool_value
-        case "struct_value":
-            return _object(value.struct_value, levels)
-        case "list_value":
-            return _list(value.list_value, levels)
-        case "null_value":
-            return None
-        case None:
-            raise _NotExact("holds a value without a kind")
+def _marks(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{") + data.count(b":")
 
 
-def _list(values: ListValue, levels: int) -> JsonValue:
-    if levels == 0:
-        raise _NotExact("nested too deep")
-    return [_value(item, levels - 1) for item in values.values]
+class _Reading:
+    """One pass over a struct, counting what it has seen before it looks at it."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = LIMITS.json_values_count
+
+    def object(self, struct: Struct, levels: int) -> JsonObject:
+        fields = struct.fields
+        self._take(2 * len(fields), levels)
+        return {_text(key): self._value(fields[key], levels - 1) for key in sorted(fields)}
+
+    def _list(self, values: ListValue, levels: int) -> JsonValue:
+        self._take(len(values.values), levels)
+        return [self._value(item, levels - 1) for item in values.values]
+
+    def _take(self, count: int, levels: int) -> None:
+        if levels == 0:
+            raise _NotExact("nested too deep")
+        self._left -= count
+        if self._left < 0:
+            raise _NotExact(_TOO_MANY)
+
+    def _value(self, value: Value, levels: int) -> JsonValue:
+        match value.WhichOneof("kind"):
+            case "string_value":
+                return _text(value.string_value)
+            case "number_value":
+                return _number(value.number_value)
+            case "bool_value":
+                return value.bool_value
+            case "struct_value":
+                return self.object(value.struct_value, levels)
+            case "list_value":
+                return self._list(value.list_value, levels)
+            case "null_value":
+                return None
+            case None:
+                raise _NotExact("holds a value without a kind")
 
 
 def _number(number: float) -> JsonValue:

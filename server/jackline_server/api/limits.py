@@ -1,6 +1,7 @@
 """Every size and count that a door enforces: the one table, printed by GetServerInfo.
 
-A name ends with its unit. Bounds of a run are its workflow's and stand elsewhere.
+A name ends with its unit. Bounds of a run are its workflow's and stand elsewhere. A request is read in the
+event loop, so sizes and counts are what keeps the loop free: whatever passes them is read within some 50 ms.
 """
 
 from collections.abc import Mapping
@@ -15,11 +16,16 @@ class Limits:
     """The table; the defaults are the contract's."""
 
     message_bytes: int = 4 * _MIB
+    request_bytes: int = 64 * _KIB
+    start_request_bytes: int = 2 * _MIB
+    control_request_bytes: int = 512 * _KIB
+    workflow_request_bytes: int = 512 * _KIB
     input_bytes: int = _MIB
     workflow_bytes: int = 256 * _KIB
     subject_bytes: int = 16 * _KIB
     subject_levels: int = 16
     json_levels: int = 100
+    json_values_count: int = 20_000
     steer_bytes: int = 64 * _KIB
     answer_bytes: int = 64 * _KIB
     tool_output_bytes: int = 256 * _KIB
@@ -27,6 +33,8 @@ class Limits:
     reason_bytes: int = 4 * _KIB
     name_characters: int = 128
     request_id_characters: int = 128
+    files_count: int = 200
+    states_count: int = 16
     labels_count: int = 32
     label_key_characters: int = 63
     label_value_characters: int = 255

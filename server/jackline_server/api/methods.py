@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from jackline.v1 import run_pb2, run_service_pb2
+from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.identity.principals import Principal, Scope
+from jackline_server.runtime.refusals import Violation
 
 _RUNS = "/jackline.v1.RunService/"
 _WORKFLOWS = "/jackline.v1.WorkflowService/"
@@ -22,25 +24,27 @@ class MethodRule:
     """Who may use a method: anybody (`public`), or whoever holds one of `any_of`.
 
     An empty `any_of` lets every valid credential in; the first of it is named to those who lack them all.
-    `capped` is false for calls that wait by design.
+    `capped` is false for calls that wait by design. A request has at most `most_bytes`: what a method never
+    needs is not even parsed.
     """
 
     any_of: tuple[Scope, ...] = ()
     public: bool = False
     capped: bool = True
+    most_bytes: int = LIMITS.request_bytes
 
 
-def _with(*scopes: Scope) -> MethodRule:
-    return MethodRule(any_of=scopes)
+def _with(*scopes: Scope, most_bytes: int = LIMITS.request_bytes) -> MethodRule:
+    return MethodRule(any_of=scopes, most_bytes=most_bytes)
 
 
 PUBLIC = MethodRule(public=True)
 ANY_CREDENTIAL = MethodRule()
 
 METHODS: Mapping[str, MethodRule] = {
-    f"{_RUNS}StartRun": _with(Scope.RUNS_START),
+    f"{_RUNS}StartRun": _with(Scope.RUNS_START, most_bytes=LIMITS.start_request_bytes),
     f"{_RUNS}StreamProgress": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
-    f"{_RUNS}Control": _with(Scope.RUNS_CONTROL, Scope.RUNS_APPROVE),
+    f"{_RUNS}Control": _with(Scope.RUNS_CONTROL, Scope.RUNS_APPROVE, most_bytes=LIMITS.control_request_bytes),
     f"{_RUNS}GetRun": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}WaitRun": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
     f"{_RUNS}ListRuns": _with(Scope.RUNS_OBSERVE),
@@ -48,8 +52,8 @@ METHODS: Mapping[str, MethodRule] = {
     f"{_RUNS}ListRunMessages": _with(Scope.RUNS_CONTENT),
     f"{_RUNS}ListInterrupts": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}GetServerInfo": ANY_CREDENTIAL,
-    f"{_WORKFLOWS}ValidateWorkflow": _with(Scope.WORKFLOWS_READ),
-    f"{_WORKFLOWS}PutWorkflow": _with(Scope.WORKFLOWS_WRITE),
+    f"{_WORKFLOWS}ValidateWorkflow": _with(Scope.WORKFLOWS_READ, most_bytes=LIMITS.workflow_request_bytes),
+    f"{_WORKFLOWS}PutWorkflow": _with(Scope.WORKFLOWS_WRITE, most_bytes=LIMITS.workflow_request_bytes),
     f"{_WORKFLOWS}GetWorkflow": _with(Scope.WORKFLOWS_READ),
     f"{_WORKFLOWS}ListWorkflows": _with(Scope.WORKFLOWS_READ),
     f"{_WORKFLOWS}DescribeWorkflow": _with(Scope.WORKFLOWS_READ),
@@ -65,6 +69,20 @@ def check_method(principal: Principal, rule: MethodRule) -> None:
     """Refuse a caller that may not use the method at all. Raises DoorRefused (SCOPE_MISSING)."""
     if rule.any_of and principal.scopes.isdisjoint(rule.any_of):
         raise _scope_missing(rule.any_of[0])
+
+
+def check_size(rule: MethodRule, size: int) -> None:
+    """Refuse a request that is larger than its method ever needs. Raises DoorRefused (FIELD_TOO_LARGE)."""
+    if size > rule.most_bytes:
+        violation = Violation(
+            field="request", description=f"has {size} bytes, at most {rule.most_bytes}", reason="TOO_LARGE"
+        )
+        raise DoorRefused(
+            DoorReason.FIELD_TOO_LARGE,
+            f"The request has {size} bytes and may have {rule.most_bytes}. Send less.",
+            metadata={"field": "request", "size": str(size), "limit": str(rule.most_bytes)},
+            violations=(violation,),
+        )
 
 
 def check_request(principal: Principal, request: Message) -> None:

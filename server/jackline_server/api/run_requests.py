@@ -3,6 +3,8 @@
 All raise DoorRefused (INVALID_REQUEST, FIELD_TOO_LARGE) with every violation at once.
 """
 
+from typing import Literal, TypeAlias
+
 from jackline.v1 import control_pb2, run_pb2, run_service_pb2
 from jackline_server.api.checks import Checks
 from jackline_server.api.fingerprints import fingerprint
@@ -14,6 +16,8 @@ from jackline_server.codec.enums import ON_QUESTION, PHASE
 from jackline_server.core.commands import Action
 from jackline_server.runtime.store_ports import RunQuery, Tenant
 from jackline_server.runtime.use_cases import Caller, ControlRun, Stage, StartRun, TighterBounds
+
+_Count: TypeAlias = Literal["token_budget", "cost_budget_micros", "steps", "events"]
 
 _STAGES = {
     control_pb2.RECEIPT_STAGE_UNSPECIFIED: Stage.ACCEPTED,
@@ -41,7 +45,7 @@ def read_start(request: run_service_pb2.StartRunRequest, *, caller: Caller, now_
         inline=source_of(request.inline_workflow) if inline else None,
         input_json=input_json,
         request_id=request.request_id,
-        fingerprint=fingerprint(request),
+        fingerprint=fingerprint(request, input_json=input_json, subject_json=subject_json),
         subject_json=subject_json,
         labels=dict(request.labels),
         bounds=bounds,
@@ -89,12 +93,18 @@ def _bounds(checks: Checks, request: run_service_pb2.StartRunRequest) -> Tighter
         if given.HasField("run_timeout")
         else None
     )
+
+    def cap(name: _Count, *, least: int) -> int | None:
+        if not given.HasField(name):
+            return None
+        return checks.count(f"bounds.{name}", getattr(given, name), least=least)
+
     return TighterBounds(
         run_timeout_ms=timeout,
-        token_budget=given.token_budget if given.HasField("token_budget") else None,
-        cost_budget_micros=given.cost_budget_micros if given.HasField("cost_budget_micros") else None,
-        steps=given.steps if given.HasField("steps") else None,
-        events=given.events if given.HasField("events") else None,
+        token_budget=cap("token_budget", least=1),
+        cost_budget_micros=cap("cost_budget_micros", least=0),
+        steps=cap("steps", least=1),
+        events=cap("events", least=1),
     )
 
 

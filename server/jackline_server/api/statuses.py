@@ -104,6 +104,7 @@ RULES: Mapping[str, Rule] = {
     "INTERRUPT_EXPIRED": _state("interrupt_id"),
     "CALL_NOT_OPEN": _state("call_id"),
     "WORKFLOW_OWNED_BY_FILES": _state("workflow"),
+    "TOOL_CHANGED": _state("tool"),
     "DATA_VERSION_NEWER": _state("run_id"),
     "ALIAS_MOVED": Rule(code=code_pb2.ABORTED),
     "EVENTS_EXPIRED": Rule(code=code_pb2.OUT_OF_RANGE),

@@ -24,9 +24,11 @@ def check_reference(checks: Checks, field: str, reference: str) -> None:
         checks.fail(field, "must be name, name@alias or name@digest", "FORMAT")
 
 
-def check_source(checks: Checks, field: str, workflow: run_service_pb2.InlineWorkflow) -> None:
+def check_source(
+    checks: Checks, field: str, workflow: run_service_pb2.InlineWorkflow, *, may_be_empty: bool = False
+) -> None:
     """Note a workflow without a text, or one that is too large with its files."""
-    if not workflow.yaml:
+    if not workflow.yaml and not may_be_empty:
         checks.fail(f"{field}.yaml", "required", "REQUIRED")
     size = len(workflow.yaml.encode())
     size += sum(len(path.encode()) + len(data) for path, data in workflow.files.items())
@@ -39,10 +41,10 @@ def source_of(workflow: run_service_pb2.InlineWorkflow) -> Source:
 
 
 def read_validate(request: workflow_service_pb2.ValidateWorkflowRequest) -> Source:
-    """A workflow to check."""
+    """A workflow to check. One without a text is a workflow with an error: that it is empty."""
     checks = Checks()
     checks.well_formed(request)
-    check_source(checks, "workflow", request.workflow)
+    check_source(checks, "workflow", request.workflow, may_be_empty=request.HasField("workflow"))
     checks.finish()
     return source_of(request.workflow)
 

@@ -16,6 +16,7 @@ from jackline_server.codec.values import read_bounds, set_bounds
 from jackline_server.core.plan import (
     FunctionAction,
     HttpAction,
+    McpAction,
     ModelPlan,
     ModelStep,
     Plan,
@@ -172,6 +173,11 @@ def _set_tool_step(into: plan_pb2.ToolStepPlan, step: ToolStep) -> None:
                 into.http.body_json = http.body_json
         case FunctionAction() as function:
             into.function.function = function.function
+        case McpAction() as mcp:
+            into.mcp.connection = mcp.connection
+            into.mcp.tool = mcp.tool
+            into.mcp.arguments_json = mcp.arguments_json
+            into.mcp.tool_digest = mcp.tool_digest
         case _:
             assert_never(step.action)
 
@@ -209,6 +215,13 @@ def _read_action(step_id: str, found: plan_pb2.ToolStepPlan) -> ToolAction:
             )
         case "function":
             return FunctionAction(function=found.function.function)
+        case "mcp":
+            return McpAction(
+                connection=found.mcp.connection,
+                tool=found.mcp.tool,
+                arguments_json=found.mcp.arguments_json,
+                tool_digest=found.mcp.tool_digest,
+            )
         case None:
             raise UnknownFact(f"step {step_id} does what only a newer version knows")
 

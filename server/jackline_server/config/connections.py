@@ -5,16 +5,19 @@ Owns what an operator says about one: where it is, what goes with every request,
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from jackline_server.config.mcp_connections import read_mcp
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
 from jackline_server.runtime.http_ports import HttpConnection, Origin, Reach
+from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.secrets import Secret
 
-_KINDS_NOT_BUILT = ("mcp", "grpc")
+_KINDS_NOT_BUILT = ("grpc",)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
 _NOT_A_HEADER = frozenset(
     {
@@ -33,24 +36,38 @@ _PORTS = {"http": 80, "https": 443}
 _NOWHERE = Origin(scheme="https", host="nowhere.invalid", port=443)
 
 
-def read_connections(section: Section) -> Mapping[str, HttpConnection]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """The connections of each kind, by name. No name stands for two."""
+
+    http: Mapping[str, HttpConnection]
+    mcp: Mapping[str, McpConnection]
+
+
+def read_connections(section: Section) -> Connections:
     """The connections by name. One that is not well described is reported, and stands for nothing."""
     connections: dict[str, HttpConnection] = {}
+    mcp: dict[str, McpConnection] = {}
     for name, table in section.tables():
         if NAME.fullmatch(name) is None:
             section.problem(ProblemCode.BAD_VALUE, name, "a connection's name is letters, digits, _ and -")
-        if (connection := _connection(name, table)) is not None:
+        connection = _connection(name, table)
+        if isinstance(connection, HttpConnection):
             connections[name] = connection
-    return connections
+        elif connection is not None:
+            mcp[name] = connection
+    return Connections(http=connections, mcp=mcp)
 
 
-def _connection(name: str, table: Section) -> HttpConnection | None:
+def _connection(name: str, table: Section) -> HttpConnection | McpConnection | None:
     kind = table.text("kind")
+    if kind == "mcp":
+        return read_mcp(name, table, endpoint=lambda: (*_base(table, key="url"), _headers(table)))
     if kind != "http":
         if kind in _KINDS_NOT_BUILT:
-            table.problem(ProblemCode.NOT_BUILT, "kind", f"{kind} is not built yet; use http")
+            table.problem(ProblemCode.NOT_BUILT, "kind", f"{kind} is not built yet; use http or mcp")
         else:
-            table.problem(ProblemCode.BAD_VALUE, "kind", "must be http")
+            table.problem(ProblemCode.BAD_VALUE, "kind", "must be http or mcp")
         return None  # its other keys belong to another kind: saying so of each would help nobody
     origin, base_path = _base(table)
     connection = HttpConnection(
@@ -71,11 +88,11 @@ def _connection(name: str, table: Section) -> HttpConnection | None:
     return connection
 
 
-def _base(table: Section) -> tuple[Origin, str]:
-    url = table.text("base_url")
+def _base(table: Section, *, key: str = "base_url") -> tuple[Origin, str]:
+    url = table.text(key)
     if url is None:
-        if not table.has_seen("base_url"):
-            table.missing("base_url", "say where the server is, such as https://orders.internal")
+        if not table.has_seen(key):
+            table.missing(key, "say where the server is, such as https://orders.internal")
         return _NOWHERE, ""
     try:
         parts = urlsplit(url)
@@ -86,12 +103,12 @@ def _base(table: Section) -> tuple[Origin, str]:
     if origin is None or "?" in url or "#" in url or _BASE_PATH.fullmatch(parts.path) is None:
         table.problem(
             ProblemCode.BAD_VALUE,
-            "base_url",
+            key,
             "must be an http or https URL without a user, query or fragment; secrets go into headers",
         )
         return _NOWHERE, ""
     if any(segment in (".", "..") for segment in parts.path.split("/")):
-        table.problem(ProblemCode.BAD_VALUE, "base_url", "its path holds . or ..")
+        table.problem(ProblemCode.BAD_VALUE, key, "its path holds . or ..")
     return origin, parts.path.rstrip("/")
 
 

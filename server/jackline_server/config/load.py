@@ -44,11 +44,13 @@ def load_config(
     root = Section(document.tree, (), problems)
     sections = {name: root.table(name) or Section({}, (name,), problems) for name in SECTIONS}
     root.finish(not_built=SECTIONS_NOT_BUILT)
+    connections = read_connections(sections["connections"])
     config = Config(
         file=file,
         server=read_server(sections["server"]),
         models=read_models(sections["models"]),
-        connections=read_connections(sections["connections"]),
+        connections=connections.http,
+        mcp_connections=connections.mcp,
         function_roots=read_function_roots(sections["functions"]),
         tenant_active_runs=read_tenant_active_runs(sections["limits"]),
         notices=tuple(document.notices),

@@ -109,6 +109,25 @@ class Section:
             return tuple(default)
         return tuple(str(item) for item in items)
 
+    def command(self, key: str) -> tuple[str, ...] | None:
+        """A program and its arguments, or None. The program is an absolute path from now on.
+
+        A path that begins with `.` is one from where its source stands; a bare name is refused, so that no
+        search path decides what is started.
+        """
+        given = self._peek(key)
+        words = self.texts(key)
+        if given is None or not words:
+            return None
+        program = Path(words[0])
+        if words[0].startswith(("./", "../")):
+            program = (given.folder / program).absolute()
+        if not program.is_absolute():
+            return self._bad(
+                key, given, "must begin with an absolute path, or one that starts with ./ or ../"
+            )
+        return (str(program), *words[1:])
+
     def usd_micros(self, key: str) -> int | None:
         """Dollars as exact millionths, or None. Zero is legal."""
         given = self._take(key)

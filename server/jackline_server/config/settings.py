@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jackline_server.core.plan import Price
 from jackline_server.runtime.http_ports import HttpConnection
+from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.secrets import Secret
 
 
@@ -69,6 +70,7 @@ class Config:
     server: ServerSettings
     models: Mapping[str, ModelProfile]
     connections: Mapping[str, HttpConnection]
+    mcp_connections: Mapping[str, McpConnection]
     function_roots: tuple[str, ...]
     tenant_active_runs: int | None
     notices: tuple[str, ...]

@@ -27,11 +27,23 @@ class ExpressionEvaluator(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Why a value does not fit: the keys and indices that lead there, and one line that may quote it."""
+
+    path: tuple[str | int, ...]
+    problem: str
+
+
 class SchemaValidator(Protocol):
     """JSON Schema."""
 
     def problem(self, schema_json: str, value: JsonValue) -> str | None:
         """Say in one line why `value` does not fit, or return None if it does."""
+        ...
+
+    def problems(self, schema_json: str, value: JsonValue, *, most: int) -> tuple[Misfit, ...]:
+        """Say why `value` does not fit, up to `most` reasons; none if it does."""
         ...
 
 

@@ -231,7 +231,20 @@ class FunctionAction:
     function: str
 
 
-ToolAction = HttpAction | FunctionAction
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpAction:
+    """A tool of an MCP connection, pinned by the digest of its description.
+
+    `arguments_json` is an object of fixed arguments whose strings may hold templates.
+    """
+
+    connection: str
+    tool: str
+    arguments_json: str
+    tool_digest: str
+
+
+ToolAction = HttpAction | FunctionAction | McpAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 
 from jackline_server.core.plan import PromptSection
 from jackline_server.definitions import secret_scan
+from jackline_server.definitions.mcp_source import is_pins
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import AgentShape, AnyStep
 from jackline_server.definitions.yaml_nodes import Mark, Path
+from jackline_server.runtime.mcp_ports import MAX_PINS_BYTES
 from jackline_server.runtime.ports import Source
 
 MAX_SOURCE_BYTES = 256 * 1024
@@ -52,6 +54,8 @@ class Assets:
         for name, path in named_files(steps).items():
             self._take(name, path, source, report)
         for name in sorted(set(source.files) - set(named_files(steps))):
+            if is_pins(name):
+                continue
             report.info("file_unused", f"no step names the file {name}")
 
     def sections(self, step_id: str, step: AnyStep) -> tuple[PromptSection, ...]:
@@ -91,7 +95,11 @@ class Assets:
 
 def check_source(source: Source, report: Report) -> None:
     """Sizes of all files together, their names, and secrets in any of them."""
-    total = len(source.yaml.encode("utf-8", "surrogatepass")) + sum(map(len, source.files.values()))
+    written = {name: data for name, data in source.files.items() if not is_pins(name)}
+    total = len(source.yaml.encode("utf-8", "surrogatepass")) + sum(map(len, written.values()))
+    if sum(map(len, source.files.values())) - sum(map(len, written.values())) > MAX_PINS_BYTES:
+        report.error("too_large", f"the lock files of a workflow have at most {MAX_PINS_BYTES} bytes")
+        return
     if total > MAX_SOURCE_BYTES or len(source.files) > MAX_FILES:
         message = f"a workflow with its files has at most {MAX_SOURCE_BYTES} bytes in {MAX_FILES} files"
         report.error("too_large", message)
@@ -101,7 +109,7 @@ def check_source(source: Source, report: Report) -> None:
             report.error_at("path_escape", problem, Mark(0, 0), file=name[:_MAX_PATH])
     texts = {
         "": source.yaml,
-        **{name: data.decode("utf-8", "replace") for name, data in source.files.items()},
+        **{name: data.decode("utf-8", "replace") for name, data in written.items()},
     }
     for file, text in texts.items():
         for kind, mark in secret_scan.find(text):

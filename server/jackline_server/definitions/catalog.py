@@ -6,12 +6,14 @@ operator's config and the function roots.
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from jackline_server.core.plan import ModelPlan
 from jackline_server.definitions import defaults
+from jackline_server.runtime.mcp_ports import Catalog as McpCatalog
+from jackline_server.runtime.mcp_ports import McpConnection
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}(?:/[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,126}){1,4}")
 
@@ -32,13 +34,48 @@ class Functions(Protocol):
         ...
 
 
+class McpCatalogs(Protocol):
+    """The MCP connections of the operator's config, and their tools as they were fetched last."""
+
+    def names(self) -> Collection[str]:
+        """The connections."""
+        ...
+
+    def connection(self, name: str) -> McpConnection | None:
+        """What the operator says of one."""
+        ...
+
+    def catalog(self, name: str) -> McpCatalog | str:
+        """Its tools, or in one line why there are none. Asks nobody."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoMcpCatalogs:
+    """For a server without MCP connections."""
+
+    def names(self) -> Collection[str]:
+        """There is none."""
+        return ()
+
+    def connection(self, name: str) -> McpConnection | None:
+        """There is none."""
+        del name
+
+    def catalog(self, name: str) -> McpCatalog | str:
+        """There is none."""
+        del name
+        return "this server has no MCP connections"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """Model profiles by name, the names of HTTP connections, and the functions."""
+    """Model profiles by name, the names of HTTP connections, the functions, the tools of MCP servers."""
 
     models: Mapping[str, ModelPlan]
     http_connections: frozenset[str]
     functions: Functions
+    mcp: McpCatalogs = field(default_factory=NoMcpCatalogs)
 
     def model(self, name: str) -> ModelPlan | None:
         """The profile of that name; for `provider/model` one made on the spot, without a price."""
@@ -70,5 +107,5 @@ class NoFunctions:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The hint `; did you mean …?`, or nothing if no known name is near."""
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name[:64], sorted(known), n=1, cutoff=0.6)
     return f"; did you mean `{near[0]}`?" if near else ""

@@ -4,6 +4,7 @@ Owns the findings about the graph and the shared context. Does not own a single 
 or its caps (`check_bounds`).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.parameters import placeholders
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import HttpShape
+from jackline_server.definitions.shapes import HttpShape, McpShape
 from jackline_server.definitions.yaml_nodes import Path
 
 _ENGINE_KEYS = ("_last_error", "_last_error_type")
@@ -29,8 +30,15 @@ class Graph:
 
     @property
     def cyclic(self) -> bool:
-        """True if a visited step can be visited again."""
-        return any(step in reachable(self.edges, self.edges[step]) for step in self.visited)
+        """True if a visited step can be visited again: taking steps that nothing leads to leaves some."""
+        leading = Counter(target for step in self.visited for target in self.edges[step])
+        free = [step for step in self.visited if not leading[step]]
+        for step in free:
+            for target in self.edges[step]:
+                leading[target] -= 1
+                if not leading[target]:
+                    free.append(target)
+        return len(free) < len(self.visited)
 
 
 def graph(plan: Plan) -> Graph:
@@ -57,10 +65,10 @@ def reachable(edges: Mapping[str, tuple[str, ...]], start: tuple[str, ...]) -> f
 def check(plan: Plan, draft: Draft, report: Report) -> None:
     """Report everything about the graph of a plan."""
     _check_flow(plan, report)
-    for step in plan.steps.values():
-        _check_routes(step, plan, report)
-        _check_signals(step, report)
     found = graph(plan)
+    for step in plan.steps.values():
+        _check_routes(step, plan, found, report)
+        _check_signals(step, report)
     for step_id in sorted(set(plan.steps) - found.visited - found.tools):
         message = f"no route leads to `{step_id}` and no step has it as a tool"
         report.warning("step_unreachable", message, ("steps", step_id), of_key=True)
@@ -88,7 +96,7 @@ def _check_flow(plan: Plan, report: Report) -> None:
             )
 
 
-def _check_routes(step: StepPlan, plan: Plan, report: Report) -> None:
+def _check_routes(step: StepPlan, plan: Plan, found: Graph, report: Report) -> None:
     path: Path = ("steps", step.step_id, "routes")
     known = {*_own_signals(step), *RESERVED_EXITS, DEFAULT, ANY}
     for signal, target in step.routes.items():
@@ -100,11 +108,10 @@ def _check_routes(step: StepPlan, plan: Plan, report: Report) -> None:
             report.error("unknown_target", message, (*path, signal))
     cleanup = step.routes.get(ABORTED, END)
     if cleanup in plan.steps:
-        edges = {name: tuple(_targets(one, plan.steps)) for name, one in plan.steps.items()}
         if isinstance(plan.steps[cleanup], ModelStep):
             message = f"`{cleanup}` asks a model; a cleanup after an abort runs none"
             report.error("cleanup_asks_model", message, (*path, ABORTED))
-        elif any(isinstance(plan.steps[name], ModelStep) for name in reachable(edges, (cleanup,))):
+        elif any(isinstance(plan.steps[name], ModelStep) for name in reachable(found.edges, (cleanup,))):
             message = f"`{cleanup}` can lead to a step that asks a model; the cleanup ends there"
             report.warning("cleanup_leads_to_model", message, (*path, ABORTED))
 
@@ -184,18 +191,21 @@ def _check_reads(plan: Plan, draft: Draft, report: Report, found: Graph) -> None
                 for name, pointer in entry.bind.items():
                     _check_pointer(pointer, known, ("steps", step_id, "tools", index, "bind", name), report)
         shape = draft.steps[step_id]
-        if isinstance(shape, HttpShape):
+        if isinstance(shape, HttpShape | McpShape):
             _check_visit(shape, known, ("steps", step_id), report, visited=step_id in found.visited)
 
 
 def _check_pointer(pointer: str, known: set[str], path: Path, report: Report) -> None:
     key = pointer.split("/", 2)[1].replace("~1", "/").replace("~0", "~")
     if key not in known:
-        message = f"nothing writes `{key[:64]}` into the context{nearest(key, known)}"
+        hint = "" if report.is_full else nearest(key, known)
+        message = f"nothing writes `{key[:64]}` into the context{hint}"
         report.warning("pointer_unknown", message, path)
 
 
-def _check_visit(shape: HttpShape, known: set[str], path: Path, report: Report, *, visited: bool) -> None:
+def _check_visit(
+    shape: HttpShape | McpShape, known: set[str], path: Path, report: Report, *, visited: bool
+) -> None:
     """A step that the flow visits has only its input: no model chooses arguments for it."""
     names = placeholders(shape, path, report)
     if not visited:

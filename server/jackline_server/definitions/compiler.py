@@ -6,22 +6,38 @@ Owns the order of the stages: text, tree, shapes, steps, checks, digest. Does no
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from jackline_server.core.plan import OnQuestion, Plan, RunBounds
-from jackline_server.definitions import assets, check_bounds, check_flow, defaults, reading, yaml_text
+from jackline_server.definitions import (
+    assets,
+    check_bounds,
+    check_flow,
+    check_names,
+    defaults,
+    reading,
+    yaml_text,
+)
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog
 from jackline_server.definitions.expression_checks import ExpressionChecker
+from jackline_server.definitions.mcp_source import McpSource
+from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, SchemaChecker, json_text
 from jackline_server.definitions.reading import Draft
-from jackline_server.definitions.report import Report
+from jackline_server.definitions.report import Report, TooManyErrors
 from jackline_server.definitions.resolving import Resolver
 from jackline_server.definitions.shapes import WorkflowShape
-from jackline_server.definitions.yaml_nodes import MapNode, ScalarNode, scalars
+from jackline_server.definitions.yaml_nodes import MapNode, Path, ScalarNode, scalars
 from jackline_server.runtime.ports import Compilation, Source, WorstCase
 
 _REFERENCE = re.compile(r"\$\{\s*(?:env|file)\s*:", re.IGNORECASE)
+MAX_PATTERNS = 100
+"""Compiling one takes up to 20 ms, and it may stand in thousands of places."""
+
+MAX_REFERENCES = 20
+"""So many are pointed out; they are of one kind."""
+
 _CONTINUABLE = frozenset({"duplicate_key", "tag", "anchor", "bad_key", "bad_number", "yaml_version"})
 """Problems of the text that leave a tree worth checking, so that all is reported at once."""
 
@@ -45,33 +61,52 @@ class WorkflowCompiler:
     def compile(self, source: Source) -> Compilation:
         """Check and compile. CPU only, bounded by the sizes of the source; raises nothing."""
         report = Report(file=source.file)
-        digest = revision(source)
-        assets.check_source(source, report)
-        root = _tree(source, report)
-        draft = reading.read(root, report) if root is not None else None
-        if draft is None or root is None:
-            return Compilation(
-                name=_name(root), revision=digest, plan=None, findings=report.findings(), worst_case=None
-            )
-        plan = self._plan(draft, source, digest, report)
+        root: MapNode | None = None
+        try:
+            assets.check_source(source, report)
+            root = _tree(source, report)
+            draft = reading.read(root, report) if root is not None else None
+            if draft is not None:
+                return self._compiled(draft, source, report)
+        except TooManyErrors:
+            pass  # the report says so
+        return Compilation(
+            name=_name(root),
+            revision=revision(source),
+            plan=None,
+            findings=report.findings(),
+            worst_case=None,
+        )
+
+    def _compiled(self, draft: Draft, source: Source, report: Report) -> Compilation:
+        mcp = McpSource(source=source, known=self._catalog.mcp, report=report)
+        parameters = Parameters(schemas=self._schemas, report=report)
+        steps = McpSteps(mcp=mcp, parameters=parameters, report=report)
+        draft = steps.expanded(draft)
+        plan = self._plan(draft, source, steps, report)
         worst = self._check(plan, draft, report)
+        pins = mcp.pins()
+        if not report.has_errors:
+            plan = dataclasses.replace(plan, revision=revision(source, pins))
         return Compilation(
             name=plan.name,
-            revision=digest,
+            revision=plan.revision,
             plan=None if report.has_errors else self._sealed(plan),
             findings=report.findings(),
             worst_case=worst,
+            catalogs=mcp.catalogs,
+            pins={} if report.has_errors else pins,
         )
 
-    def _plan(self, draft: Draft, source: Source, digest: str, report: Report) -> Plan:
-        top = draft.top
+    def _plan(self, draft: Draft, source: Source, mcp: McpSteps, report: Report) -> Plan:
+        top, parameters = draft.top, mcp.parameters
         files = Assets(source=source, steps=draft.steps, report=report)
-        parameters = Parameters(schemas=self._schemas, report=report)
         resolver = Resolver(
             draft=draft,
             catalog=self._catalog,
             assets=files,
             parameters=parameters,
+            mcp=mcp,
             expressions=self._expressions,
             report=report,
         )
@@ -80,7 +115,7 @@ class WorkflowCompiler:
             parameters.check_schema(top.input.schema_, ("input", "schema"))
         return Plan(
             digest="",
-            revision=digest,
+            revision=revision(source),
             name=top.name,
             flow=top.flow,
             steps=steps,
@@ -94,6 +129,7 @@ class WorkflowCompiler:
     def _check(self, plan: Plan, draft: Draft, report: Report) -> WorstCase | None:
         check_flow.check(plan, draft, report)
         found = check_flow.graph(plan)
+        check_names.check(plan, check_names.context_keys(plan), self._expressions, report)
         check_bounds.check(plan, found, report)
         return None if report.has_errors else check_bounds.worst_case(plan, found)
 
@@ -102,12 +138,13 @@ class WorkflowCompiler:
         return dataclasses.replace(plan, digest=digest)
 
 
-def revision(source: Source) -> str:
-    """SHA-256 over the YAML and the files, each length-prefixed, files by sorted path."""
+def revision(source: Source, pins: Mapping[str, bytes] | None = None) -> str:
+    """SHA-256 over the YAML and the files, pins included, each length-prefixed, files by sorted path."""
     digest = hashlib.sha256()
     parts = [source.yaml.encode("utf-8", "surrogatepass")]
-    for name in sorted(source.files):
-        parts += [name.encode("utf-8", "surrogatepass"), source.files[name]]
+    files = {**source.files, **(pins or {})}
+    for name in sorted(files):
+        parts += [name.encode("utf-8", "surrogatepass"), files[name]]
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
@@ -122,11 +159,24 @@ def _tree(source: Source, report: Report) -> MapNode | None:
     if root is None or not all(problem.code in _CONTINUABLE for problem in parsed.problems):
         return None
     report.locate_in(root)
+    patterns = references = 0
     for path, text in scalars(root):
-        if _REFERENCE.search(text):
+        patterns += _patterns(path, text)
+        if patterns > MAX_PATTERNS:
+            message = f"a workflow has at most {MAX_PATTERNS} patterns in its schemas and conditions"
+            report.error("too_many_patterns", message, path)
+            return None
+        if "$" in text and _REFERENCE.search(text) and (references := references + 1) <= MAX_REFERENCES:
             message = "`${env:…}` and `${file:…}` work in the operator's config only, never in a workflow"
             report.error("config_reference", message, path)
     return root
+
+
+def _patterns(path: Path, text: str) -> int:
+    """How many patterns a key or text of the file brings: the key `pattern`, each of `patternProperties`."""
+    if path[-1:] == (text,):
+        return int(text == "pattern" or path[-2:-1] == ("patternProperties",))
+    return text.count("matches") if path[-1:] == ("when",) else 0
 
 
 def _name(root: MapNode | None) -> str:

@@ -9,3 +9,7 @@ class ExpressionChecker(Protocol):
     def check(self, expression: str) -> str | None:
         """Say in one line why an expression is refused, or return None."""
         ...
+
+    def members(self, expression: str) -> frozenset[tuple[str, ...]]:
+        """What an expression reads of the context, as far as it is written out: `a.b` as `("a", "b")`."""
+        ...

@@ -16,7 +16,7 @@ from pathlib import Path
 from jackline_server.definitions import yaml_text
 from jackline_server.definitions.assets import MAX_FILES, named_files, path_problem
 from jackline_server.definitions.reading import read
-from jackline_server.definitions.report import Report
+from jackline_server.definitions.report import Report, TooManyErrors
 from jackline_server.runtime.ports import Finding, Severity, Source
 
 MAX_ENTRIES = 20_000
@@ -129,7 +129,10 @@ def _load(root: int, file: str) -> Loaded:
 def _named(text: str) -> list[str]:
     """The files that a workflow's steps name, if the workflow can be read that far."""
     root = yaml_text.parse(text).root
-    draft = read(root, Report(file="")) if root is not None else None
+    try:
+        draft = read(root, Report(file="")) if root is not None else None
+    except TooManyErrors:
+        draft = None
     names = named_files(draft.steps) if draft is not None else {}
     return [name for name in names if path_problem(name) is None][:MAX_FILES]
 

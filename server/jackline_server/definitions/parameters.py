@@ -1,4 +1,4 @@
-"""The parameters of a tool, as JSON Schema: explicit, derived from placeholders, or from a function.
+"""The parameters of a tool, as JSON Schema: explicit, derived from placeholders, or as its owner says.
 
 Owns derivation, the removal of bound names, and the checks that templates, bind targets and parameters agree.
 Does not own what is done with a value at run time.
@@ -6,22 +6,29 @@ Does not own what is done with a value at run time.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jackline_server.core import templates
 from jackline_server.core.plan import JsonValue
 from jackline_server.definitions.catalog import FunctionDescription, nearest
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import Document, FunctionShape, HttpShape, ToolShape, ToolStepShape
+from jackline_server.definitions.shapes import (
+    Document,
+    FunctionShape,
+    HttpShape,
+    McpShape,
+    ToolShape,
+    ToolStepShape,
+)
 from jackline_server.definitions.yaml_nodes import Path
 
 
 class SchemaChecker(Protocol):
     """JSON Schema, as far as making a plan needs it."""
 
-    def check(self, schema_json: str) -> str | None:
-        """Say in one line why a schema is refused, or return None."""
+    def refusal(self, schema_json: str) -> tuple[tuple[str | int, ...], str] | None:
+        """Where in a schema something is refused, and in one line why; None if it can be used."""
         ...
 
 
@@ -30,11 +37,15 @@ def json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
 
 
-def placeholders(step: HttpShape, path: Path, report: Report) -> tuple[str, ...]:
-    """The names in all templates of an HTTP step, each once; malformed ones are reported."""
-    texts: list[tuple[Path, object]] = [((*path, "path"), step.path), ((*path, "body"), step.body)]
-    texts += [((*path, "query", key), text) for key, text in step.query.items()]
-    texts += [((*path, "headers", key), text) for key, text in step.headers.items()]
+def placeholders(step: HttpShape | McpShape, path: Path, report: Report) -> tuple[str, ...]:
+    """The names in all templates of a step, each once; malformed ones are reported."""
+    texts: list[tuple[Path, object]]
+    if isinstance(step, McpShape):
+        texts = [((*path, "arguments", key), value) for key, value in step.arguments.items()]
+    else:
+        texts = [((*path, "path"), step.path), ((*path, "body"), step.body)]
+        texts += [((*path, "query", key), text) for key, text in step.query.items()]
+        texts += [((*path, "headers", key), text) for key, text in step.headers.items()]
     found: dict[str, None] = {}
     for place, text in texts:
         try:
@@ -64,6 +75,7 @@ class Parameters:
 
     schemas: SchemaChecker
     report: Report
+    _names: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def of_entry(
         self,
@@ -76,15 +88,22 @@ class Parameters:
         signature = self._signature(entry, step, place, function)
         self._check_bind(entry, signature, place, self._taken(step, entry.ref, function))
         self._check_templates(entry, step, signature, place)
-        schema = _without(signature.schema, frozenset(entry.bind))
+        schema = without(signature.schema, frozenset(entry.bind))
         return json_text(schema)
 
     def check_schema(self, schema: object, place: Path) -> bool:
         """True if a schema of the file can be used; else it is reported."""
-        problem = self.schemas.check(json_text(schema))
-        if problem:
-            self.report.error("bad_schema", problem, place)
-        return not problem
+        refused = self.schemas.refusal(json_text(schema))
+        if refused is not None:
+            where, problem = refused
+            self.report.error("bad_schema", problem, (*place, *where))
+        return refused is None
+
+    def _names_in(self, step: HttpShape | McpShape, ref: str) -> tuple[str, ...]:
+        """Its placeholders, looked for once, however many agents have it as a tool."""
+        if ref not in self._names:
+            self._names[ref] = placeholders(step, ("steps", ref), self.report)
+        return self._names[ref]
 
     def _signature(
         self,
@@ -99,7 +118,7 @@ class Parameters:
             return self._explicit(step.parameters, ("steps", entry.ref, "parameters"))
         given = frozenset(step.input or ())
         if isinstance(step, HttpShape):
-            every = placeholders(step, ("steps", entry.ref), self.report)
+            every = self._names_in(step, entry.ref)
             names = [name for name in every if name not in given or name in entry.bind]
             schema: Document = {
                 "type": "object",
@@ -108,10 +127,10 @@ class Parameters:
                 "additionalProperties": False,
             }
             return Signature(schema=schema, names=frozenset(every), explicit=False)
-        if isinstance(step, FunctionShape) and function is not None:
+        if isinstance(step, FunctionShape | McpShape) and function is not None:
             described: Document = json.loads(function.parameters_json)
             names_known = frozenset(described.get("properties", {}))
-            return Signature(schema=_without(described, given), names=names_known, explicit=False)
+            return Signature(schema=without(described, given), names=names_known, explicit=False)
         return Signature(schema={"type": "object", "properties": {}}, names=None, explicit=False)
 
     def _explicit(self, schema: Document, place: Path) -> Signature:
@@ -125,7 +144,7 @@ class Parameters:
     def _taken(self, step: ToolStepShape, ref: str, function: FunctionDescription | None) -> frozenset[str]:
         """The names that the step itself takes, whatever a model is shown."""
         if isinstance(step, HttpShape):
-            return frozenset(placeholders(step, ("steps", ref), self.report))
+            return frozenset(self._names_in(step, ref))
         described: Document = json.loads(function.parameters_json) if function is not None else {}
         return frozenset(described.get("properties", {}))
 
@@ -144,13 +163,13 @@ class Parameters:
         if not isinstance(step, HttpShape) or not signature.explicit or signature.names is None:
             return
         known = signature.names | frozenset(entry.bind) | frozenset(step.input or ())
-        for name in placeholders(step, ("steps", entry.ref), self.report):
+        for name in self._names_in(step, entry.ref):
             if name not in known:
                 message = f"`{{{{ {name} }}}}` is no parameter of `{entry.ref}`{nearest(name, known)}"
                 self.report.error("template_unknown", message, ("steps", entry.ref))
 
 
-def _without(schema: Mapping[str, Any], names: frozenset[str]) -> Document:
+def without(schema: Mapping[str, Any], names: frozenset[str]) -> Document:
     """The schema without some of its properties."""
     if not names:
         return dict(schema)

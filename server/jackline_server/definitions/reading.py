@@ -6,7 +6,7 @@ types. Does not own the shapes (`shapes`) or what they mean together.
 
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -33,6 +33,7 @@ _CODES = {
     "bad_duration": "bad_duration",
     "bad_money": "bad_money",
     "bad_pointer": "bad_pointer",
+    "bad_tool": "bad_tool",
     "greater_than_equal": "out_of_range",
     "less_than_equal": "out_of_range",
     "string_too_short": "out_of_range",
@@ -51,10 +52,14 @@ _WANTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A file whose keys and types are right. `top.steps` is not read any more; `steps` are."""
+    """A file whose keys and types are right. `top.steps` is not read any more; `steps` are.
+
+    Where the tools of a step are not those of the file, `places` has the index of each in it.
+    """
 
     top: WorkflowShape
     steps: Mapping[str, AnyStep]
+    places: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
 
 def read(root: MapNode, report: Report) -> Draft | None:
@@ -117,7 +122,7 @@ def _validated(shape: type[Shape], value: Plain, path: Path, report: Report) -> 
     try:
         return shape.model_validate(value)
     except ValidationError as error:
-        for detail in error.errors(include_url=False, include_input=True)[:MAX_FINDINGS]:
+        for detail in error.errors(include_url=False, include_input=True)[: MAX_FINDINGS + 1]:
             _explain(shape, detail, path, report)
     return None
 
@@ -138,6 +143,8 @@ def _explain(shape: type[Shape], detail: ErrorDetails, base: Path, report: Repor
     elif kind == "string_pattern_mismatch":
         pattern = detail.get("ctx", {}).get("pattern", "")
         report.error("bad_name", f"a name like this fits {pattern}", path, of_key="[key]" in detail["loc"])
+    elif kind == "model_type" and isinstance(detail["input"], str) and path[-2:-1] == ("tools",):
+        report.error("bad_type", f"a tool is a mapping: write `{{ref: {detail['input'][:64]}}}`", path)
     elif kind in _WANTED:
         report.error("bad_type", _WANTED[kind], path)
     else:

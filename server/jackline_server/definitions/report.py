@@ -7,25 +7,34 @@ from jackline_server.definitions import secret_scan
 from jackline_server.definitions.yaml_nodes import MapNode, Mark, Path, path_text, place
 from jackline_server.runtime.ports import Finding, Severity
 
-MAX_FINDINGS = 200
+MAX_FINDINGS = 100
 _MAX_MESSAGE = 500
+_MAX_SEARCHED = 4_096
+_MARGIN = 256
+"""As long as a secret is likely to be: the end of a text that was cut here is not shown."""
 _WEIGHT = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
+class TooManyErrors(Exception):
+    """The source has so many errors that looking for more helps nobody. The report has the first of them."""
+
+
 class Report:
-    """Collects findings about one source; `root` comes when the text was parsed."""
+    """Collects findings about one source, at most `MAX_FINDINGS`; `root` comes when the text was parsed."""
 
     def __init__(self, *, file: str) -> None:
         self._file = file
         self._root: MapNode | None = None
         self._found: dict[tuple[str, str, str, int], Finding] = {}
+        self._counts = dict.fromkeys(Severity, 0)
+        self._stopped = False
 
     def locate_in(self, root: MapNode) -> None:
         """From now on, paths are places in this tree."""
         self._root = root
 
     def error(self, code: str, message: str, path: Path = (), *, of_key: bool = False) -> None:
-        """The workflow can't be used."""
+        """The workflow can't be used. Raises TooManyErrors."""
         self._add(Severity.ERROR, code, message, (path, of_key))
 
     def warning(self, code: str, message: str, path: Path = (), *, of_key: bool = False) -> None:
@@ -37,21 +46,36 @@ class Report:
         self._add(Severity.INFO, code, message, (path, False))
 
     def error_at(self, code: str, message: str, mark: Mark, *, file: str = "") -> None:
-        """An error at a place that is no path: in the text of the YAML, or of another file."""
+        """An error at a place that is no path: in the text of the YAML, or of another file.
+
+        Raises TooManyErrors.
+        """
         self._keep(Severity.ERROR, code, message, (file or self._file, mark, ""))
 
     @property
     def has_errors(self) -> bool:
         """True if the source can't become a plan."""
-        return any(finding.severity is Severity.ERROR for finding in self._found.values())
+        return self._counts[Severity.ERROR] > 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if another warning would only be counted."""
+        return self._counts[Severity.WARNING] >= MAX_FINDINGS
 
     def findings(self) -> tuple[Finding, ...]:
-        """Errors first, then warnings, then infos, each from top to bottom."""
+        """Errors first, then warnings, then infos, each from top to bottom; the last says how many more."""
         found = sorted(
             self._found.values(),
             key=lambda one: (_WEIGHT[one.severity], one.file, one.line, one.column, one.code, one.path),
         )
-        return tuple(found[:MAX_FINDINGS])
+        more = sum(self._counts.values()) - MAX_FINDINGS
+        if more <= 0:
+            return tuple(found)
+        told = "and more: the search ended here" if self._stopped else f"and {more} more"
+        last = Finding(
+            severity=Severity.INFO, code="more", message=told, file=self._file, line=0, column=0, path=""
+        )
+        return (*found[:MAX_FINDINGS], last)
 
     def _add(self, severity: Severity, code: str, message: str, at: tuple[Path, bool]) -> None:
         path, of_key = at
@@ -63,10 +87,26 @@ class Report:
         finding = Finding(
             severity=severity,
             code=code,
-            message=secret_scan.masked(" ".join(message.split()))[:_MAX_MESSAGE],
+            message=_shown(" ".join(message[:_MAX_SEARCHED].split())),
             file=secret_scan.masked(file),
             line=mark.line,
             column=mark.column,
-            path=secret_scan.masked(path)[:_MAX_MESSAGE],
+            path=_shown(path[:_MAX_SEARCHED]),
         )
-        self._found.setdefault((finding.code, finding.file, finding.message, mark.line), finding)
+        key = (finding.code, finding.file, finding.message, mark.line)
+        if key in self._found:
+            return
+        self._counts[severity] += 1
+        if self._counts[severity] <= MAX_FINDINGS:
+            self._found[key] = finding
+        elif severity is Severity.ERROR:
+            self._stopped = True
+            raise TooManyErrors
+
+
+def _shown(text: str) -> str:
+    """The text without secrets, cut."""
+    masked = secret_scan.masked(text)
+    return masked[
+        : min(_MAX_MESSAGE, len(masked) - _MARGIN if len(text) > _MAX_SEARCHED // 2 else _MAX_MESSAGE)
+    ]

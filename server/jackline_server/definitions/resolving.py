@@ -6,6 +6,7 @@ concerns the steps together (`check_flow`, `check_bounds`).
 
 import dataclasses
 from dataclasses import dataclass, field
+from itertools import count
 
 from jackline_server.core.plan import (
     RESERVED_SIGNALS,
@@ -31,6 +32,7 @@ from jackline_server.definitions import defaults, http_action
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker
+from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, json_text
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
@@ -41,6 +43,7 @@ from jackline_server.definitions.shapes import (
     CompletionShape,
     FunctionShape,
     HttpShape,
+    McpShape,
     NamedToolShape,
     RouterShape,
     ToolShape,
@@ -48,6 +51,9 @@ from jackline_server.definitions.shapes import (
 )
 from jackline_server.definitions.units import is_signal
 from jackline_server.definitions.yaml_nodes import Path
+
+MAX_TOOL_CHARACTERS = 1_000_000
+"""Descriptions and parameters, counted for each agent that has the tool: the plan holds them so."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,16 +64,23 @@ class Resolver:
     catalog: Catalog
     assets: Assets
     parameters: Parameters
+    mcp: McpSteps
     expressions: ExpressionChecker
     report: Report
     models: dict[str, ModelPlan] = field(default_factory=dict[str, ModelPlan])
     _functions: dict[str, FunctionDescription] = field(default_factory=dict[str, FunctionDescription])
+    _effects: dict[str, Effect] = field(default_factory=dict[str, Effect])
+    _tool_characters: int = 0
 
     def steps(self) -> dict[str, StepPlan]:
         """Every step, ordered by name."""
         for step_id, shape in self.draft.steps.items():
             if isinstance(shape, FunctionShape):
                 self._describe(step_id, shape)
+            elif isinstance(shape, McpShape) and (found := self.mcp.describe(step_id, shape)) is not None:
+                self._functions[step_id] = found
+            if isinstance(shape, ToolStepShape):
+                self._effects[step_id] = self._effect(step_id, shape)
         return {step_id: self._step(step_id) for step_id in sorted(self.draft.steps)}
 
     def _step(self, step_id: str) -> StepPlan:
@@ -76,7 +89,7 @@ class Resolver:
                 return self._agent(step_id, agent)
             case CompletionShape() as completion:
                 return self._completion(step_id, completion)
-            case HttpShape() | FunctionShape() as tool:
+            case HttpShape() | FunctionShape() | McpShape() as tool:
                 return self._tool_step(step_id, tool)
             case RouterShape() as router:
                 return self._router(step_id, router)
@@ -182,7 +195,7 @@ class Resolver:
 
     def _tools(self, step_id: str, shape: AgentShape) -> tuple[ToolEntry, ...]:
         entries: dict[str, ToolEntry] = {}
-        for index, entry in enumerate(shape.tools):
+        for index, entry in zip(self.draft.places.get(step_id) or count(), shape.tools, strict=False):
             path: Path = ("steps", step_id, "tools", index)
             step = self._tool_target(step_id, entry, path)
             if step is None:
@@ -190,14 +203,20 @@ class Resolver:
             if entry.ref in entries:
                 self.report.error("tool_repeated", f"the tool `{entry.ref}` stands twice", (*path, "ref"))
                 continue
-            effect = Effect(step.effect or defaults.EFFECT.value)
-            if effect not in _effects(shape):
+            if self._effects[entry.ref] not in _effects(shape):
                 message = f"`{entry.ref}` can never be called: its effect is not in `allow_effects`"
                 self.report.warning("effect_not_allowed", message, path)
+            description = self._tool_description(entry, step, path)
+            parameters = self.parameters.of_entry(entry, step, path, self._functions.get(entry.ref))
+            self._tool_characters += len(description) + len(parameters)
+            if self._tool_characters > MAX_TOOL_CHARACTERS:
+                message = f"the tools of all agents have at most {MAX_TOOL_CHARACTERS} characters together"
+                self.report.error("too_large", message, path)
+                break
             entries[entry.ref] = ToolEntry(
                 ref=entry.ref,
-                description=self._tool_description(entry, step, path),
-                parameters_json=self.parameters.of_entry(entry, step, path, self._functions.get(entry.ref)),
+                description=description,
+                parameters_json=parameters,
                 bind=entry.bind,
                 max_calls=entry.max_calls,
                 writes_context=entry.writes_context,
@@ -215,7 +234,7 @@ class Resolver:
             self.report.error("tool_unknown", message, place)
             return None
         if not isinstance(step, ToolStepShape):
-            message = f"a step of kind `{step.kind}` can't be a tool yet; http and function steps can"
+            message = f"a step of kind `{step.kind}` can't be a tool yet; http, function and mcp steps can"
             self.report.error("tool_not_callable", message, place)
             return None
         return step
@@ -243,11 +262,16 @@ class Resolver:
 
     # --- steps that do one thing, steps that choose ----------------------------------------------
 
-    def _tool_step(self, step_id: str, shape: HttpShape | FunctionShape) -> ToolStep:
-        path: Path = ("steps", step_id)
+    def _effect(self, step_id: str, shape: ToolStepShape) -> Effect:
+        if isinstance(shape, McpShape):
+            return self.mcp.effect(step_id, shape)
         if shape.effect is None:
             message = f"`{step_id}` declares no effect and counts as `write`: it is never run twice"
-            self.report.warning("effect_undeclared", message, path)
+            self.report.warning("effect_undeclared", message, ("steps", step_id))
+        return Effect(shape.effect or defaults.EFFECT.value)
+
+    def _tool_step(self, step_id: str, shape: HttpShape | FunctionShape | McpShape) -> ToolStep:
+        path: Path = ("steps", step_id)
         if shape.parameters is not None:
             self.parameters.check_schema(shape.parameters, (*path, "parameters"))
         return ToolStep(
@@ -257,8 +281,8 @@ class Resolver:
             input=shape.input,
             routes=shape.routes,
             next_step=self._next(step_id),
-            effect=Effect(shape.effect or defaults.EFFECT.value),
-            action=self._action(shape, path),
+            effect=self._effects[step_id],
+            action=self._action(step_id, shape),
             output_key=shape.output_key or f"{step_id}_result",
             timeout_ms=_or(shape.timeout, defaults.TOOL_TIMEOUT_MS),
             result_chars=_or(shape.result_chars, defaults.RESULT_CHARS),
@@ -266,9 +290,11 @@ class Resolver:
             unknown_expiry_ms=_or(shape.unknown_expiry, defaults.UNKNOWN_EXPIRY_MS),
         )
 
-    def _action(self, shape: HttpShape | FunctionShape, path: Path) -> ToolAction:
+    def _action(self, step_id: str, shape: HttpShape | FunctionShape | McpShape) -> ToolAction:
         if isinstance(shape, HttpShape):
-            return http_action.build(shape, path, self.catalog, self.report)
+            return http_action.build(shape, ("steps", step_id), self.catalog, self.report)
+        if isinstance(shape, McpShape):
+            return self.mcp.action(step_id, shape)
         return FunctionAction(function=shape.function)
 
     def _describe(self, step_id: str, shape: FunctionShape) -> None:

@@ -6,9 +6,10 @@ Owns the pydantic models and the names that are known but not built. Does not ow
 Lists arrive as tuples and fractions as Decimal (`yaml_nodes.plain`), so strict mode coerces nothing.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from jackline_server.definitions.units import (
     Count,
@@ -25,6 +26,9 @@ from jackline_server.definitions.units import (
 
 Document = dict[str, Any]
 """A free JSON document inside the file, such as a schema or a body."""
+
+MAX_TOOLS = 128
+"""So many tools a step may have."""
 
 
 class Shape(BaseModel):
@@ -81,15 +85,27 @@ class OutcomeShape(Shape):
 
 
 class ToolShape(Shape):
-    """One entry of `tools`."""
+    """One entry of `tools`: a step by `ref`, or the tools of an MCP connection by `from`."""
 
-    not_built = frozenset({"from", "allow", "approval", "reuse", "serial_group", "on_error", "retry"})
-    ref: str
+    not_built = frozenset({"approval", "reuse", "serial_group", "on_error", "retry"})
+    ref: str = ""
+    from_: str | None = Field(default=None, alias="from")
+    allow: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_TOOLS)] | None = None
     bind: dict[str, Pointer] = Field(default_factory=dict)
     max_calls: Count | None = None
     writes_context: bool = False
     description: Line | None = None
     parameters: Document | None = None
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if bool(self.ref) == (self.from_ is not None):
+            raise PydanticCustomError("bad_tool", "a tool has either `ref`, a step, or `from`, a connection")
+        if self.from_ is not None and (self.description is not None or self.parameters is not None):
+            raise PydanticCustomError("bad_tool", "`from` takes descriptions and parameters from its server")
+        if self.from_ is None and self.allow is not None:
+            raise PydanticCustomError("bad_tool", "`allow` belongs to `from`; a `ref` names one step")
+        return self
 
 
 class NamedToolShape(Shape):
@@ -151,7 +167,7 @@ class AgentShape(ModelStepShape):
 
     steering_files: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
-    tools: Annotated[tuple[ToolShape, ...], Field(max_length=128)] = ()
+    tools: Annotated[tuple[ToolShape, ...], Field(max_length=MAX_TOOLS)] = ()
     allow_effects: tuple[Literal["read", "idempotent", "write"], ...] | None = None
     tool_choice: Literal["auto", "required"] | NamedToolShape = "auto"
     bounds: AgentBoundsShape = AgentBoundsShape()
@@ -166,7 +182,7 @@ class CompletionShape(ModelStepShape):
 
 
 class ToolStepShape(StepShape):
-    """What `http` and `function` have."""
+    """What `http`, `function` and `mcp` have."""
 
     not_built = _TOOL_NOT_BUILT
     input: dict[InputName, Pointer] | None = None
@@ -196,22 +212,31 @@ class FunctionShape(ToolStepShape):
     function: str
 
 
+class McpShape(ToolStepShape):
+    """A step of kind `mcp`."""
+
+    connection: str
+    tool: Annotated[str, Field(min_length=1, max_length=128)]
+    arguments: Document = Field(default_factory=dict)
+
+
 class RouterShape(StepShape):
     """A step of kind `router`."""
 
     conditions: Annotated[tuple[ConditionShape, ...], Field(min_length=1, max_length=100)]
 
 
-AnyStep = AgentShape | CompletionShape | HttpShape | FunctionShape | RouterShape
+AnyStep = AgentShape | CompletionShape | HttpShape | FunctionShape | McpShape | RouterShape
 
 KINDS: dict[str, type[AnyStep]] = {
     "agent": AgentShape,
     "completion": CompletionShape,
     "http": HttpShape,
     "function": FunctionShape,
+    "mcp": McpShape,
     "router": RouterShape,
 }
-KINDS_NOT_BUILT = frozenset({"mcp", "sql", "grpc", "worker", "human", "workflow"})
+KINDS_NOT_BUILT = frozenset({"sql", "grpc", "worker", "human", "workflow"})
 
 
 class WorkflowShape(Shape):

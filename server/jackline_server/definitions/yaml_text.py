@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 import yaml
 
-from jackline_server.definitions import yaml_scalars
+from jackline_server.definitions import yaml_messages, yaml_scalars
 from jackline_server.definitions.yaml_nodes import Entry, ListNode, MapNode, Mark, Node, Problem, ScalarNode
 
 MAX_BYTES = 256 * 1024
@@ -100,8 +100,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
             yield cast("yaml.Event", loader.get_event())  # pyright: ignore[reportUnknownMemberType]  # untyped
     except yaml.MarkedYAMLError as error:
         where = error.problem_mark or error.context_mark
-        message = " ".join(str(part) for part in (error.context, error.problem) if part)
-        raise _Stop(Problem("yaml_syntax", message, _mark(where))) from None
+        raise _Stop(Problem("yaml_syntax", yaml_messages.explained(text, error), _mark(where))) from None
     except yaml.YAMLError:
         raise _Stop(Problem("yaml_syntax", "the text is not YAML", Mark(0, 0))) from None
     finally:

@@ -3,8 +3,8 @@
 Owns the only use of the CEL library. Does not own the bound of cost (`cel_cost`) or what the variables are.
 """
 
+import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import cast
 
 import cel
@@ -13,9 +13,15 @@ from jackline_server.core.instruments import ExpressionError
 from jackline_server.core.plan import JsonValue
 from jackline_server.expressions import linear_regex
 from jackline_server.expressions.cel_cost import Shape, Token, TooCostly, check_cost, shape
+from jackline_server.expressions.cel_reading import member_paths, slip
+from jackline_server.expressions.sized_cache import SizedCache
 
 MAX_CHARACTERS = 2_000
 MAX_MACROS = 8
+MAX_PATTERNS = 2 * linear_regex.MAX_SIZE
+CACHE_BYTES = 16 * 1024 * 1024
+
+_BYTES_AN_ENTRY, _BYTES_A_CHARACTER = 8 * 1024, 256
 
 _NAMED_FUNCTIONS = frozenset(
     {
@@ -48,6 +54,7 @@ _NAMED_FUNCTIONS = frozenset(
         "getMilliseconds",
     }
 )
+_PLACE = re.compile(r"^<input>:(\d+):(\d+): ")
 _FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError)
 """What the library raises for a bad expression or for variables that it can't be evaluated over."""
 
@@ -61,10 +68,12 @@ class _Compiled:
         if len(expression) > MAX_CHARACTERS:
             raise ExpressionError(f"the expression is longer than {MAX_CHARACTERS} characters")
         self.shape: Shape = shape(expression)
+        if problem := _costly_problem(self.shape):
+            raise ExpressionError(problem)
         try:
             self.program: cel.Program = cel.compile(expression)
         except _FAILURES as error:
-            raise ExpressionError(_first_line(error)) from None
+            raise ExpressionError(slip(self.shape.tokens) or _first_line(error)) from None
         self.names = frozenset(self.program.variables())
         self.problem = _problem(self.shape, self.program)
 
@@ -72,8 +81,8 @@ class _Compiled:
 class CelExpressions:
     """Implements the core's ExpressionEvaluator. Safe to share between threads."""
 
-    def __init__(self, *, cache_size: int = 512) -> None:
-        self._compiled = lru_cache(maxsize=cache_size)(_Compiled)
+    def __init__(self, *, cache_size: int = 512, cache_bytes: int = CACHE_BYTES) -> None:
+        self._compiled = SizedCache(_weighed, entries=cache_size, most_bytes=cache_bytes)
 
     def is_true(self, expression: str, variables: Mapping[str, JsonValue]) -> bool:
         """Evaluate a condition; the work is bounded before it starts.
@@ -111,12 +120,30 @@ class CelExpressions:
             return frozenset()
         return compiled.names - compiled.shape.bound_names
 
+    def members(self, expression: str) -> frozenset[tuple[str, ...]]:
+        """What an expression reads of the context, as far as it is written out: `a.b` as `("a", "b")`."""
+        try:
+            compiled = self._compiled(expression)
+        except ExpressionError:
+            return frozenset()
+        names = compiled.names - compiled.shape.bound_names
+        return frozenset(path for path in member_paths(compiled.shape.tokens) if path[0] in names)
 
-def _problem(found: Shape, program: cel.Program) -> str | None:
+
+def _weighed(expression: str) -> tuple[_Compiled, int]:
+    return _Compiled(expression), _BYTES_AN_ENTRY + _BYTES_A_CHARACTER * len(expression)
+
+
+def _costly_problem(found: Shape) -> str | None:
+    """What would make compiling, not only evaluating, take long."""
     if found.nested:
         return "macros (all, exists, exists_one, map, filter) can't be nested"
     if len(found.macros) > MAX_MACROS:
         return f"the expression has more than {MAX_MACROS} macros"
+    return None
+
+
+def _problem(found: Shape, program: cel.Program) -> str | None:
     if unknown := _unknown_functions(program):
         return f"there is no function `{unknown[0][:64]}`"
     return _regex_problem(found)
@@ -132,13 +159,16 @@ def _unknown_functions(program: cel.Program) -> list[str]:
 
 def _regex_problem(found: Shape) -> str | None:
     """`matches` takes a literal pattern, so that its size is known when the plan is made."""
+    total = 0
     for index, token in enumerate(found.tokens):
         if token.text != "matches":
             continue
         match found.tokens[index + 1 : index + 4]:
             case (Token(text="("), Token(kind="string", text=literal), Token(text=")")):
                 pattern = cast("object", cel.evaluate(literal))
-                if not isinstance(pattern, str) or not linear_regex.is_accepted(pattern):
+                size = linear_regex.size(pattern) if isinstance(pattern, str) else None
+                total += size or 0
+                if size is None or total > MAX_PATTERNS:
                     return "the pattern of `matches` is too large or not supported"
             case _:
                 return "`matches` takes one pattern, written as a text"
@@ -146,5 +176,7 @@ def _regex_problem(found: Shape) -> str | None:
 
 
 def _first_line(error: Exception) -> str:
-    line = str(error).split("\n", 1)[0]
-    return (line.rsplit("ERROR: ", 1)[-1] or type(error).__name__)[:200]
+    line = str(error).split("\n", 1)[0].rsplit("ERROR: ", 1)[-1]
+    if "Recursion limit" in line:
+        return "the expression is nested too deep"
+    return (_PLACE.sub(r"at line \1, character \2: ", line) or type(error).__name__)[:200]

@@ -87,6 +87,8 @@ def shape(expression: str) -> Shape:
     nested = False
     covered = -1
     for start in _macro_calls(tokens):
+        if nested:
+            break  # refused already; deep nests would make this quadratic
         end = _closing(tokens, start + 2)
         nested = nested or start < covered
         covered = max(covered, end)

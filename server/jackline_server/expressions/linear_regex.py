@@ -6,18 +6,27 @@ Owns the only use of RE2. Does not own where patterns are matched.
 import re2  # pyright: ignore[reportMissingTypeStubs]  # RE2 ships none
 
 MAX_CHARACTERS = 500
+MAX_SIZE = 10_000
+"""Instructions of the compiled program: about a microsecond each to compile, here and in other engines."""
+
 _MEMORY_BYTES = 1 << 20
 
 
-def is_accepted(pattern: str | bytes) -> bool:
-    """True if the pattern has neither look-around nor back references and is not too large."""
+def size(pattern: str | bytes) -> int | None:
+    """How large the program of a pattern is; None for look-around, back references, and what is too large."""
     if len(pattern) > MAX_CHARACTERS:
-        return False
+        return None
     options = re2.Options()
     options.max_mem = _MEMORY_BYTES
     options.log_errors = False
     try:
-        re2.compile(pattern, options)  # pyright: ignore[reportUnknownMemberType]  # RE2 ships no stubs
+        made = re2.compile(pattern, options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # no stubs
+        instructions = int(made.programsize)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]  # no stubs
     except (re2.error, UnicodeError):  # pyright: ignore[reportUnknownMemberType]  # RE2 ships no stubs
-        return False
-    return True
+        return None
+    return instructions if instructions <= MAX_SIZE else None
+
+
+def is_accepted(pattern: str | bytes) -> bool:
+    """True if the pattern has neither look-around nor back references and is not too large."""
+    return size(pattern) is not None

@@ -4,6 +4,7 @@ Owns the budgets of size, depth, enums and expansion, the refusal of references 
 come back to themselves, and of patterns that don't run in linear time. Does not own validation.
 """
 
+import difflib
 from collections.abc import Iterator
 
 from jackline_server.core.plan import JsonObject, JsonValue
@@ -13,6 +14,8 @@ MAX_BYTES = 128 * 1024
 MAX_DEPTH = 32
 MAX_EXPANDED = 10_000
 MAX_ENUM = 1_000
+MAX_PATTERNS = 2 * linear_regex.MAX_SIZE
+"""Instructions of all patterns together, each counted wherever it stands: it is compiled there."""
 
 DRAFTS = (
     "https://json-schema.org/draft/2020-12/schema",
@@ -21,6 +24,8 @@ DRAFTS = (
     "http://json-schema.org/draft-06/schema",
     "http://json-schema.org/draft-04/schema",
 )
+
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 _ONE = (
     "additionalItems",
@@ -68,12 +73,21 @@ _RANGES = (
 )
 
 
+Where = tuple[str | int, ...]
+"""A place in a schema: the keys and indices that lead there."""
+
+
 class SchemaRefused(Exception):
-    """The schema can't be used; the message says why in one line."""
+    """The schema can't be used; `problem` says why in one line, `where` at which place."""
+
+    def __init__(self, problem: str, where: Where = ()) -> None:
+        super().__init__(f"{_pointer(where)}: {problem}" if where else problem)
+        self.problem = problem
+        self.where = where
 
 
-def check_schema(root: JsonValue) -> None:
-    """Pass if a schema is inside the budgets. The caller has bounded the nesting of `root`.
+def check_schema(root: JsonValue) -> int:
+    """Pass if a schema is inside the budgets; how large its patterns are. The caller has bounded its nesting.
 
     Raises:
         SchemaRefused: the first reason found.
@@ -82,7 +96,9 @@ def check_schema(root: JsonValue) -> None:
         raise SchemaRefused("nothing can satisfy the schema `false`")
     if not isinstance(root, dict | bool):
         raise SchemaRefused("a schema is an object")
-    _Walk(root).size(root, depth=0, where="")
+    walk = _Walk(root)
+    walk.size(root, depth=0, where=())
+    return walk.patterns
 
 
 class _Walk:
@@ -92,8 +108,9 @@ class _Walk:
         self._root = root
         self._active: set[str] = set()
         self._sizes: dict[str, int] = {}
+        self.patterns = 0
 
-    def size(self, schema: JsonValue, *, depth: int, where: str) -> int:
+    def size(self, schema: JsonValue, *, depth: int, where: Where) -> int:
         if depth > MAX_DEPTH:
             raise SchemaRefused(f"the schema is nested deeper than {MAX_DEPTH} levels")
         if not isinstance(schema, dict):
@@ -101,7 +118,7 @@ class _Walk:
         self._check_keywords(schema, where=where)
         total = 1
         for place, child in _children(schema):
-            total += self.size(child, depth=depth + 1, where=f"{where}/{place}")
+            total += self.size(child, depth=depth + 1, where=(*where, *place))
         reference = schema.get("$ref")
         if reference is not None:
             total += self._referenced(reference, depth=depth, where=where)
@@ -109,92 +126,113 @@ class _Walk:
             raise SchemaRefused(f"the schema expands to more than {MAX_EXPANDED} parts")
         return total
 
-    def _referenced(self, reference: JsonValue, *, depth: int, where: str) -> int:
+    def _referenced(self, reference: JsonValue, *, depth: int, where: Where) -> int:
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-            raise SchemaRefused(f"{where or '/'}: `$ref` may only point into the same schema (#/...)")
+            raise SchemaRefused("`$ref` may only point into the same schema (#/...)", (*where, "$ref"))
         if reference in self._active or reference == "#":
-            raise SchemaRefused(f"{where or '/'}: `$ref` comes back to itself")
+            raise SchemaRefused("`$ref` comes back to itself", (*where, "$ref"))
         known = self._sizes.get(reference)
         if known is not None:
             return known
+        place = resolve(self._root, reference, (*where, "$ref"))
         self._active.add(reference)
-        total = self.size(_resolve(self._root, reference), depth=depth + 1, where=reference[1:])
+        total = self.size(place, depth=depth + 1, where=tuple(_parts(reference)))
         self._active.discard(reference)
         self._sizes[reference] = total
         return total
 
-    def _check_keywords(self, schema: JsonObject, *, where: str) -> None:
-        at = where or "/"
+    def _check_keywords(self, schema: JsonObject, *, where: Where) -> None:
         for keyword in _REFUSED:
             if keyword in schema:
-                raise SchemaRefused(f"{at}: `{keyword}` is not supported")
+                raise SchemaRefused(f"`{keyword}` is not supported", (*where, keyword))
         draft = schema.get("$schema")
         if draft is not None and (where or not _is_draft(draft)):
-            raise SchemaRefused(f"{at}: `$schema` names no draft that is supported, or stands below the top")
+            problem = "`$schema` names no draft that is supported, or stands below the top"
+            raise SchemaRefused(problem, (*where, "$schema"))
         if "$id" in schema and where:
-            raise SchemaRefused(f"{at}: `$id` may only stand at the top")
+            raise SchemaRefused("`$id` may only stand at the top", (*where, "$id"))
         choices = schema.get("enum")
         if isinstance(choices, list) and not 0 < len(choices) <= MAX_ENUM:
-            raise SchemaRefused(f"{at}: `enum` needs 1 to {MAX_ENUM} values")
-        _check_satisfiable(schema, at=at)
-        for pattern in _patterns(schema):
-            _check_pattern(pattern, at=at)
+            raise SchemaRefused(f"`enum` needs 1 to {MAX_ENUM} values", (*where, "enum"))
+        _check_type(schema.get("type"), (*where, "type"))
+        _check_satisfiable(schema, where=where)
+        for place, pattern in _patterns(schema):
+            self._check_pattern(pattern, (*where, *place))
+
+    def _check_pattern(self, pattern: str, where: Where) -> None:
+        size = linear_regex.size(pattern)
+        if size is None:
+            problem = "the pattern is too large or not supported (look-around and back references are not)"
+            raise SchemaRefused(problem, where)
+        self.patterns += size
+        if self.patterns > MAX_PATTERNS:
+            raise SchemaRefused("the patterns of the schema are too large together", where)
 
 
 def _is_draft(draft: JsonValue) -> bool:
     return isinstance(draft, str) and draft.rstrip("#") in DRAFTS
 
 
-def _children(schema: JsonObject) -> Iterator[tuple[str, JsonValue]]:
+def _children(schema: JsonObject) -> Iterator[tuple[Where, JsonValue]]:
     for keyword in _ONE:
         if isinstance(schema.get(keyword), dict):
-            yield keyword, schema[keyword]
+            yield (keyword,), schema[keyword]
     for keyword in _LISTS:
         several = schema.get(keyword)
         if isinstance(several, list):
-            yield from ((f"{keyword}/{index}", child) for index, child in enumerate(several))
+            yield from (((keyword, index), child) for index, child in enumerate(several))
     for keyword in _MAPS:
         named = schema.get(keyword)
         if isinstance(named, dict):
-            yield from ((f"{keyword}/{name[:64]}", child) for name, child in named.items())
+            yield from (((keyword, name), child) for name, child in named.items())
 
 
-def _resolve(root: JsonValue, reference: str) -> JsonValue:
+def resolve(root: JsonValue, reference: str, where: Where = ()) -> JsonValue:
+    """What a reference `#/...` at a place points at. Raises SchemaRefused if that is nothing."""
     place = root
-    for raw in reference[2:].split("/"):
-        key = raw.replace("~1", "/").replace("~0", "~")
+    for key in _parts(reference):
         if isinstance(place, dict) and key in place:
             place = place[key]
         elif isinstance(place, list) and key.isascii() and key.isdigit() and int(key[:6]) < len(place):
             place = place[int(key[:6])]
         else:
-            raise SchemaRefused(f"`$ref` {reference[:80]!r} points at nothing")
+            raise SchemaRefused(f"`$ref` {reference[:80]!r} points at nothing", where)
     return place
 
 
-def _check_satisfiable(schema: JsonObject, *, at: str) -> None:
+def _parts(reference: str) -> list[str]:
+    return [raw.replace("~1", "/").replace("~0", "~") for raw in reference[2:].split("/")]
+
+
+def _pointer(where: Where) -> str:
+    return "".join(f"/{str(part)[:64]}" for part in where)
+
+
+def _check_type(given: JsonValue | None, where: Where) -> None:
+    for name in given if isinstance(given, list) else [given]:
+        if isinstance(name, str) and name not in TYPES:
+            near = difflib.get_close_matches(name[:64], TYPES, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise SchemaRefused(f"`{name[:64]}` is no type; a type is one of {', '.join(TYPES)}{hint}", where)
+
+
+def _check_satisfiable(schema: JsonObject, *, where: Where) -> None:
     for low, high in _RANGES:
         least, most = schema.get(low), schema.get(high)
         if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
-            raise SchemaRefused(f"{at}: nothing can satisfy it, `{low}` is above `{high}`")
+            raise SchemaRefused(f"nothing can satisfy it, `{low}` is above `{high}`", (*where, low))
     required, properties = schema.get("required"), schema.get("properties")
     if isinstance(required, list) and isinstance(properties, dict):
         for name in required:
             if isinstance(name, str) and properties.get(name) is False:
-                raise SchemaRefused(f"{at}: nothing can satisfy it, `{name[:64]}` is required and forbidden")
+                problem = f"nothing can satisfy it, `{name[:64]}` is required and forbidden"
+                raise SchemaRefused(problem, (*where, "properties", name))
 
 
-def _patterns(schema: JsonObject) -> Iterator[str]:
+def _patterns(schema: JsonObject) -> Iterator[tuple[Where, str]]:
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
-        yield pattern
+        yield ("pattern",), pattern
     by_pattern = schema.get("patternProperties")
     if isinstance(by_pattern, dict):
-        yield from by_pattern
-
-
-def _check_pattern(pattern: str, *, at: str) -> None:
-    if not linear_regex.is_accepted(pattern):
-        raise SchemaRefused(
-            f"{at}: a pattern is too large or not supported (look-around and back references are not)"
-        )
+        yield from ((("patternProperties", one), one) for one in by_pattern)

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 
 from jackline.v1 import control_pb2, run_service_pb2
 from jackline_server.api.limits import Limits
-from jackline_server.api.methods import METHODS, MethodRule, check_method, check_request
+from jackline_server.api.methods import METHODS, MethodRule, check_method, check_request, check_size
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.identity.principals import Principal
 from jackline_server.rpc.answers import answer
@@ -178,7 +178,8 @@ class _Kept:
         return principal
 
     def _parse(self, data: bytes, principal: Principal | None) -> Message:
-        """The request. Raises DoorRefused (MALFORMED_REQUEST, SCOPE_MISSING)."""
+        """The request. Raises DoorRefused (FIELD_TOO_LARGE, MALFORMED_REQUEST, SCOPE_MISSING)."""
+        check_size(self._rule, len(data))
         deserialize: Any = self._handler.request_deserializer
         try:
             request: Message = deserialize(data)

@@ -5,7 +5,7 @@ knows another; `bootstrap` alone puts them together. Times are milliseconds.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -278,7 +278,9 @@ class WorstCase:
 class Compilation:
     """What a source was compiled to. `plan` is None if a finding is an error.
 
-    `name` is the workflow's, empty if it has none; `revision` the SHA-256 of the source.
+    `name` is the workflow's, empty if it has none; `revision` the SHA-256 of the source with its pins.
+    `catalogs` are the MCP connections whose catalog was read, with the version that was, None if there was
+    none. `pins` are files that keep what was read of them: a source with them needs no catalog to compile.
     """
 
     name: str
@@ -286,6 +288,8 @@ class Compilation:
     plan: Plan | None
     findings: tuple[Finding, ...]
     worst_case: WorstCase | None
+    catalogs: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+    pins: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 class Compiler(Protocol):

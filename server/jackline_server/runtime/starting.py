@@ -28,6 +28,8 @@ from jackline_server.runtime.use_cases import Disposition, Started, StartRun, ti
 from jackline_server.runtime.watching import not_found
 from jackline_server.runtime.workflows import Workflows
 
+SHOWN_PROBLEMS = 5
+"""So many reasons are told why an input does not fit."""
 QUEUE_FACTOR = 10
 """So many times the active limit may wait in the queue."""
 
@@ -137,13 +139,17 @@ class Starting:
     def _check_input(self, plan: Plan, request: StartRun) -> None:
         if plan.input_schema_json is None:
             return
-        problem = self._schemas.problem(plan.input_schema_json, json_text.parse(request.input_json))
-        if problem is not None:
+        value = json_text.parse(request.input_json)
+        found = self._schemas.problems(plan.input_schema_json, value, most=SHOWN_PROBLEMS)
+        if found:
             raise Refused(
                 Reason.INVALID_INPUT,
                 "The input does not fit the workflow's schema. See the violations.",
                 metadata={"path": "input"},
-                violations=(Violation(field="input", description=problem, reason="schema"),),
+                violations=tuple(
+                    Violation(field=_input_field(one.path), description=one.problem, reason="schema")
+                    for one in found
+                ),
             )
 
     async def _create(self, request: StartRun, plan: Plan, bounds: RunBounds, *, here: bool) -> Started:
@@ -215,6 +221,10 @@ class Starting:
                 summary=self._codec.summarize(state, created_unix_ms=now, finished_unix_ms=None),
             ),
         )
+
+
+def _input_field(path: tuple[str | int, ...]) -> str:
+    return "input" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
 
 
 def _reused(run_id: str) -> Refused:

@@ -1,34 +1,42 @@
 """Workflows as use cases: check, put, read, resolve a reference to a plan.
 
-Owns the cache of compilations and the rule that a name read from the server's folder can't be put. Compiling
-is CPU work of bounded size; it runs in a thread, so that no run waits for it.
+Owns the rule that a name read from the server's folder can't be put. Compiling (`compilations`) reads the
+catalogs of MCP servers as they were fetched last: they are fetched here, and a source is compiled again if
+one has changed.
 """
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from jackline_server.core.plan import Plan
+from jackline_server.runtime.compilations import Compilations
 from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.mcp_ports import Catalogs
 from jackline_server.runtime.ports import Clock, Compilation, Compiler, Finding, Severity, Source
 from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.store_ports import AliasMoved, RevisionRow, Revisions, Tenant
 from jackline_server.runtime.store_refusals import refusing_store_errors
 from jackline_server.runtime.use_cases import Caller, Checked, Described, PutDone
 
-CACHED = 256
 LATEST = "latest"
 
 
 class Workflows:
     """Implements `service_ports.WorkflowUseCases`."""
 
-    def __init__(self, *, revisions: Revisions, compiler: Compiler, loading: Loading, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        revisions: Revisions,
+        compiler: Compiler,
+        catalogs: Catalogs,
+        loading: Loading,
+        clock: Clock,
+    ) -> None:
         self._revisions = revisions
-        self._compiler = compiler
+        self._compilations = Compilations(compiler=compiler)
+        self._catalogs = catalogs
         self._loading = loading
         self._clock = clock
-        self._compiled: OrderedDict[str, Compilation] = OrderedDict()
 
     async def check(self, source: Source) -> Checked:
         """Compile and store nothing."""
@@ -74,7 +82,7 @@ class Workflows:
             name=compilation.name,
             digest=compilation.revision,
             yaml=source.yaml,
-            files=source.files,
+            files={**source.files, **compilation.pins},
             created_unix_ms=self._clock.unix_ms(),
             owned_by_files=owned_by_files,
         )
@@ -123,25 +131,34 @@ class Workflows:
             row = await self.get_revision(tenant, reference)
             inline = Source(yaml=row.yaml, files=row.files)
         plan = _require_plan(await self._compile(inline))
+        await self._require_tools(plan)
         self._loading.keep(plan)
         return plan
 
+    async def _require_tools(self, plan: Plan) -> None:
+        """Refuse a plan whose tools are no longer what they were when it was made. Raises Refused."""
+        changed = await self._catalogs.changed(plan)
+        if changed:
+            raise Refused(
+                Reason.TOOL_CHANGED,
+                f"The server of the tool {changed[0]} now describes it differently, or no longer has it. "
+                "Look at the change, then put the workflow again.",
+                metadata={"tool": changed[0]},
+                violations=tuple(
+                    Violation(
+                        field=f"steps.{name}", description="changed at its server", reason="tool_changed"
+                    )
+                    for name in changed
+                ),
+            )
+
     async def _compile(self, source: Source) -> Compilation:
-        key = _key(source)
-        found = self._compiled.get(key)
-        if found is None:
-            found = await asyncio.to_thread(self._compiler.compile, source)
-            self._compiled[key] = found
-            if len(self._compiled) > CACHED:
-                self._compiled.popitem(last=False)
-        self._compiled.move_to_end(key)
+        found = await self._compilations.of(source)
+        if found.catalogs:
+            now = await self._catalogs.refresh(found.catalogs)
+            if None in now.values() or now != found.catalogs:
+                found = await self._compilations.again(source)
         return found
-
-
-def _key(source: Source) -> str:
-    return "\0".join(
-        [source.file, source.yaml, *(f"{path}\0{data.hex()}" for path, data in sorted(source.files.items()))]
-    )
 
 
 def _require_plan(compilation: Compilation) -> Plan:
@@ -151,10 +168,14 @@ def _require_plan(compilation: Compilation) -> Plan:
     errors = [finding for finding in compilation.findings if finding.severity is Severity.ERROR]
     raise Refused(
         Reason.INVALID_WORKFLOW,
-        f"The workflow has {len(errors)} errors. Mend them and send it again.",
+        f"The workflow has {_counted(errors)}. Correct the workflow and send it again.",
         metadata={"errors": str(len(errors))},
         violations=tuple(_violation(finding) for finding in errors),
     )
+
+
+def _counted(errors: Sequence[Finding]) -> str:
+    return "1 error" if len(errors) == 1 else f"{len(errors)} errors"
 
 
 def _violation(finding: Finding) -> Violation:

@@ -8,8 +8,11 @@ does to the process (a loop that blocks, a crash in native code) is not containe
 import asyncio
 import contextvars
 import inspect
+import logging
 import threading
+import traceback
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -22,6 +25,9 @@ from jackline_server.tools.results import NotJson, completed, failed, shortened,
 from jackline_server.tools.tool_call import ToolCall
 
 _SHOWN_PROBLEMS = 5
+_SHOWN_FRAMES = 16
+
+_log = logging.getLogger(__name__)
 
 
 class FunctionTool:
@@ -56,14 +62,15 @@ class FunctionTool:
             return failed(_words(error))
         except ValueError:
             return failed("The arguments can't be written as JSON.")
+        called = _Called(function, keywords, invocation.run_id)
         if function.is_async:
-            return await _outcome_async(function, keywords)
+            return await _outcome_async(called)
         try:
             async with asyncio.timeout(invocation.timeout_ms / 1000):
                 await self._free.acquire()
         except TimeoutError:
             return failed("Every thread for functions was busy for the whole time; nothing was called.")
-        return await self._in_thread(lambda: _outcome(function, keywords))
+        return await self._in_thread(lambda: _outcome(called))
 
     async def _in_thread(self, work: Callable[[], ToolResult]) -> ToolResult:
         """Run the work in the thread whose place was taken; the place is given back when it ends."""
@@ -90,21 +97,47 @@ class FunctionTool:
         return await result
 
 
-async def _outcome_async(function: FoundFunction, keywords: dict[str, object]) -> ToolResult:
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """One call, and the run that it is for."""
+
+    function: FoundFunction
+    keywords: dict[str, object]
+    run_id: str
+
+    def begin(self) -> object:
+        """Call the function."""
+        return self.function.call(**self.keywords)
+
+    def raised(self, error: BaseException) -> ToolResult:
+        """The result of a call that raised. The log says where; what it said may hold content of the run."""
+        _log.warning(
+            "a function raised",
+            extra={
+                "run_id": self.run_id,
+                "function": self.function.call.__qualname__,
+                "error_type": type(error).__name__,
+                "frames": _frames(error),
+            },
+        )
+        return failed(_raised(error))
+
+
+async def _outcome_async(called: _Called) -> ToolResult:
     try:
-        value = await cast("Coroutine[Any, Any, object]", function.call(**keywords))
+        value = await cast("Coroutine[Any, Any, object]", called.begin())
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001 - the tool ends here, and SystemExit must not end the server
-        return failed(_raised(error))
+        return called.raised(error)
     return await asyncio.to_thread(_kept, value)  # a large result must not hold up the event loop
 
 
-def _outcome(function: FoundFunction, keywords: dict[str, object]) -> ToolResult:
+def _outcome(called: _Called) -> ToolResult:
     try:
-        value = function.call(**keywords)
+        value = called.begin()
     except BaseException as error:  # noqa: BLE001 - the thread ends here, and nothing may pass unseen
-        return failed(_raised(error))
+        return called.raised(error)
     if inspect.iscoroutine(value):
         value.close()
     return _kept(value)
@@ -155,6 +188,12 @@ def _words(error: ValidationError) -> str:
         for problem in problems[:_SHOWN_PROBLEMS]
     )
     return f"The arguments do not fit: {shown}."
+
+
+def _frames(error: BaseException) -> str:
+    """Where it was raised, the innermost place last: files, lines and names, and no values."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-_SHOWN_FRAMES)
+    return "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
 
 
 def _raised(error: BaseException) -> str:

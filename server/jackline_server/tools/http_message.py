@@ -102,7 +102,7 @@ def _header(name: str, text: str, values: Mapping[str, JsonValue]) -> str:
 
 def _body(body_json: str, values: Mapping[str, JsonValue]) -> bytes:
     try:
-        return json_text.write(_filled(json_text.parse(body_json), values)).encode()
+        return json_text.write(filled(json_text.parse(body_json), values)).encode()
     except json_text.JsonError as error:
         raise MessageProblem(f"the body is not JSON: {error}") from None
     except ValueError as error:
@@ -111,7 +111,12 @@ def _body(body_json: str, values: Mapping[str, JsonValue]) -> bytes:
         raise MessageProblem("a value in the body can't be written as JSON") from None
 
 
-def _filled(node: JsonValue, values: Mapping[str, JsonValue]) -> JsonValue:
+def filled(node: JsonValue, values: Mapping[str, JsonValue]) -> JsonValue:
+    """A document whose strings are templates, filled in; one that is a single template keeps its type.
+
+    Raises:
+        MessageProblem: a value is missing.
+    """
     match node:
         case str():
             name_alone = _sole_name(node)
@@ -119,9 +124,9 @@ def _filled(node: JsonValue, values: Mapping[str, JsonValue]) -> JsonValue:
                 return values[name_alone]
             return _rendered(node, values, _text)
         case list():
-            return [_filled(item, values) for item in node]
+            return [filled(item, values) for item in node]
         case dict():
-            return {key: _filled(item, values) for key, item in node.items()}
+            return {key: filled(item, values) for key, item in node.items()}
         case _:
             return node
 

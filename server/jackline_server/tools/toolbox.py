@@ -5,23 +5,26 @@ Owns which tool serves which action. Each tool owns what its answers mean.
 
 from typing import assert_never
 
-from jackline_server.core.plan import FunctionAction, HttpAction, ToolAction
+from jackline_server.core.plan import FunctionAction, HttpAction, McpAction, ToolAction
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.attempt import Attempts
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.http import HttpTool
+from jackline_server.tools.mcp.tool import McpToolCalls
+from jackline_server.tools.results import failed
 
-_HTTP_NET_MS = 1_000
+_REMOTE_NET_MS = 1_000
 _FUNCTION_NET_MS = 100
 """A tool that keeps its own time knows best what its end means; this much later it is cut anyway."""
 
 
 class StepToolbox:
-    """Implements `Toolbox` for the step kinds `http` and `function`."""
+    """Implements `Toolbox` for the step kinds `http`, `function` and, with connections for it, `mcp`."""
 
-    def __init__(self, *, http: HttpTool, functions: FunctionTool) -> None:
+    def __init__(self, *, http: HttpTool, functions: FunctionTool, mcp: McpToolCalls | None = None) -> None:
         self._http = http
         self._functions = functions
+        self._mcp = mcp
         self._attempts = Attempts()
 
     @property
@@ -32,7 +35,7 @@ class StepToolbox:
     async def call(self, invocation: Invocation) -> ToolResult:
         """See `Toolbox.call`."""
         action = invocation.step.action
-        extra = _HTTP_NET_MS if isinstance(action, HttpAction) else _FUNCTION_NET_MS
+        extra = _FUNCTION_NET_MS if isinstance(action, FunctionAction) else _REMOTE_NET_MS
         return await self._attempts.run(
             lambda: self._dispatched(action, invocation),
             timeout_ms=invocation.timeout_ms + extra,
@@ -45,5 +48,9 @@ class StepToolbox:
                 return await self._http.call(action, invocation)
             case FunctionAction():
                 return await self._functions.call(action, invocation)
+            case McpAction():
+                if self._mcp is None:
+                    return failed("This server has no MCP connections.")
+                return await self._mcp.call(action, invocation)
             case _:
                 assert_never(action)

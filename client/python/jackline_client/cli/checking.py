@@ -1,19 +1,18 @@
 """`jackline validate`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from jackline.v1.workflow_service_pb2 import Finding, Severity
 from jackline_client import JacklineClient
-from jackline_client.cli.event_lines import enum_word
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import WorkflowFiles, read_workflow
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.options import AddressOption, JsonOption
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.session import carry_out
+from jackline_client.cli.wording import enum_word
 
 
 def validate(
@@ -24,8 +23,9 @@ def validate(
     as_json: JsonOption = False,
     address: AddressOption = None,
 ) -> None:
-    """Check a workflow file with the files it names.
+    """Check a workflow file with the files it names. Stores nothing.
 
+    Needs a server: the models, connections and functions that the file names are those of that server.
     Prints each finding as file:line:column: severity: message [code].
     """
     given = read_workflow(file)
@@ -37,7 +37,7 @@ def validate(
                 screen.raw(json_line(finding))
             else:
                 is_error = finding.severity == Severity.SEVERITY_ERROR
-                screen.line(_finding(finding, given), style="bad" if is_error else "")
+                screen.line(finding_line(finding, given), style="bad" if is_error else "")
         if answer.valid and not as_json and not answer.findings:
             screen.line(f"{given.path}: no findings", style="good")
         return ExitCode.OK if answer.valid else ExitCode.RUN_FAILED
@@ -45,8 +45,9 @@ def validate(
     carry_out(work, address=address)
 
 
-def _finding(finding: Finding, given: WorkflowFiles) -> str:
-    path = str(Path(given.path).parent / finding.file) if finding.file in given.files else given.path
+def finding_line(finding: Finding, given: WorkflowFiles) -> str:
+    """One finding as file:line:column: severity: message [code]."""
+    path = given.path_of(finding.file)
     place = f"{path}:{finding.line}:{finding.column}" if finding.line else path
     severity = enum_word(Severity.Name, finding.severity, "SEVERITY_")
     return f"{place}: {severity}: {finding.message} [{finding.code}]"

@@ -1,5 +1,6 @@
-"""`jackline pause`, `resume`, `steer`, `abort` and `answer`."""
+"""`jackline pause`, `resume`, `steer`, `abort`, `answer` and `submit`."""
 
+import shlex
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated
@@ -8,16 +9,17 @@ import typer
 
 from jackline.v1.control_pb2 import CommandDisposition, ReceiptStage
 from jackline.v1.error_reason_pb2 import ErrorReason
-from jackline.v1.run_pb2 import View
+from jackline.v1.run_pb2 import Run, View
 from jackline.v1.run_service_pb2 import ControlResponse
 from jackline_client import ControlOptions, JacklineClient
-from jackline_client.cli.event_lines import answer_commands, enum_word
 from jackline_client.cli.exit_codes import ExitCode
-from jackline_client.cli.given import read_file
+from jackline_client.cli.given import read_file, read_json
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.options import AddressOption, JsonOption, ReasonOption, RunArgument
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.session import carry_out
+from jackline_client.cli.wording import answer_commands, count, enum_word
+from jackline_client.errors import InterruptNotFound, UnknownOption
 
 # The server answers shortly before the call's time is over, with how far the command has come.
 _WAIT_S = 10.0
@@ -109,11 +111,11 @@ def abort(
 def answer(
     run_id: RunArgument,
     words: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="[INTERRUPT] OPTION", help="INTERRUPT may be left out if exactly one is open."
         ),
-    ],
+    ] = None,
     *,
     text: Annotated[
         str, typer.Option("--text", metavar="TEXT", help="Words for the model, or for the record.")
@@ -123,37 +125,77 @@ def answer(
     as_json: JsonOption = False,
     address: AddressOption = None,
 ) -> None:
-    """Answer an open question of a run."""
-    match words:
+    """Answer an open question of a run. Without OPTION: list the answers that there are."""
+    match words or []:
+        case []:
+            interrupt_id = option = None
         case [option]:
             interrupt_id = None
         case [interrupt_id, option]:
             pass
         case _:
             raise typer.BadParameter("write RUN [INTERRUPT] OPTION")
+    flag = f" --address {shlex.quote(address)}" if address else ""
 
     async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        chosen = interrupt_id or await _only_interrupt(client, screen, run_id)
-        if chosen is None:
-            return ExitCode.REFUSED
-        response = await client.answer(run_id, chosen, option, text=text, **_options(reason, wait))
+        if interrupt_id is not None and option is not None:
+            chosen, word = interrupt_id, option
+        else:
+            run = await client.get_run(run_id, view=View.VIEW_METADATA)
+            if option is None or len(run.interrupts) != 1:
+                _show_answers(screen, run, flag)
+                return ExitCode.USAGE if option is None else ExitCode.REFUSED
+            chosen, word = run.interrupts[0].interrupt_id, option
+        try:
+            response = await client.answer(run_id, chosen, word, text=text, **_options(reason, wait))
+        except (UnknownOption, InterruptNotFound):
+            _show_answers(screen, await client.get_run(run_id, view=View.VIEW_METADATA), flag)
+            raise
         return _report(screen, response, "answer", as_json=as_json)
 
     carry_out(work, address=address)
 
 
-async def _only_interrupt(client: JacklineClient, screen: Screen, run_id: str) -> str | None:
-    run = await client.get_run(run_id, view=View.VIEW_METADATA)
-    if len(run.interrupts) == 1:
-        return run.interrupts[0].interrupt_id
+def _show_answers(screen: Screen, run: Run, flag: str) -> None:
+    """Says on standard error which answers the run takes, as commands for typing."""
     if not run.interrupts:
-        screen.problem(f"jackline: the run {run_id} has no open question")
-        return None
-    screen.problem(f"jackline: the run {run_id} has {len(run.interrupts)} open questions; say which:")
+        screen.problem(f"jackline: the run {run.run_id} has no open question")
+        return
+    screen.problem(f"jackline: the run {run.run_id} has {count(len(run.interrupts), 'open question')}:")
     for interrupt in run.interrupts:
-        for command in answer_commands(run_id, interrupt.interrupt_id, interrupt.options, ""):
+        for command in answer_commands(run.run_id, interrupt.interrupt_id, interrupt.options, flag):
             screen.problem(f"  {command}")
-    return None
+
+
+def submit(
+    run_id: RunArgument,
+    call_id: Annotated[
+        str, typer.Argument(metavar="CALL", help="The call; `jackline calls RUN` lists them.")
+    ],
+    *,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="JSON", help="What it returned; - reads it.")
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", metavar="TEXT", help="What went wrong; nothing happened.")
+    ] = None,
+    reason: ReasonOption = "",
+    wait: WaitOption = Stage.EFFECTIVE,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """Say what a tool call of unknown outcome returned, in place of answering its question."""
+    if (output is None) == (error is None):
+        raise typer.BadParameter("give --output with what the call returned, or --error with what went wrong")
+    value = read_json(output, name="--output") if output is not None else None
+    _command(
+        lambda client: client.submit_tool_result(
+            run_id, call_id, output=value, error=error, **_options(reason, wait)
+        ),
+        "submit",
+        as_json,
+        address,
+    )
 
 
 def _options(reason: str, wait: Stage) -> ControlOptions:

@@ -4,11 +4,9 @@ Owns the wording of live progress: one compact line an event. Does not own safet
 the stream. A fact that this version does not know has no line.
 """
 
-import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, cast
 
 from jackline.v1.control_pb2 import CommandKind
 from jackline.v1.error_reason_pb2 import ErrorReason
@@ -22,22 +20,19 @@ from jackline.v1.event_pb2 import (
     RecoveryCause,
     StepEvent,
 )
-from jackline.v1.run_pb2 import InterruptKind, Run, RunState, StopReason, ToolCallStatus
+from jackline.v1.run_pb2 import InterruptKind, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.cli.printable import printable
-
-_SHORT = 60
-_LONG = 600
-_ARGUMENTS = 160
-_Value = TypeVar("_Value", bound=int)
-_NORMAL_SIGNALS = frozenset({"", "default"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One line and how it looks on a terminal."""
-
-    text: str
-    style: str = ""
+from jackline_client.cli.wording import (
+    LONG,
+    Line,
+    answer_commands,
+    arguments,
+    count,
+    ending,
+    enum_word,
+    json_words,
+    short,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +48,13 @@ class EventLines:
         """`address_flag` goes into the commands that are shown for typing."""
         self._address_flag = address_flag
         self._calls: dict[str, _Call] = {}
+        self._asked: dict[str, str] = {}
+        self._answered: dict[str, str] = {}
         self._model = ""
         self._purpose = ""
+        self._held_tokens = 0
+        self._error = ""
+        self._is_aborted = False
         self._makers: Mapping[str, Callable[[StepEvent], Iterator[Line]]] = {
             "run_started": self._run_started,
             "run_recovered": self._run_recovered,
@@ -87,11 +87,15 @@ class EventLines:
 
     def _run_started(self, event: StepEvent) -> Iterator[Line]:
         fact = event.run_started
-        yield Line(text=f"run {event.run_id} of {_short(fact.workflow)} started", style="head")
+        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started", style="head")
 
     def _run_recovered(self, event: StepEvent) -> Iterator[Line]:
         cause = enum_word(RecoveryCause.Name, event.run_recovered.cause, "RECOVERY_CAUSE_")
         yield Line(text=f"taken over by a worker ({cause})", style="dim")
+        if self._held_tokens:
+            tokens = count(self._held_tokens, "token")
+            yield Line(text=f"  the model call under way was lost: charged {tokens} (estimated)", style="dim")
+        self._held_tokens = 0
 
     def _run_suspended(self, _event: StepEvent) -> Iterator[Line]:
         yield Line(text="let go of by its worker; goes on elsewhere", style="dim")
@@ -100,34 +104,43 @@ class EventLines:
         fact, content = event.run_finished, event.content.result
         state = enum_word(RunState.Name, fact.state, "RUN_STATE_")
         good = fact.state == RunState.RUN_STATE_SUCCEEDED
+        how = ending(fact.signal, fact.stop_reason, fact.stop_leaf)
+        how = how if how.startswith(f"{state} (") else f"{state}: {how}"
         yield Line(
-            text=f"run {state}: {_ending(fact.signal, fact.stop_reason, fact.stop_leaf)}"
-            + (", partial" if fact.partial else ""),
+            text=f"run {how}" + (", partial" if fact.partial else ""),
             style="good" if good else "bad",
         )
-        if content.error:
-            yield Line(text=f"  error: {printable(content.error, limit=_LONG)}", style="bad")
+        yield from self._error_line(content.error, fact.stop_reason)
         if content.result_json:
-            yield Line(text=f"  result: {_json_text(content.result_json)}")
+            yield Line(text=f"  result: {json_words(content.result_json)}")
 
     def _step_started(self, event: StepEvent) -> Iterator[Line]:
         again = f" (visit {event.visit})" if event.visit > 1 else ""
-        yield Line(text=f"step {_short(event.step_id)}{again}", style="head")
+        yield Line(text=f"step {short(event.step_id)}{again}", style="head")
 
     def _step_finished(self, event: StepEvent) -> Iterator[Line]:
         fact = event.step_finished
-        following = f", next {_short(fact.next_step)}" if fact.next_step else ""
+        following = f", next {short(fact.next_step)}" if fact.next_step else ""
         yield Line(
-            text=f"step {_short(event.step_id)} → {_ending(fact.signal, fact.stop_reason, fact.stop_leaf)}"
+            text=f"step {short(event.step_id)} → {ending(fact.signal, fact.stop_reason, fact.stop_leaf)}"
             + (", partial" if fact.partial else "")
             + following
         )
-        if event.content.result.error:
-            yield Line(text=f"  error: {printable(event.content.result.error, limit=_LONG)}", style="bad")
+        yield from self._error_line(event.content.result.error, fact.stop_reason)
+
+    def _error_line(self, error: str, stop_reason: StopReason.ValueType) -> Iterator[Line]:
+        """What went wrong, once; an abort was said with its reason when it took effect."""
+        is_said = error == self._error or (
+            self._is_aborted and stop_reason == StopReason.STOP_REASON_OPERATOR
+        )
+        self._error = error
+        if error and not is_said:
+            yield Line(text=f"  error: {printable(error, limit=LONG)}", style="bad")
 
     def _model_call_started(self, event: StepEvent) -> Iterator[Line]:
         fact = event.model_call_started
-        self._model = _short(fact.model)
+        self._model = short(fact.model)
+        self._held_tokens = fact.reserved_tokens
         purpose = enum_word(ModelCallPurpose.Name, fact.purpose, "MODEL_CALL_PURPOSE_")
         self._purpose = "" if purpose == "turn" else f" ({purpose})"
         if fact.attempt > 1:
@@ -135,23 +148,27 @@ class EventLines:
 
     def _model_replied(self, event: StepEvent) -> Iterator[Line]:
         fact = event.model_replied
+        self._held_tokens = 0
         about = "~" if fact.usage.estimated else ""
         tokens = fact.usage.prompt_tokens + fact.usage.completion_tokens
-        calls = f", {_count(fact.tool_calls, 'tool call')}" if fact.tool_calls else ""
+        calls = f", {count(fact.tool_calls, 'tool call')}" if fact.tool_calls else ""
         yield Line(
             text=f"  {self._turn(event)}model {self._model}{self._purpose}: "
-            f"{about}{_count(tokens, 'token')}{calls}, {fact.latency_ms:,} ms"
+            f"{about}{count(tokens, 'token')}{calls}, {fact.latency_ms:,} ms"
         )
         if event.content.reply.text:
-            yield Line(text=f"    {printable(event.content.reply.text, limit=_LONG)}", style="dim")
+            yield Line(text=f"    {printable(event.content.reply.text, limit=LONG)}", style="dim")
 
     def _model_call_failed(self, event: StepEvent) -> Iterator[Line]:
         fact = event.model_call_failed
+        self._held_tokens = 0
         failure = enum_word(ModelFailureClass.Name, fact.failure, "MODEL_FAILURE_CLASS_")
         again = f", again in {fact.retry_in_ms:,} ms" if fact.HasField("retry_in_ms") else ""
-        words = f": {printable(event.content.text, limit=_LONG)}" if event.content.text else ""
+        words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(
-            text=f"  {self._turn(event)}model {self._model} failed ({failure}){again}{words}", style="bad"
+            text=f"  {self._turn(event)}model {self._model} failed ({failure})"
+            f"{_charged(fact.usage)}{again}{words}",
+            style="bad",
         )
 
     def _tool_call_requested(self, event: StepEvent) -> Iterator[Line]:
@@ -161,20 +178,24 @@ class EventLines:
 
     def _tool_call_started(self, event: StepEvent) -> Iterator[Line]:
         fact = event.tool_call_started
+        self._answered.pop(fact.call_id, None)
         if fact.attempt > 1:
             yield Line(text=f"  {self._call(fact.call_id, fact.tool)} attempt {fact.attempt}", style="dim")
 
     def _tool_call_finished(self, event: StepEvent) -> Iterator[Line]:
         fact, content = event.tool_call_finished, event.content.tool_result
         call = self._call(fact.call_id, fact.tool)
-        self._calls.pop(fact.call_id, None)
+        if fact.status != ToolCallStatus.TOOL_CALL_STATUS_UNKNOWN:
+            self._calls.pop(fact.call_id, None)
         status = enum_word(ToolCallStatus.Name, fact.status, "TOOL_CALL_STATUS_")
         if fact.problem:
             status += f" ({enum_word(CallProblem.Name, fact.problem, 'CALL_PROBLEM_')})"
         good = fact.status == ToolCallStatus.TOOL_CALL_STATUS_COMPLETED
         took = f" {fact.duration_ms:,} ms" if fact.duration_ms or good else ""
+        if (who := self._answered.pop(fact.call_id, None)) is not None:
+            took = f", as answered by {short(who)}"
         left = ", left behind" if fact.abandoned else ""
-        words = f": {printable(content.error, limit=_LONG)}" if content.error else ""
+        words = f": {printable(content.error, limit=LONG)}" if content.error else ""
         yield Line(
             text=f"  {call} → {'ok' if good else status}{took}{left}{words}", style="" if good else "bad"
         )
@@ -183,19 +204,20 @@ class EventLines:
         fact = event.answer_rejected
         problem = enum_word(AnswerProblem.Name, fact.problem, "ANSWER_PROBLEM_")
         repair = f", repair {fact.repair}" if fact.repair else ""
-        words = f": {printable(event.content.text, limit=_LONG)}" if event.content.text else ""
+        words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(text=f"  {self._turn(event)}answer rejected ({problem}){repair}{words}", style="bad")
 
     def _interrupt_raised(self, event: StepEvent) -> Iterator[Line]:
         fact = event.interrupt_raised
         kind = enum_word(InterruptKind.Name, fact.kind, "INTERRUPT_KIND_")
-        question = printable(event.content.text, limit=_LONG) or kind
+        question = printable(event.content.text, limit=LONG) or kind
         until = (
             f" (until {fact.expires_at.ToDatetime():%Y-%m-%d %H:%M} UTC)"
             if fact.HasField("expires_at")
             else ""
         )
         yield Line(text=f"  ? {question}{until}", style="ask")
+        self._asked[fact.interrupt_id] = fact.call_id
         call = self._calls.get(fact.call_id)
         if call is not None:
             yield Line(text=f"    about {self._call(fact.call_id, call.tool)}")
@@ -204,34 +226,38 @@ class EventLines:
 
     def _interrupt_resolved(self, event: StepEvent) -> Iterator[Line]:
         fact = event.interrupt_resolved
+        call_id = self._asked.pop(fact.interrupt_id, "")
+        if call_id and fact.option:
+            self._answered[call_id] = fact.principal
         if not fact.option:
             yield Line(text="  ? nobody answered in time")
             return
-        words = f": {printable(event.content.answer.text, limit=_LONG)}" if event.content.answer.text else ""
-        yield Line(text=f"  ? answered {_short(fact.option)} by {_short(fact.principal)}{words}")
+        words = f": {printable(event.content.answer.text, limit=LONG)}" if event.content.answer.text else ""
+        yield Line(text=f"  ? answered {short(fact.option)} by {short(fact.principal)}{words}")
 
     def _command_applied(self, event: StepEvent) -> Iterator[Line]:
         fact = event.command_applied
         kind = enum_word(CommandKind.Name, fact.kind, "COMMAND_KIND_")
-        words = f": {printable(event.content.text, limit=_LONG)}" if event.content.text else ""
-        yield Line(text=f"  {kind} by {_short(fact.principal)}{words}", style="dim")
+        self._is_aborted = self._is_aborted or fact.kind == CommandKind.COMMAND_KIND_ABORT
+        words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
+        yield Line(text=f"  {kind} by {short(fact.principal)}{words}", style="dim")
 
     def _command_rejected(self, event: StepEvent) -> Iterator[Line]:
         fact = event.command_rejected
         kind = enum_word(CommandKind.Name, fact.kind, "COMMAND_KIND_")
         reason = enum_word(ErrorReason.Name, fact.reason, "ERROR_REASON_")
-        yield Line(text=f"  {kind} by {_short(fact.principal)} rejected ({reason})", style="bad")
+        yield Line(text=f"  {kind} by {short(fact.principal)} rejected ({reason})", style="bad")
 
     def _paused(self, event: StepEvent) -> Iterator[Line]:
-        yield Line(text=f"paused by {_short(event.paused.principal)}", style="ask")
+        yield Line(text=f"paused by {short(event.paused.principal)}", style="ask")
         yield Line(text=f"  jackline resume {shlex.quote(event.run_id)}{self._address_flag}", style="ask")
 
     def _resumed(self, event: StepEvent) -> Iterator[Line]:
-        yield Line(text=f"resumed by {_short(event.resumed.principal)}")
+        yield Line(text=f"resumed by {short(event.resumed.principal)}")
 
     def _steered(self, event: StepEvent) -> Iterator[Line]:
-        words = printable(event.content.text, limit=_LONG) or f"{event.steered.bytes:,} bytes"
-        yield Line(text=f"  guidance by {_short(event.steered.principal)}: {words}")
+        words = printable(event.content.text, limit=LONG) or f"{event.steered.bytes:,} bytes"
+        yield Line(text=f"  guidance by {short(event.steered.principal)}: {words}")
 
     def _timer_fired(self, event: StepEvent) -> Iterator[Line]:
         if not event.timer_fired.subject:
@@ -239,7 +265,7 @@ class EventLines:
 
     def _noticed(self, event: StepEvent) -> Iterator[Line]:
         code = enum_word(NoticeCode.Name, event.noticed.code, "NOTICE_CODE_")
-        words = f": {printable(event.content.text, limit=_LONG)}" if event.content.text else ""
+        words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(text=f"  note ({code}){words}", style="dim")
 
     def _turn(self, event: StepEvent) -> str:
@@ -248,27 +274,15 @@ class EventLines:
     def _call(self, call_id: str, tool: str) -> str:
         call = self._calls.get(call_id)
         if call is None:
-            return f"{_short(tool)}(…)"
-        return f"{_short(call.tool)}({_arguments(call.arguments)})"
+            return f"{short(tool)}(…)"
+        return f"{short(call.tool)}({arguments(call.arguments)})"
 
 
-def summary(run: Run) -> Line:
-    """Says what a run has spent."""
-    spent = [
-        _count(run.ledger.tokens, "token"),
-        f"${run.ledger.cost_micros / 1_000_000:.4f}",
-        _count(run.ledger.model_requests, "model call"),
-        _count(run.ledger.tool_calls, "tool call"),
-        f"{run.active_time.ToMilliseconds() / 1000:.1f} s",
-    ]
-    return Line(text="  " + " · ".join(spent), style="dim")
-
-
-def answer_commands(run_id: str, interrupt_id: str, options: Iterable[str], flag: str) -> Iterator[str]:
-    """Yields one command to type for each option of an interrupt."""
-    for option in options:
-        words = (run_id, interrupt_id, option)
-        yield "jackline answer " + " ".join(shlex.quote(printable(word, limit=200)) for word in words) + flag
+def _charged(usage: Usage) -> str:
+    """What a failed attempt costs all the same; nothing if it was free."""
+    tokens = usage.prompt_tokens + usage.completion_tokens
+    estimated = " (estimated)" if usage.estimated else ""
+    return f", charged {count(tokens, 'token')}{estimated}" if tokens else ""
 
 
 def delta_text(delta: Delta) -> str:
@@ -282,46 +296,3 @@ def delta_text(delta: Delta) -> str:
             return delta.tool_arguments.tool + delta.tool_arguments.fragment
         case _:
             return ""
-
-
-def _ending(signal: str, stop_reason: StopReason.ValueType, leaf: str) -> str:
-    reason = enum_word(StopReason.Name, stop_reason, "STOP_REASON_") if stop_reason else ""
-    shown = _short(signal) or reason
-    details = [word for word in (reason, _short(leaf)) if word not in _NORMAL_SIGNALS | {"outcome", shown}]
-    return f"{shown} ({', '.join(details)})" if details else shown
-
-
-def enum_word(name: Callable[[_Value], str], value: _Value, prefix: str) -> str:
-    """Returns an enum value's name in small letters; its number if this version does not know it."""
-    try:
-        return name(value).removeprefix(prefix).lower()
-    except ValueError:
-        return str(value)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _short(text: str) -> str:
-    return printable(text, limit=_SHORT)
-
-
-def _json_text(value: bytes) -> str:
-    return printable(value.decode("utf-8", "replace"), limit=_LONG)
-
-
-def _arguments(value: bytes) -> str:
-    """Shows a call's arguments as name=value; as they stand if they are no JSON object."""
-    text = value.decode("utf-8", "replace")
-    try:
-        arguments: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return printable(text, limit=_ARGUMENTS)
-    if not isinstance(arguments, dict):
-        return printable(text, limit=_ARGUMENTS)
-    shown = (
-        f"{name}={item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)}"
-        for name, item in cast("dict[str, object]", arguments).items()
-    )
-    return printable(", ".join(shown), limit=_ARGUMENTS)

@@ -4,20 +4,24 @@ Owns the live view shared by `run` and `watch`. Does not own the wording (`event
 library).
 """
 
+import asyncio
 import shlex
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from jackline.v1.run_pb2 import Run, RunState, View
-from jackline_client import Frame, JacklineClient
-from jackline_client.cli.event_lines import EventLines, delta_text, summary
+from jackline_client import Cut, Frame, JacklineClient
+from jackline_client.cli.event_lines import EventLines, delta_text
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_state
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.screen import Screen
+from jackline_client.cli.wording import summary
 from jackline_client.errors import JacklineError
 
 _LIVE_TEXT = 2_000
+_QUIET_S = 2.0
+"""A cut that is mended sooner is not worth a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,13 @@ async def follow(client: JacklineClient, screen: Screen, run_id: str, how: Follo
     show = _JsonView(screen) if how.as_json else _LiveView(screen, how)
     state: RunState.ValueType | None = None
     deltas = how.deltas and screen.is_live and not how.as_json
-    frames = client.watch(run_id, after_sequence=how.after_sequence, view=how.view, deltas=deltas)
-    async with aclosing(frames):
+    connection = _ConnectionNotices(screen)
+    frames = client.watch(
+        run_id, after_sequence=how.after_sequence, view=how.view, deltas=deltas, on_cut=connection.cut
+    )
+    async with aclosing(frames), aclosing(connection):
         async for frame in frames:
+            connection.mended()
             show.frame(frame)
             for event in frame.events:
                 if event.HasField("run_finished"):
@@ -87,6 +95,41 @@ def _state_name(state: RunState.ValueType | None) -> str:
         return RunState.Name(state) if state is not None else ""
     except ValueError:
         return ""
+
+
+class _ConnectionNotices:
+    """Says on standard error that the server is gone, once that has lasted, and that it is back."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._timer: asyncio.TimerHandle | None = None
+        self._said = False
+
+    def cut(self, cut: Cut) -> None:
+        """The stream was cut and is being resumed."""
+        if self._timer is None:
+            why = f": {cut.cause.message}" if cut.cause is not None else ""
+            self._timer = asyncio.get_running_loop().call_later(_QUIET_S, self._say, why)
+
+    def mended(self) -> None:
+        """A frame has come."""
+        if self._said:
+            self._screen.problem("jackline: connected again; nothing was missed")
+        self._stop()
+
+    async def aclose(self) -> None:
+        """Says nothing from here on."""
+        self._stop()
+
+    def _say(self, why: str) -> None:
+        self._said = True
+        self._screen.problem(f"jackline: reconnecting{why}")
+
+    def _stop(self) -> None:
+        self._said = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class _JsonView:

@@ -35,6 +35,10 @@ class WorkflowFiles:
     path: str
     """As it was given; `-` for standard input."""
 
+    def path_of(self, file: str) -> str:
+        """Returns where a file that the server names is; the workflow itself has its own name there."""
+        return str(Path(self.path).parent / file) if file in self.files else self.path
+
 
 def read_input(text: str | None, file: str | None, pairs: Iterable[str]) -> bytes | None:
     """Puts a run's input together as JSON text: exactly as given, or an object with the pairs added."""
@@ -56,17 +60,24 @@ def read_input(text: str | None, file: str | None, pairs: Iterable[str]) -> byte
     return json.dumps({**cast("dict[str, object]", value), **added}, ensure_ascii=False).encode()
 
 
-def _parsed(given: bytes) -> object:
+def read_json(text: str, *, name: str) -> bytes:
+    """Reads JSON text exactly as given; `-` reads standard input."""
+    given = read_file("-", limit=_LARGEST_INPUT) if text == "-" else text.encode("utf-8", "surrogateescape")
+    _parsed(given, name=name)
+    return given
+
+
+def _parsed(given: bytes, *, name: str = "the input") -> object:
     try:
         return json.loads(given.decode())
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"the input is not UTF-8: byte {error.start + 1}") from error
+        raise typer.BadParameter(f"{name} is not UTF-8: byte {error.start + 1}") from error
     except json.JSONDecodeError as error:
         raise typer.BadParameter(
-            f"the input is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+            f"{name} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from error
     except RecursionError as error:
-        raise typer.BadParameter("the input is nested too deeply") from error
+        raise typer.BadParameter(f"{name} is nested too deeply") from error
 
 
 def _pair(pair: str) -> tuple[str, object]:
@@ -134,12 +145,23 @@ def _micros(pair: str, value: str) -> int:
     raise typer.BadParameter(f"--bound {pair!r}: not an amount such as 0.50, with at most six decimals")
 
 
-def _duration(pair: str, value: str) -> Duration:
+def _span_ms(given: str, value: str) -> int:
     match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", value)
     if match is None:
-        raise typer.BadParameter(f"--bound {pair!r}: not a time such as 90s, 15m or 2h")
-    milliseconds = int(match[1]) * _UNITS_MS[match[2]]
+        raise typer.BadParameter(f"{given}: not a time such as 90s, 15m or 2h")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _duration(pair: str, value: str) -> Duration:
+    milliseconds = _span_ms(f"--bound {pair!r}", value)
     return Duration(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)
+
+
+def read_seconds(text: str, *, flag: str) -> float:
+    """Reads a time such as 90s, 15m or 2h; 0 is legal."""
+    if text == "0":
+        return 0.0
+    return _span_ms(f"{flag} {text!r}", text) / 1000
 
 
 def read_workflow(path: str) -> WorkflowFiles:

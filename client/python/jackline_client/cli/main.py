@@ -43,7 +43,15 @@ _OWN: Mapping[str, _Own] = {
     "steer": _Own(target="controlling:steer", summary="Put guidance into a run's conversation."),
     "abort": _Own(target="controlling:abort", summary="End a run."),
     "answer": _Own(target="controlling:answer", summary="Answer an open question of a run."),
+    "submit": _Own(target="controlling:submit", summary="Say what a tool call of unknown outcome returned."),
+    "inbox": _Own(target="reading:inbox", summary="List the open questions of all runs."),
+    "calls": _Own(target="inspecting:calls", summary="List the tool calls of a run."),
+    "messages": _Own(
+        target="inspecting:messages", summary="Show the conversation of a step as the model saw it."
+    ),
+    "workflow": _Own(target="workflows:app", summary="List, read, put and describe workflows."),
     "validate": _Own(target="checking:validate", summary="Check a workflow file."),
+    "info": _Own(target="inspecting:info", summary="Show what a server is and what it serves."),
     "token": _Own(target="tokens:app", summary="Print the token for a server."),
 }
 _SERVER: Mapping[str, str] = {"serve": "Run a server (needs the server extra)."}
@@ -70,6 +78,8 @@ class LazyGroup(TyperGroup):
         name = args[0]
         if name not in self.list_commands(ctx):
             return super().resolve_command(ctx, args)
+        if name not in _OWN and ctx.params.get("address") is not None:
+            ctx.fail(f"--address says where a server is that a command talks to; `{name}` talks to none")
         return name, _command(name, _load(name)), args[1:]
 
 
@@ -137,6 +147,10 @@ def _version() -> str:
 @app.callback()
 def root(
     *,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", metavar="HOST:PORT", help="The server; may stand after the command too."),
+    ] = None,
     show_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,

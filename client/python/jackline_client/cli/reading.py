@@ -1,4 +1,4 @@
-"""`jackline get` and `jackline ls`."""
+"""`jackline get`, `ls` and `inbox`."""
 
 import shlex
 from collections.abc import Iterator
@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from jackline.v1.run_pb2 import Run, RunState, StopReason, View
+from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, RunState, StopReason, View
 from jackline_client import JacklineClient, RunFilter
-from jackline_client.cli.event_lines import Line, answer_commands, enum_word, summary
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import read_labels
 from jackline_client.cli.json_lines import json_line
@@ -17,10 +16,16 @@ from jackline_client.cli.options import AddressOption, JsonOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.session import carry_out
+from jackline_client.cli.wording import Line, answer_commands, arguments, count, enum_word, short, summary
 
 _PAGE = 50
 _LARGEST_PAGE = 500
 _COLUMN = 40
+_ORDINARY = frozenset(
+    {StopReason.STOP_REASON_UNSPECIFIED, StopReason.STOP_REASON_OUTCOME, StopReason.STOP_REASON_DEFAULT}
+)
+_NONE_YET = "running"
+"""The signal of a run that has none yet, whatever its state."""
 
 
 def get(run_id: RunArgument, *, as_json: JsonOption = False, address: AddressOption = None) -> None:
@@ -57,19 +62,65 @@ def ls(
     wanted = RunFilter(states=_states(state or []), workflow=workflow, labels=read_labels(label or ()))
 
     async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        if not as_json:
-            screen.line(_row("RUN", "STATE", "SIGNAL", "CREATED (UTC)", "TOKENS", "WORKFLOW"), style="head")
+        head = _row("RUN", "STATE", "SIGNAL", "CREATED (UTC)", "TOKENS", "WORKFLOW")
         shown = 0
         runs = client.list_runs(wanted, page_size=min(limit, _LARGEST_PAGE))
         async with aclosing(runs):
             async for run in runs:
+                # The head comes with the first row: a call that fails shows none.
+                if not shown and not as_json:
+                    screen.line(head, style="head")
                 screen.raw(json_line(run)) if as_json else screen.line(_run_row(run))
                 shown += 1
                 if shown == limit:
                     break
+        if not shown and not as_json:
+            screen.line("no runs")
         return ExitCode.OK
 
     carry_out(work, address=address)
+
+
+def inbox(
+    run_id: Annotated[str, typer.Argument(metavar="[RUN]", help="Only those of this run.")] = "",
+    *,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """List the open questions of all runs, oldest first, with the commands that answer them."""
+    flag = f" --address {shlex.quote(address)}" if address else ""
+
+    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+        shown = 0
+        interrupts = client.list_interrupts(run_id, view=View.VIEW_FULL)
+        async with aclosing(interrupts):
+            async for interrupt in interrupts:
+                shown += 1
+                if as_json:
+                    screen.raw(json_line(interrupt))
+                    continue
+                for line in _question(interrupt, flag):
+                    screen.line(line.text, style=line.style)
+        if not shown and not as_json:
+            screen.line("no open questions")
+        return ExitCode.OK
+
+    carry_out(work, address=address)
+
+
+def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
+    raised = f"{interrupt.raised_at.ToDatetime():%Y-%m-%d %H:%M} UTC"
+    kind = enum_word(InterruptKind.Name, interrupt.kind, "INTERRUPT_KIND_").replace("_", " ")
+    yield Line(
+        text=f"{interrupt.run_id}  {kind}, step {short(interrupt.step_id)}, since {raised}", style="head"
+    )
+    yield Line(text=f"  ? {interrupt.question or interrupt.interrupt_id}", style="ask")
+    if interrupt.tool:
+        yield Line(text=f"    about {short(interrupt.tool)}({arguments(interrupt.arguments_json)})")
+    if interrupt.HasField("expires_at"):
+        yield Line(text=f"    until {interrupt.expires_at.ToDatetime():%Y-%m-%d %H:%M} UTC")
+    for command in answer_commands(interrupt.run_id, interrupt.interrupt_id, interrupt.options, flag):
+        yield Line(text=f"    {command}", style="ask")
 
 
 def _states(names: list[str]) -> tuple[RunState.ValueType, ...]:
@@ -84,7 +135,7 @@ def _run_row(run: Run) -> str:
     return _row(
         run.run_id,
         enum_word(RunState.Name, run.state, "RUN_STATE_"),
-        run.signal,
+        "" if run.signal == _NONE_YET else run.signal,
         f"{run.created_at.ToDatetime():%Y-%m-%d %H:%M:%S}",
         f"{run.ledger.tokens:,}",
         run.workflow,
@@ -101,14 +152,15 @@ def _details(run: Run, address_flag: str) -> Iterator[Line]:
     yield from _standing(run)
     yield summary(run)
     for step in run.steps:
-        tokens = f"{step.ledger.tokens:,} tokens"
+        tokens = count(step.ledger.tokens, "token")
         yield Line(text=f"  step {step.step_id} (visit {step.visit}): {step.signal}, {tokens}")
     for interrupt in run.interrupts:
         yield Line(text=f"  ? {interrupt.question or interrupt.interrupt_id}", style="ask")
         for command in answer_commands(run.run_id, interrupt.interrupt_id, interrupt.options, address_flag):
             yield Line(text=f"    {command}", style="ask")
     if run.outcome.error:
-        yield Line(text=f"  error: {run.outcome.error}", style="bad")
+        word = "why" if run.stop_reason == StopReason.STOP_REASON_OPERATOR else "error"
+        yield Line(text=f"  {word}: {run.outcome.error}", style="bad")
     if run.outcome.result_json:
         yield Line(text="  result:")
         for text in printable_lines(run.outcome.result_json.decode("utf-8", "replace")):
@@ -118,8 +170,11 @@ def _details(run: Run, address_flag: str) -> Iterator[Line]:
 def _standing(run: Run) -> Iterator[Line]:
     state = enum_word(RunState.Name, run.state, "RUN_STATE_")
     step = f", step {run.step_id}" if run.step_id else ""
-    yield Line(text=f"  {state}: {run.signal}{step}, event {run.head_sequence}")
-    if run.stop_reason:
+    signal = "" if run.signal in {"", _NONE_YET, state} else f": {run.signal}"
+    yield Line(text=f"  {state}{signal}{step}, event {run.head_sequence}")
+    if run.stop_reason == StopReason.STOP_REASON_OPERATOR:
+        yield Line(text="  stopped by a command")
+    elif run.stop_reason not in _ORDINARY:
         reason = enum_word(StopReason.Name, run.stop_reason, "STOP_REASON_")
         yield Line(text=f"  stopped by {reason}" + (f" ({run.stop_leaf})" if run.stop_leaf else ""))
     yield Line(text=f"  created {run.created_at.ToDatetime():%Y-%m-%d %H:%M:%S} UTC")

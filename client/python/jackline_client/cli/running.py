@@ -6,12 +6,26 @@ from typing import Annotated
 import typer
 
 from jackline.v1.run_service_pb2 import StartDisposition, StartRunResponse
-from jackline_client import JacklineClient, StartOptions
+from jackline_client import JacklineClient, StartOptions, WatchPolicy
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.following import Following, follow, how_to_go_on
-from jackline_client.cli.given import read_bounds, read_input, read_labels, read_workflow
+from jackline_client.cli.given import (
+    WorkflowFiles,
+    read_bounds,
+    read_input,
+    read_labels,
+    read_seconds,
+    read_workflow,
+)
 from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.options import AddressOption, JsonOption, NoDeltasOption, RunArgument
+from jackline_client.cli.options import (
+    RECONNECT_FOR,
+    AddressOption,
+    JsonOption,
+    NoDeltasOption,
+    ReconnectOption,
+    RunArgument,
+)
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.session import carry_out
 
@@ -54,6 +68,7 @@ def run(
     detach: Annotated[bool, typer.Option("--detach", help="Print the run's id and leave.")] = False,
     as_json: JsonOption = False,
     no_deltas: NoDeltasOption = False,
+    reconnect_for: ReconnectOption = RECONNECT_FOR,
     address: AddressOption = None,
 ) -> None:
     """Start a run and show it until it ends.
@@ -63,8 +78,10 @@ def run(
     if (workflow is None) == (file is None):
         raise typer.BadParameter("give a workflow's name, or a workflow file with --file")
     value = read_input(input_text, input_file, pairs or ())
-    options = _start_options(file, label or (), bound or ())
+    given = read_workflow(file) if file is not None else None
+    options = _start_options(given, label or (), bound or ())
     how = Following(as_json=as_json, deltas=not no_deltas, address=address)
+    policy = WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))
     started: list[str] = []
 
     async def work(client: JacklineClient, screen: Screen) -> ExitCode:
@@ -80,17 +97,16 @@ def run(
             ("jackline: interrupted before the server answered; look whether it started: `jackline ls`",)
         )
 
-    carry_out(work, address=address, when_interrupted=when_interrupted)
+    carry_out(work, address=address, when_interrupted=when_interrupted, given=given, watch_policy=policy)
 
 
-def _start_options(file: str | None, labels: Iterable[str], bounds: Iterable[str]) -> StartOptions:
+def _start_options(given: WorkflowFiles | None, labels: Iterable[str], bounds: Iterable[str]) -> StartOptions:
     options = StartOptions(labels=read_labels(labels))
     if (read := read_bounds(bounds)) is not None:
         options["bounds"] = read
-    if file is not None:
-        found = read_workflow(file)
-        options["inline_yaml"] = found.yaml
-        options["files"] = found.files
+    if given is not None:
+        options["inline_yaml"] = given.yaml
+        options["files"] = given.files
     return options
 
 
@@ -111,12 +127,14 @@ def watch(
     *,
     as_json: JsonOption = False,
     no_deltas: NoDeltasOption = False,
+    reconnect_for: ReconnectOption = RECONNECT_FOR,
     address: AddressOption = None,
 ) -> None:
     """Show a run from its first event until it ends; a finished one is shown again."""
     how = Following(as_json=as_json, deltas=not no_deltas, after_sequence=after, address=address)
+    policy = WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))
 
     async def work(client: JacklineClient, screen: Screen) -> ExitCode:
         return await follow(client, screen, run_id, how)
 
-    carry_out(work, address=address, when_interrupted=lambda: how_to_go_on(run_id, how))
+    carry_out(work, address=address, when_interrupted=lambda: how_to_go_on(run_id, how), watch_policy=policy)

@@ -1,0 +1,101 @@
+"""Words that several views of a run share: enum values, counts, endings, calls, commands for typing.
+
+Owns how each is spelled. Does not own which of them an event or a run gets, nor safety (`printable`,
+`Screen`).
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from jackline.v1.run_pb2 import Run, StopReason
+from jackline_client.cli.printable import printable
+
+SHORT = 60
+LONG = 600
+_ARGUMENTS = 160
+_COMMAND_WORD = 200
+_NORMAL_SIGNALS = frozenset({"", "default"})
+_Value = TypeVar("_Value", bound=int)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line and how it looks on a terminal."""
+
+    text: str
+    style: str = ""
+
+
+def summary(run: Run) -> Line:
+    """Says what a run has spent."""
+    spent = [
+        count(run.ledger.tokens, "token") + (" (partly estimated)" if run.usage.estimated else ""),
+        f"${run.ledger.cost_micros / 1_000_000:.4f}",
+        count(run.ledger.model_requests, "model call"),
+        count(run.ledger.tool_calls, "tool call"),
+        f"{run.active_time.ToMilliseconds() / 1000:.1f} s",
+    ]
+    return Line(text="  " + " · ".join(spent), style="dim")
+
+
+def answer_commands(run_id: str, interrupt_id: str, options: Iterable[str], flag: str) -> Iterator[str]:
+    """Yields one command to type for each option of an interrupt."""
+    for option in options:
+        words = (run_id, interrupt_id, option)
+        yield (
+            "jackline answer "
+            + " ".join(shlex.quote(printable(word, limit=_COMMAND_WORD)) for word in words)
+            + flag
+        )
+
+
+def ending(signal: str, stop_reason: StopReason.ValueType, leaf: str) -> str:
+    """Returns an exit with what it says beyond the ordinary."""
+    reason = enum_word(StopReason.Name, stop_reason, "STOP_REASON_") if stop_reason else ""
+    shown = short(signal) or reason
+    if stop_reason == StopReason.STOP_REASON_OPERATOR:
+        return f"{shown} (by a command)"
+    details = [word for word in (reason, short(leaf)) if word not in _NORMAL_SIGNALS | {"outcome", shown}]
+    return f"{shown} ({', '.join(details)})" if details else shown
+
+
+def enum_word(name: Callable[[_Value], str], value: _Value, prefix: str) -> str:
+    """Returns an enum value's name in small letters; its number if this version does not know it."""
+    try:
+        return name(value).removeprefix(prefix).lower()
+    except ValueError:
+        return str(value)
+
+
+def count(number: int, noun: str) -> str:
+    """Returns a number with its noun, in the plural where it needs one."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def short(text: str) -> str:
+    """Returns a name that may come from anywhere, safe and not long."""
+    return printable(text, limit=SHORT)
+
+
+def json_words(value: bytes, *, limit: int = LONG) -> str:
+    """Shows JSON text on one line."""
+    return printable(value.decode("utf-8", "replace"), limit=limit)
+
+
+def arguments(value: bytes) -> str:
+    """Shows a call's arguments as name=value; as they stand if they are no JSON object."""
+    text = value.decode("utf-8", "replace")
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return printable(text, limit=_ARGUMENTS)
+    if not isinstance(found, dict):
+        return printable(text, limit=_ARGUMENTS)
+    shown = (
+        f"{name}={item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)}"
+        for name, item in cast("dict[str, object]", found).items()
+    )
+    return printable(", ".join(shown), limit=_ARGUMENTS)

@@ -1,0 +1,199 @@
+"""`jackline workflow ls`, `get`, `put` and `describe`."""
+
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jackline.v1.workflow_service_pb2 import (
+    DescribeWorkflowResponse,
+    GetWorkflowResponse,
+    Revision,
+    Severity,
+    WorstCase,
+)
+from jackline_client import JacklineClient
+from jackline_client.cli.checking import finding_line
+from jackline_client.cli.exit_codes import ExitCode
+from jackline_client.cli.given import read_workflow
+from jackline_client.cli.json_lines import json_line
+from jackline_client.cli.options import AddressOption, JsonOption
+from jackline_client.cli.printable import printable, printable_lines
+from jackline_client.cli.screen import Screen
+from jackline_client.cli.session import carry_out
+from jackline_client.cli.wording import Line, count, short
+
+_DIGEST = 12
+_ALL_LINES = 100_000
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="List, read, put and describe workflows.",
+)
+
+WorkflowArgument = Annotated[str, typer.Argument(metavar="WORKFLOW", help="name, name@alias or name@digest.")]
+
+
+@app.command("ls")
+def list_workflows(*, as_json: JsonOption = False, address: AddressOption = None) -> None:
+    """List the workflows by name, each with its latest revision."""
+
+    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+        shown = 0
+        revisions = client.list_workflows()
+        async with aclosing(revisions):
+            async for revision in revisions:
+                if not shown and not as_json:
+                    screen.line(f"{'WORKFLOW':<30}  {'DIGEST':<12}  {'STORED (UTC)':<19}  FROM", style="head")
+                shown += 1
+                screen.raw(json_line(revision)) if as_json else screen.line(_row(revision))
+        if not shown and not as_json:
+            screen.line("no workflows; `jackline workflow put FILE` adds one")
+        return ExitCode.OK
+
+    carry_out(work, address=address)
+
+
+def _row(revision: Revision) -> str:
+    stored = f"{revision.created_at.ToDatetime():%Y-%m-%d %H:%M:%S}"
+    source = "the server's folder" if revision.owned_by_files else "put"
+    return f"{short(revision.name):<30}  {revision.digest[:_DIGEST]:<12}  {stored:<19}  {source}"
+
+
+@app.command("get")
+def get_workflow(
+    workflow: WorkflowArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Write the workflow and its files into this new folder."
+        ),
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """Print a workflow's YAML as it was put, or write it with its files into a folder."""
+
+    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+        found = await client.get_workflow(workflow)
+        if as_json:
+            screen.raw(json_line(found))
+        elif out is not None:
+            for path in _written(found, out):
+                screen.line(str(path))
+        else:
+            for text in printable_lines(found.workflow.yaml.removesuffix("\n"), lines=_ALL_LINES):
+                screen.line(text)
+            for name in sorted(found.workflow.files):
+                screen.problem(f"jackline: it has the file {name} too; --out FOLDER writes it")
+        return ExitCode.OK
+
+    carry_out(work, address=address)
+
+
+def _written(found: GetWorkflowResponse, folder: Path) -> Iterator[Path]:
+    """Writes a revision into a folder that must not exist yet: nothing is ever overwritten."""
+    names = {f"{found.revision.name}.yaml": found.workflow.yaml.encode(), **found.workflow.files}
+    for name in names:
+        # What the server says is not trusted to stay inside of the folder.
+        parts = name.split("/")
+        if any(part in ("", ".", "..") for part in parts) or "\\" in name or "\0" in name:
+            raise typer.BadParameter(f"the server names a file {printable(name)}, which is not written")
+    try:
+        folder.mkdir(parents=True)
+        for name, content in names.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            yield path
+    except OSError as error:
+        raise typer.BadParameter(f"--out {folder}: {error.strerror}") from error
+
+
+@app.command("put")
+def put_workflow(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow file; its `name` names it.")],
+    *,
+    alias: Annotated[
+        str, typer.Option("--alias", metavar="ALIAS", help="The alias to move; latest if left out.")
+    ] = "",
+    expect_digest: Annotated[
+        str,
+        typer.Option(
+            "--expect-digest", metavar="DIGEST", help="Only if the alias is there; `none`: nowhere."
+        ),
+    ] = "",
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+) -> None:
+    """Store a workflow file with the files it names, and move an alias to it."""
+    given = read_workflow(file)
+
+    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+        answer = await client.put_workflow(given.yaml, given.files, alias=alias, expect_digest=expect_digest)
+        if as_json:
+            screen.raw(json_line(answer))
+            return ExitCode.OK
+        for finding in answer.findings:
+            if finding.severity == Severity.SEVERITY_WARNING:
+                screen.problem(finding_line(finding, given))
+        what = "stored" if answer.created else "was stored before"
+        screen.line(f"{short(answer.revision.name)}@{answer.revision.digest[:_DIGEST]} {what}", style="good")
+        return ExitCode.OK
+
+    carry_out(work, address=address, given=given)
+
+
+@app.command("describe")
+def describe_workflow(
+    workflow: WorkflowArgument, *, as_json: JsonOption = False, address: AddressOption = None
+) -> None:
+    """Show what a workflow can do and spend: its steps, its tools, its worst case.
+
+    With --json the compiled plan too, every default resolved.
+    """
+
+    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+        found = await client.describe_workflow(workflow)
+        if as_json:
+            screen.raw(json_line(found))
+            return ExitCode.OK
+        for line in _described(found):
+            screen.line(line.text, style=line.style)
+        return ExitCode.OK
+
+    carry_out(work, address=address)
+
+
+def _described(found: DescribeWorkflowResponse) -> Iterator[Line]:
+    revision, plan = found.revision, found.plan
+    yield Line(text=f"workflow {short(revision.name)}@{revision.digest[:_DIGEST]}", style="head")
+    yield Line(text=f"  flow: {' → '.join(short(step) for step in plan.flow)}")
+    yield Line(text=f"  one run spends at most {', '.join(_worst(found.worst_case))}")
+    for step in plan.steps:
+        yield Line(text=f"step {short(step.step_id)} ({short(step.kind)})", style="head")
+        if step.description:
+            yield Line(text=f"  {step.description}")
+        routes = (f"{short(signal)} → {short(step.routes[signal])}" for signal in sorted(step.routes))
+        if step.routes:
+            yield Line(text=f"  routes: {', '.join(routes)}")
+        for tool in found.tools:
+            if tool.step_id == step.step_id:
+                yield Line(text=f"  tool {short(tool.name)}: {tool.description}")
+
+
+def _worst(most: WorstCase) -> Iterator[str]:
+    if most.HasField("model_requests"):
+        yield count(most.model_requests, "model call")
+    if most.HasField("tool_calls"):
+        yield count(most.tool_calls, "tool call")
+    if most.HasField("tokens"):
+        yield count(most.tokens, "token")
+    yield f"${most.cost_micros / 1_000_000:.4f}" if most.HasField("cost_micros") else "an unknown price"
+    if most.HasField("active_ms"):
+        yield f"{most.active_ms / 1000:,.0f} s of active time"

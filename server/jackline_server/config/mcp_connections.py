@@ -1,0 +1,80 @@
+"""Connections of kind `mcp`: servers that speak the Model Context Protocol.
+
+Owns what an operator says about one. What is started and reached stands in the config alone: no workflow and
+no call names a command or a host.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from jackline_server.config.problems import ProblemCode
+from jackline_server.config.section import Section
+from jackline_server.runtime.http_ports import Origin
+from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
+from jackline_server.runtime.secrets import Secret
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+_TRANSPORTS = ("stdio", "http")
+_ROOT = Path("/")
+
+Endpoint = Callable[[], tuple[Origin, str, Mapping[str, Secret]]]
+"""Reads `url` and `headers` as connections of kind `http` do."""
+
+
+def read_mcp(name: str, table: Section, *, endpoint: Endpoint) -> McpConnection | None:
+    """The connection; None if it says nothing that could be reached, which is then reported."""
+    transport = _transport(table, endpoint)
+    allow = table.texts("allow")
+    connection = (
+        None
+        if transport is None
+        else McpConnection(
+            name=name,
+            transport=transport,
+            trusted=table.boolean("trusted") or False,
+            allow=frozenset(allow) if table.has_seen("allow") else None,
+            lock=table.path("lock"),
+            start_timeout_ms=table.span("start_timeout", default_ms=15_000),
+            timeout_ms=table.span("timeout", default_ms=300_000),
+            concurrency=table.integer("concurrency", default=8, least=1, most=1_000),
+        )
+    )
+    if connection is not None:  # else each of its other keys would seem unknown
+        table.finish()
+    return connection
+
+
+def _transport(table: Section, endpoint: Endpoint) -> McpProcess | McpEndpoint | None:
+    kind = table.text("transport")
+    if kind == "http":
+        origin, path, headers = endpoint()
+        return McpEndpoint(origin=origin, path=path or "/", headers=headers)
+    if kind == "stdio":
+        command = table.command("command")
+        if command is None:
+            if not table.has_seen("command"):
+                table.missing("command", 'name the program and its arguments, such as ["/usr/bin/my-mcp"]')
+            return None
+        return McpProcess(
+            command=command, environment=_environment(table), directory=table.path("directory") or _ROOT
+        )
+    if kind is None and not table.has_seen("transport"):
+        table.missing("transport", "say stdio or http")
+    else:
+        table.problem(ProblemCode.BAD_VALUE, "transport", f"must be {' or '.join(_TRANSPORTS)}")
+    return None
+
+
+def _environment(table: Section) -> Mapping[str, Secret]:
+    variables = table.table("env")
+    if variables is None:
+        return {}
+    read: dict[str, Secret] = {}
+    for name in variables.keys():  # noqa: SIM118 - a section is no mapping
+        value = variables.secret(name)
+        if _VARIABLE.fullmatch(name) is None:
+            variables.problem(ProblemCode.BAD_VALUE, name, "is not the name of a variable")
+        elif value is not None:
+            read[name] = value
+    return read

@@ -1,0 +1,100 @@
+"""The tools of MCP servers, as one compilation sees them: pinned beside the source, or as fetched last.
+
+Owns where a catalog is taken from, and the pins that a compilation leaves behind. Does not own the steps that
+are made of tools (`mcp_steps`).
+"""
+
+from jackline_server.core.plan import RESERVED_SIGNALS
+from jackline_server.definitions.catalog import McpCatalogs, nearest
+from jackline_server.definitions.report import Report
+from jackline_server.definitions.yaml_nodes import Mark, Path
+from jackline_server.runtime import mcp_ports
+from jackline_server.runtime.mcp_ports import BadPins, McpConnection, McpTool
+from jackline_server.runtime.ports import Source
+
+_MAX_NAME = 63
+
+
+class McpSource:
+    """The catalogs that one source reads. `catalogs` fills with the versions of those not pinned."""
+
+    def __init__(self, *, source: Source, known: McpCatalogs, report: Report) -> None:
+        self.catalogs: dict[str, str | None] = {}
+        self._source = source
+        self._known = known
+        self._report = report
+        self._found: dict[str, mcp_ports.Catalog | None] = {}
+        self._used: dict[str, dict[str, McpTool]] = {}
+
+    def connection(self, name: str) -> McpConnection | None:
+        """What the operator says of a connection."""
+        return self._known.connection(name)
+
+    def tools(self, name: str, place: Path) -> mcp_ports.Catalog | None:
+        """The tools that the operator lets be called; None if they can't be had, which is then reported."""
+        connection = self._known.connection(name)
+        if connection is None:
+            hint = nearest(name, self._known.names())
+            message = f"there is no MCP connection `{name[:64]}` in the server's config{hint}"
+            self._report.error("unknown_connection", message, place)
+            return None
+        if name not in self._found:
+            self._found[name] = self._catalog(name, place)
+        found = self._found[name]
+        if found is None:
+            return None
+        return {tool: found[tool] for tool in found if connection.allows(tool)}
+
+    def tool(self, connection: str, name: str, place: Path) -> McpTool | None:
+        """One tool, from now on pinned; None if there is none, which is then reported."""
+        tools = self.tools(connection, place)
+        if tools is None:
+            return None
+        if name not in tools:
+            message = f"`{connection}` has no tool `{name[:64]}` that may be called{nearest(name, tools)}"
+            self._report.error("tool_unknown", message, place)
+            return None
+        self._used.setdefault(connection, {})[name] = tools[name]
+        return tools[name]
+
+    def pins(self) -> dict[str, bytes]:
+        """Files that pin the tools in use, by their path beside the workflow."""
+        made = {
+            mcp_ports.pins_path(name): mcp_ports.pins_text(tools).encode()
+            for name, tools in sorted(self._used.items())
+        }
+        if sum(map(len, made.values())) > mcp_ports.MAX_PINS_BYTES:
+            message = "the tools of this workflow have more than 256 KiB of descriptions; allow fewer"
+            self._report.error("too_large", message)
+        return made
+
+    def _catalog(self, name: str, place: Path) -> mcp_ports.Catalog | None:
+        path = mcp_ports.pins_path(name)
+        pinned = self._source.files.get(path)
+        if pinned is not None:
+            try:
+                return mcp_ports.read_pins(pinned)
+            except BadPins as problem:
+                self._report.error_at("bad_pins", f"this pins nothing: {problem}", Mark(0, 0), file=path)
+                return None
+        found = self._known.catalog(name)
+        if isinstance(found, str):
+            self.catalogs[name] = None
+            message = f"the tools of `{name}` can't be listed: {found}"
+            self._report.error("mcp_unavailable", message, place)
+            return None
+        self.catalogs[name] = mcp_ports.version_of(found)
+        return found
+
+
+def is_pins(name: str) -> bool:
+    """True if a file of a source pins a catalog."""
+    folder, _, file = name.partition("/")
+    return folder == mcp_ports.PINS_FOLDER and file.endswith(".lock") and "/" not in file
+
+
+def step_name(tool: str) -> str | None:
+    """The step that a tool becomes: its name in lower case with `_` for what a step's name can't hold."""
+    name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in tool.lower())
+    fits = name[:1].isalpha() and len(name) <= _MAX_NAME and name not in RESERVED_SIGNALS
+    return name if fits else None

@@ -1,0 +1,27 @@
+"""What can go wrong between us and an MCP server, as far as a call has to tell it apart.
+
+McpFailure
+├── ServerDown       there is no session; nothing was asked
+├── CallRefused      the server certainly did not do it
+└── CallLost         the server may have done it
+"""
+
+
+class McpFailure(Exception):
+    """A server did not do what was asked. `message` is for a model: no address, no secret."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ServerDown(McpFailure):
+    """There is no session with the server; nothing was asked of it."""
+
+
+class CallRefused(McpFailure):
+    """The server refused the request before it did anything."""
+
+
+class CallLost(McpFailure):
+    """The request was sent and no answer came that says what happened."""

@@ -1,0 +1,146 @@
+"""One connection: its session started on first use and started again with backoff, and its catalog.
+
+Owns when a server is started, and how old a catalog may be. Does not own a session's inside (`session`).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from jackline_server.core.plan import JsonObject
+from jackline_server.runtime.http_ports import HttpClients
+from jackline_server.runtime.mcp_ports import Catalog, McpConnection
+from jackline_server.tools.mcp.failures import McpFailure, ServerDown
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, InputRequiredResult
+
+    from jackline_server.tools.mcp.session import McpSession
+
+_log = logging.getLogger(__name__)
+
+STARTS_A_MINUTE = 6
+"""The first start, and five more."""
+
+_MINUTE_S = 60.0
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 30.0
+
+
+class Link:
+    """A connection of the config. Safe to use from any task of one event loop."""
+
+    def __init__(self, connection: McpConnection, *, clients: HttpClients) -> None:
+        self.connection = connection
+        self.slots = asyncio.Semaphore(connection.concurrency)
+        self.known: Catalog | None = None
+        self.problem = "it was not asked yet"
+        self._clients = clients
+        self._session: McpSession | None = None
+        self._starting = asyncio.Lock()
+        self._starts: deque[float] = deque(maxlen=STARTS_A_MINUTE)
+        self._failures = 0
+        self._not_before = 0.0
+        self._listing = asyncio.Lock()
+        self._listed: tuple[McpSession, float] | None = None
+        self._closed = False
+
+    async def catalog(self, *, max_age_s: float) -> Catalog:
+        """The server's tools as it lists them now, or did at most so long ago in this session.
+
+        Raises:
+            ServerDown: it can't be asked, or its list can't be used.
+        """
+        async with self._listing:
+            session = await self._live()
+            if self.known is not None and self._is_fresh(session, max_age_s):
+                return self.known
+            session.stale = False
+            try:
+                self.known = await self._asked(session)
+            except ServerDown as down:
+                self.problem = down.message
+                raise
+            except McpFailure as failure:
+                self.problem = failure.message
+                raise ServerDown(failure.message) from None
+            self._listed = (session, asyncio.get_running_loop().time())
+            return self.known
+
+    async def call(
+        self, tool: str, arguments: JsonObject, *, timeout_s: float
+    ) -> "CallToolResult | InputRequiredResult":
+        """Call a tool once. Raises ServerDown, CallRefused, CallLost."""
+        from jackline_server.tools.mcp.calling import tool_call  # noqa: PLC0415 - the SDK, on first use
+
+        session = await self._live()
+        return await session.request(tool_call(tool, arguments), timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """End the session, if there is one, and start no other. Bounded."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    async def _live(self) -> "McpSession":
+        """The session, started if there is none. Raises ServerDown."""
+        async with self._starting:
+            if self._session is not None:
+                if self._session.alive:
+                    return self._session
+                await self._session.close()
+                self._session = None
+                _log.warning("MCP server %s has ended", self.connection.name)
+            return await self._started()
+
+    async def _started(self) -> "McpSession":
+        now = asyncio.get_running_loop().time()
+        self._require_turn(now)
+        self._starts.append(now)
+        module = await asyncio.to_thread(_loaded)
+        session = module(self.connection, self._clients)
+        try:
+            await session.start()
+        except ServerDown as down:
+            self._failures += 1
+            wait_s = min(_FIRST_WAIT_S * 2 ** (self._failures - 1), _LONGEST_WAIT_S)
+            self._not_before = asyncio.get_running_loop().time() + wait_s
+            self.problem = down.message
+            _log.warning("MCP server %s can't be reached: %s", self.connection.name, down.message)
+            raise
+        self._failures = 0
+        self._session = session
+        return session
+
+    def _require_turn(self, now: float) -> None:
+        """Raise ServerDown if the server may not be started yet."""
+        if self._closed:
+            raise ServerDown("this server is going down")
+        if now < self._not_before:
+            raise ServerDown(f"{self.problem}; it is tried again in {self._not_before - now:.1f} s")
+        if len(self._starts) == STARTS_A_MINUTE and now - self._starts[0] < _MINUTE_S:
+            wait_s = _MINUTE_S - (now - self._starts[0])
+            raise ServerDown(f"it ended {STARTS_A_MINUTE} times within a minute; wait {wait_s:.0f} s")
+
+    # --- the catalog -----------------------------------------------------------------------------
+
+    def _is_fresh(self, session: "McpSession", max_age_s: float) -> bool:
+        if self._listed is None or self._listed[0] is not session or session.stale:
+            return False
+        return asyncio.get_running_loop().time() - self._listed[1] <= max_age_s
+
+    async def _asked(self, session: "McpSession") -> Catalog:
+        from jackline_server.tools.mcp.listing import listed  # noqa: PLC0415 - the SDK, on first use
+
+        return await session.request(listed, timeout_s=self.connection.start_timeout_ms / 1000)
+
+
+def _loaded() -> "type[McpSession]":
+    """The session's class. The first time this imports the SDK, which takes a second: call it in a thread."""
+    from jackline_server.tools.mcp import calling, listing, session  # noqa: PLC0415 - on first use
+
+    del calling, listing
+    return session.McpSession

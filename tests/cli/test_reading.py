@@ -1,0 +1,132 @@
+"""`jackline calls`, `messages`, `inbox` and `info` through the console script."""
+
+import json
+
+import pytest
+
+from jackline.v1 import run_service_pb2 as wire
+from jackline.v1.control_pb2 import CommandKind
+from jackline.v1.run_pb2 import (
+    Effect,
+    Interrupt,
+    InterruptKind,
+    MessageRole,
+    RunMessage,
+    RunMessageToolCall,
+    ToolCall,
+    ToolCallStatus,
+    View,
+)
+from tests.cli.console import Console
+from tests.support.scripted_service import RUN_ID, ScriptedService
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e"
+
+
+async def test_tool_calls_are_listed_with_arguments_and_results(
+    console: Console, service: ScriptedService
+) -> None:
+    call = ToolCall(
+        call_id="call_1",
+        tool="lookup" + HOSTILE,
+        step_id="handle",
+        iteration=1,
+        status=ToolCallStatus.TOOL_CALL_STATUS_COMPLETED,
+        effect=Effect.EFFECT_READ,
+        attempts=1,
+        arguments_json=b'{"order_id":"A-17"}',
+        result='{"total":12}' + HOSTILE,
+    )
+    service.script("ListToolCalls", wire.ListToolCallsResponse(tool_calls=[call]))
+    done = await console.run("calls", RUN_ID)
+    assert done.code == 0
+    assert "(order_id=A-17)" in done.out
+    assert "completed (read, 1 attempt, step handle, turn 1" in done.out
+    assert not done.hidden_bytes
+    (request,) = service.requests(wire.ListToolCallsRequest)
+    assert request.view == View.VIEW_FULL
+
+
+async def test_messages_of_one_visit_are_shown_as_the_model_saw_them(
+    console: Console, service: ScriptedService
+) -> None:
+    asked = RunMessageToolCall(call_id="call_1", tool="lookup", arguments_json=b'{"id":7}')
+    found = [
+        RunMessage(role=MessageRole.MESSAGE_ROLE_USER, provenance="steer:local", text="Be kind." + HOSTILE),
+        RunMessage(role=MessageRole.MESSAGE_ROLE_ASSISTANT, provenance="model", tool_calls=[asked]),
+        RunMessage(
+            role=MessageRole.MESSAGE_ROLE_TOOL, provenance="tool:lookup", call_id="call_1", text="two\nlines"
+        ),
+    ]
+    service.script("ListRunMessages", wire.ListRunMessagesResponse(messages=found))
+    done = await console.run("messages", RUN_ID, "--step", "handle", "--visit", "2")
+    assert done.out.splitlines()[0] == "user (steer:local)"
+    assert '  → lookup({"id":7})  call_1\n' in done.out
+    assert "tool (tool:lookup) call_1\n  two\n  lines\n" in done.out
+    assert not done.hidden_bytes
+    (request,) = service.requests(wire.ListRunMessagesRequest)
+    assert (request.step_id, request.visit) == ("handle", 2)
+
+
+async def test_the_inbox_lists_open_questions_with_the_commands_that_answer_them(
+    console: Console, service: ScriptedService
+) -> None:
+    question = Interrupt(
+        interrupt_id="int_1",
+        run_id=RUN_ID,
+        kind=InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME,
+        step_id="notify",
+        tool="notify",
+        arguments_json=b'{"queue":"refunds"}',
+        question="Was the ticket opened?" + HOSTILE,
+        options=["succeeded", "failed"],
+    )
+    service.script("ListInterrupts", wire.ListInterruptsResponse(interrupts=[question]))
+    done = await console.run("inbox")
+    assert "Was the ticket opened?" in done.out
+    assert "about notify(queue=refunds)" in done.out
+    assert f"jackline answer {RUN_ID} int_1 succeeded\n" in done.out
+    assert not done.hidden_bytes
+
+
+async def test_a_server_says_what_it_is(console: Console, service: ScriptedService) -> None:
+    found = wire.GetServerInfoResponse(
+        version="1.2.3",
+        durability=wire.DURABILITY_CLASS_FSYNC,
+        models=["fast"],
+        step_kinds=["agent", "http"],
+        commands=[CommandKind.COMMAND_KIND_STEER],
+        limits=[wire.Limit(name="input_bytes", value=1_048_576)],
+    )
+    service.script("GetServerInfo", found)
+    done = await console.run("info")
+    for words in ("1.2.3", "fsync", "fast", "agent, http", "steer", "input_bytes = 1,048,576"):
+        assert words in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "method", "answer"),
+    [
+        (("calls", RUN_ID), "ListToolCalls", wire.ListToolCallsResponse()),
+        (("messages", RUN_ID), "ListRunMessages", wire.ListRunMessagesResponse()),
+        (("inbox", RUN_ID), "ListInterrupts", wire.ListInterruptsResponse()),
+        (("ls",), "ListRuns", wire.ListRunsResponse()),
+    ],
+    ids=["calls", "messages", "inbox", "ls"],
+)
+async def test_nothing_to_list_is_said_to_a_person_and_is_no_line_for_a_program(
+    console: Console,
+    service: ScriptedService,
+    words: tuple[str, ...],
+    method: str,
+    answer: wire.ListRunsResponse,
+) -> None:
+    service.script(method, answer, answer)
+    assert (await console.run(*words)).out.startswith("no ")
+    assert (await console.run(*words, "--json")).out == ""
+
+
+async def test_json_has_the_names_of_the_api(console: Console, service: ScriptedService) -> None:
+    service.script("ListToolCalls", wire.ListToolCallsResponse(tool_calls=[ToolCall(call_id="call_1")]))
+    done = await console.run("calls", RUN_ID, "--json")
+    assert json.loads(done.out) == {"call_id": "call_1"}

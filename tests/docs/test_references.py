@@ -1,0 +1,387 @@
+"""The reference pages hold what the code holds: every key, every default, every example accepted."""
+
+import re
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from jackline_server.config import load_config
+from jackline_server.config.sections import SECTIONS_NOT_BUILT, SERVER_KEYS
+from jackline_server.config.settings import ModelProfile
+from jackline_server.core.facts import FailureClass, FinishReason
+from jackline_server.core.plan import ModelPlan, Price
+from jackline_server.definitions import defaults, shapes
+from jackline_server.definitions.catalog import Catalog, FunctionDescription
+from jackline_server.definitions.compiler import WorkflowCompiler
+from jackline_server.expressions.cel import CelExpressions
+from jackline_server.expressions.schemas import JsonSchemas
+from jackline_server.models import script
+from jackline_server.runtime.http_ports import Origin
+from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpTool
+from jackline_server.runtime.ports import Severity, Source
+from jackline_server.tools.function_catalog import FunctionCatalog
+from tests.docs.pages import ROOT, Block, blocks, keys, page, rows, section
+
+WORKFLOW, CONFIG, SCRIPTS = page("workflow.md"), page("config.md"), page("scripted-models.md")
+
+
+# --- examples ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShopFunctions:
+    """The functions that the page speaks of."""
+
+    def describe(self, function: str) -> FunctionDescription | str:
+        properties = '{"amount":{"type":"number"},"to":{"type":"string"}}'
+        schema = f'{{"type":"object","properties":{properties},"required":["amount","to"]}}'
+        return FunctionDescription(parameters_json=schema, docstring="Converts an amount of euros.")
+
+
+@dataclass(frozen=True, slots=True)
+class SupportServer:
+    """The MCP connection that the page speaks of."""
+
+    tools: Mapping[str, McpTool] = field(
+        default_factory=lambda: {
+            name: McpTool(
+                name=name,
+                description=f"Does {name}.",
+                input_schema_json=schema,
+                output_schema_json=None,
+                annotations_json='{"readOnlyHint":true}',
+            )
+            for name, schema in (
+                ("lookup_invoice", '{"type":"object","properties":{"tenant":{},"invoice":{}}}'),
+                ("post_message", '{"type":"object","properties":{"channel":{},"text":{}}}'),
+            )
+        }
+    )
+
+    def names(self) -> tuple[str, ...]:
+        return ("support",)
+
+    def connection(self, name: str) -> McpConnection | None:
+        origin = Origin(scheme="https", host="support.internal", port=443)
+        return McpConnection(
+            name=name,
+            transport=McpEndpoint(origin=origin, path="/mcp", headers={}),
+            trusted=True,
+            allow=None,
+            lock=None,
+            start_timeout_ms=1,
+            timeout_ms=1,
+            concurrency=1,
+        )
+
+    def catalog(self, name: str) -> Mapping[str, McpTool] | str:
+        return self.tools
+
+
+def compiler() -> WorkflowCompiler:
+    fast = ModelPlan(
+        profile="fast",
+        model="m",
+        adapter="scripted",
+        context_window=128_000,
+        max_output_tokens=4_096,
+        price=Price(input_per_million=0, output_per_million=0),
+        retries=3,
+        retry_base_ms=1_000,
+        retry_cap_ms=30_000,
+    )
+    catalog = Catalog(
+        models={"fast": fast},
+        http_connections=frozenset({"orders", "helpdesk"}),
+        functions=ShopFunctions(),
+        mcp=SupportServer(),
+    )
+    return WorkflowCompiler(
+        catalog=catalog,
+        expressions=CelExpressions(),
+        schemas=JsonSchemas(),
+        encode_plan=lambda plan: repr(plan).encode(),
+    )
+
+
+def whole(block: Block) -> str:
+    """A block of steps as a workflow that begins with the first of them."""
+    first = block.code.split(":", 1)[0]
+    head = f"name: page\nmodel: fast\nflow: [{first}]\nsteps:\n"
+    return head + textwrap.indent(block.code, "  ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(pytest.param(block.code, id=f"line {block.line}") for block in blocks(WORKFLOW, "yaml workflow")),
+        *(pytest.param(whole(block), id=f"line {block.line}") for block in blocks(WORKFLOW, "yaml steps")),
+    ],
+)
+def test_every_workflow_of_the_page_is_valid_and_worth_no_warning(text: str) -> None:
+    compilation = compiler().compile(Source(yaml=text, files={}, file="page.yaml"))
+    found = [one for one in compilation.findings if one.severity is not Severity.INFO]
+    assert found == []
+    assert compilation.plan is not None
+
+
+def test_every_yaml_block_of_the_pages_is_one_that_is_checked() -> None:
+    checked = {"yaml workflow", "yaml steps", "yaml script"}
+    for text in (WORKFLOW, CONFIG, SCRIPTS):
+        marked = sum(len(blocks(text, info)) for info in checked)
+        assert text.count("```yaml") == marked
+
+
+def test_the_function_of_the_page_is_one_that_can_be_called(tmp_path: Path) -> None:
+    (code,) = blocks(WORKFLOW, "python")
+    (tmp_path / "page_shop").mkdir()
+    (tmp_path / "page_shop" / "money.py").write_text(code.code, encoding="utf-8")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        described = FunctionCatalog(roots=["page_shop"]).describe("page_shop.money:convert")
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert not isinstance(described, str), described
+    assert '"call"' not in described.parameters_json
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=f"{name} line {block.line}")
+        for name, text in (("config", CONFIG), ("scripts", SCRIPTS), ("workflow", WORKFLOW))
+        for block in blocks(text, "toml")
+    ],
+)
+def test_every_config_of_the_pages_is_accepted(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "jackline.toml"
+    file.write_text(block.code, encoding="utf-8")
+    file.chmod(0o600)
+    (tmp_path / "orders.token").write_text("secret\n", encoding="utf-8")
+    names = ("OPENAI_API_KEY", "ORDERS_TOKEN", "FILES_TOKEN", "SUPPORT_TOKEN")
+    load_config(file=file, environ=dict.fromkeys(names, "secret"))
+
+
+@pytest.mark.parametrize(
+    "block", [pytest.param(block, id=f"line {block.line}") for block in blocks(SCRIPTS, "yaml script")]
+)
+def test_every_script_of_the_page_is_accepted(block: Block) -> None:
+    assert script.parse_script(block.code, file="page").turns
+
+
+# --- keys --------------------------------------------------------------------------------------
+
+
+def own_keys(shape: type[BaseModel], *bases: type[BaseModel]) -> set[str]:
+    """The keys of a shape as a file writes them, without those of its bases."""
+    inherited = {name for base in bases for name in base.model_fields}
+    return {field.alias or name for name, field in shape.model_fields.items() if name not in inherited}
+
+
+SHAPES: Mapping[str, set[str]] = {
+    "## The top": own_keys(shapes.WorkflowShape),
+    "### Bounds of the run": own_keys(shapes.RunBoundsShape),
+    "## Every step": own_keys(shapes.StepShape),
+    "### What `agent` and `completion` have": own_keys(shapes.ModelStepShape, shapes.StepShape),
+    "### What only `agent` has": own_keys(shapes.AgentShape, shapes.ModelStepShape),
+    "### Bounds of a visit": own_keys(shapes.AgentBoundsShape) | own_keys(shapes.CompletionBoundsShape),
+    "### Answers": own_keys(shapes.OutcomeShape),
+    "### Tools": own_keys(shapes.ToolShape),
+    "## `kind: completion`": own_keys(shapes.CompletionShape, shapes.ModelStepShape),
+    "## What `http`, `function` and `mcp` have": own_keys(shapes.ToolStepShape, shapes.StepShape),
+    "## `kind: http`": own_keys(shapes.HttpShape, shapes.ToolStepShape),
+    "## `kind: function`": own_keys(shapes.FunctionShape, shapes.ToolStepShape),
+    "## `kind: mcp`": own_keys(shapes.McpShape, shapes.ToolStepShape),
+    "## `kind: router`": own_keys(shapes.RouterShape, shapes.StepShape) | own_keys(shapes.ConditionShape),
+}
+
+
+@pytest.mark.parametrize("heading", SHAPES)
+def test_each_section_has_the_keys_of_its_shape_and_no_others(heading: str) -> None:
+    found = keys(WORKFLOW, heading)
+    assert len(found) == len(set(found))
+    assert set(found) == SHAPES[heading]
+
+
+def test_every_kind_of_step_has_its_section() -> None:
+    assert {kind for kind in shapes.KINDS if f"## `kind: {kind}`" not in WORKFLOW} == set()
+
+
+def test_what_is_not_built_is_named_where_it_would_stand() -> None:
+    listed = {
+        row[0].replace("`", ""): set(row[1].replace("`", "").split(", "))
+        for row in rows(section(WORKFLOW, "## Not built yet"))
+    }
+    common = shapes.StepShape.not_built
+    expected = {
+        "the top": shapes.WorkflowShape.not_built,
+        "bounds of the run": shapes.RunBoundsShape.not_built,
+        "bounds of a visit": shapes.AgentBoundsShape.not_built,
+        "every step": common,
+        "agent and completion": shapes.ModelStepShape.not_built - common,
+        "http, function, mcp": shapes.ToolStepShape.not_built - common,
+        "a tool": shapes.ToolShape.not_built,
+        **{f"values of {key}": values for key, values in shapes.VALUES_NOT_BUILT.items()},
+    }
+    assert listed == {key: set(names) for key, names in expected.items()}
+
+
+def test_the_config_page_has_the_keys_of_each_section() -> None:
+    assert keys(CONFIG, "## `[server]`") == list(SERVER_KEYS)
+    model = {one.name.removesuffix("_ms") for one in fields(ModelProfile)} - {"name"}
+    assert model <= set(keys(CONFIG, "## `[models.<name>]`"))
+    for name in SECTIONS_NOT_BUILT:
+        assert f"`{name}`" in section(CONFIG, "## Not built yet")
+
+
+def test_each_key_of_a_connection_on_the_page_is_known_and_each_that_is_known_is_on_the_page() -> None:
+    (http,) = (one for one in blocks(CONFIG, "toml") if "base_url" in one.code and "hosts" in one.code)
+    assert set(keys(CONFIG, "## Connections of kind `http`")) == toml_keys(http)
+    (mcp,) = (one for one in blocks(CONFIG, "toml") if 'kind = "mcp"' in one.code)
+    assert set(keys(CONFIG, "## Connections of kind `mcp`")) == toml_keys(mcp)
+
+
+def toml_keys(block: Block) -> set[str]:
+    return {line.split(" = ")[0] for line in block.code.splitlines() if " = " in line}
+
+
+SCRIPT_SHAPES: Mapping[str, type[BaseModel]] = {
+    "## A turn": script.Turn,
+    "## `when`": script.When,
+    "## `tool_calls`": script.ScriptCall,
+    "## `usage`": script.ScriptUsage,
+    "## `error`": script.ScriptFailure,
+}
+
+
+@pytest.mark.parametrize("heading", SCRIPT_SHAPES)
+def test_each_section_of_the_script_page_has_the_keys_of_its_shape(heading: str) -> None:
+    assert keys(SCRIPTS, heading) == [
+        field.alias or name for name, field in SCRIPT_SHAPES[heading].model_fields.items()
+    ]
+
+
+def test_the_script_page_names_every_failure_and_every_finish() -> None:
+    for one in (*FailureClass, *FinishReason):
+        assert f"`{one.value}`" in SCRIPTS
+    passing = [one.value for one in FailureClass if one.may_pass]
+    (row,) = (row for row in rows(section(SCRIPTS, "## `error`")) if row[0] == "`class`")
+    assert [name.strip("`") for name in row[2].removeprefix("Required: ").split(", ")][
+        : len(passing)
+    ] == passing
+
+
+# --- defaults ----------------------------------------------------------------------------------
+
+
+def span(milliseconds: int) -> str:
+    for unit, size in (("d", 24 * defaults.HOUR_MS), ("h", defaults.HOUR_MS), ("m", defaults.MINUTE_MS)):
+        if milliseconds % size == 0 and (unit != "m" or milliseconds > size):
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds // defaults.SECOND_MS}s"
+
+
+DEFAULTS: Mapping[str, tuple[str, str]] = {
+    "`bounds.run_timeout`": ("RUN_TIMEOUT_MS", span(defaults.RUN_TIMEOUT_MS)),
+    "`bounds.steps`": ("STEPS", f"{defaults.STEPS:,}"),
+    "`bounds.events`": ("EVENTS", f"{defaults.EVENTS:,}"),
+    "`on_question`": ("ON_QUESTION", defaults.ON_QUESTION.value),
+    "agent: `bounds.max_iterations`": ("MAX_ITERATIONS", str(defaults.MAX_ITERATIONS)),
+    "agent: `bounds.model_requests`": (
+        "MODEL_REQUESTS_PER_ITERATION",
+        f"{defaults.MODEL_REQUESTS_PER_ITERATION} times max_iterations",
+    ),
+    "agent: `bounds.tool_calls`": (
+        "TOOL_CALLS_PER_ITERATION",
+        f"{defaults.TOOL_CALLS_PER_ITERATION} times max_iterations",
+    ),
+    "completion: `bounds.model_requests`": (
+        "COMPLETION_MODEL_REQUESTS",
+        str(defaults.COMPLETION_MODEL_REQUESTS),
+    ),
+    "`bounds.model_timeout`": ("MODEL_TIMEOUT_MS", span(defaults.MODEL_TIMEOUT_MS)),
+    "`bounds.idle_timeout`": ("IDLE_TIMEOUT_MS", span(defaults.IDLE_TIMEOUT_MS)),
+    "`bounds.tool_timeout`": ("TOOL_TIMEOUT_MS", span(defaults.TOOL_TIMEOUT_MS)),
+    "`timeout` of a tool step": ("TOOL_TIMEOUT_MS", span(defaults.TOOL_TIMEOUT_MS)),
+    "`max_parallel`": ("MAX_PARALLEL", str(defaults.MAX_PARALLEL)),
+    "`allow_effects`": ("ALLOW_EFFECTS", "read, idempotent, write"),
+    "`on_limit`": ("ON_LIMIT", defaults.ON_LIMIT.value),
+    "`outcome.repairs`": ("REPAIRS", str(defaults.REPAIRS)),
+    "`answer`": ("ANSWER", defaults.ANSWER.value),
+    "`effect`": ("EFFECT", defaults.EFFECT.value),
+    "`result_chars`": ("RESULT_CHARS", f"{defaults.RESULT_CHARS:,}"),
+    "`on_unknown`": ("ON_UNKNOWN", defaults.ON_UNKNOWN.value),
+    "`unknown_expiry`": ("UNKNOWN_EXPIRY_MS", span(defaults.UNKNOWN_EXPIRY_MS)),
+    "attempts at a read or idempotent tool": ("TOOL_ATTEMPTS", str(defaults.TOOL_ATTEMPTS)),
+    "context window of a model named by its provider": ("CONTEXT_WINDOW", f"{defaults.CONTEXT_WINDOW:,}"),
+    "output tokens of a model named by its provider": (
+        "MAX_OUTPUT_TOKENS",
+        f"{defaults.MAX_OUTPUT_TOKENS:,}",
+    ),
+    "retries of a model call": ("MODEL_RETRIES", str(defaults.MODEL_RETRIES)),
+    "wait before the first retry, doubling": ("MODEL_RETRY_BASE_MS", span(defaults.MODEL_RETRY_BASE_MS)),
+    "the longest such wait": ("MODEL_RETRY_CAP_MS", span(defaults.MODEL_RETRY_CAP_MS)),
+}
+"""The row of the page, the name in the code, and how its value is written on the page."""
+
+UNITS = {"SECOND_MS", "MINUTE_MS", "HOUR_MS"}
+
+
+def test_the_table_of_defaults_is_that_of_the_code() -> None:
+    shown = {row[0]: row[1] for row in rows(section(WORKFLOW, "## Defaults"))}
+    assert shown.pop("`bounds.token_budget`, `bounds.cost_budget_usd`") == "none"
+    assert shown == {row: value for row, (_, value) in DEFAULTS.items()}
+
+
+def test_every_default_of_the_code_has_its_row() -> None:
+    known = {name for name in vars(defaults) if name.isupper()} - UNITS
+    assert {name for name, _ in DEFAULTS.values()} == known
+    assert {one.value for one in defaults.ALLOW_EFFECTS} == {"read", "idempotent", "write"}
+
+
+def test_the_defaults_of_the_config_page_are_those_that_are_loaded() -> None:
+    config = load_config(environ={"JACKLINE_MODELS__FAST__MODEL": "openai/x"})
+    server, model = config.server, config.models["fast"]
+    expected = {
+        "## `[server]`": (
+            {
+                "listen": str(server.listen),
+                "data": str(server.data),
+                "max_active_runs": str(server.max_active_runs),
+                "drain_grace": span(server.drain_grace_ms),
+                "lease_ttl": span(server.lease_ttl_ms),
+                "insecure_bind": str(server.insecure_bind).lower(),
+                "volatile": str(server.volatile).lower(),
+                "enable_failpoints": str(server.enable_failpoints).lower(),
+            },
+            2,
+        ),
+        "## `[models.<name>]`": (
+            {
+                "request_timeout": span(model.request_timeout_ms),
+                "concurrency": str(model.concurrency),
+                "context_window": str(model.context_window),
+                "max_output_tokens": str(model.max_output_tokens),
+            },
+            1,
+        ),
+    }
+    for heading, (values, column) in expected.items():
+        shown = {row[0].strip("`"): row[column] for row in rows(section(CONFIG, heading))}
+        assert {key: shown[key] for key in values} == values
+
+
+# --- links -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in (ROOT / "docs").glob("*.md")))
+def test_every_link_between_the_pages_leads_somewhere(name: str) -> None:
+    text = page(name)
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        if "://" not in target:
+            assert (ROOT / "docs" / target).exists(), target

@@ -1,0 +1,88 @@
+"""Where the real MCP servers of the tests are, and one over HTTP in this process.
+
+Owns no connection to them; each test makes its own.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from mcp.server import MCPServer
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ROOT / "examples" / "files"
+GIT = ROOT / "examples" / "git"
+FILESYSTEM_SERVER = FILES / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
+
+
+def beside_python(name: str) -> str:
+    """A program that was installed with a package of Python."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def installed_filesystem_server() -> Path:
+    """The script of the npm server, installed if it is not. Skips the test without Node.js, but not in CI."""
+    if not os.environ.get("CI") and (shutil.which("npm") is None or shutil.which("node") is None):
+        pytest.skip("Node.js with npm is not installed")
+    subprocess.run([str(FILES / "install")], check=True)
+    return FILESYSTEM_SERVER
+
+
+def repository(folder: Path) -> Path:
+    """A repository with one commit."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def git(*words: str) -> None:
+        subprocess.run(
+            ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.org", *words],  # noqa: S607 - git of this machine
+            cwd=folder,
+            check=True,
+            capture_output=True,
+        )
+
+    git("init", "-q", "-b", "main")
+    (folder / "kettle.txt").write_text("whistles\n", encoding="utf-8")
+    git("add", "kettle.txt")
+    git("commit", "-q", "-m", "The kettle whistles")
+    return folder
+
+
+@asynccontextmanager
+async def served_over_http(*, json_response: bool, stateless: bool) -> AsyncGenerator[tuple[int, list[str]]]:
+    """A server of the SDK's with two tools, over streamable HTTP: its port, and the texts that were said."""
+    said: list[str] = []
+    server = MCPServer("talker")
+
+    @server.tool()
+    def say(text: str) -> str:  # pyright: ignore[reportUnusedFunction] - the SDK calls it
+        """Says a text."""
+        said.append(text)
+        return f"said {text}"
+
+    @server.tool()
+    async def wait() -> str:  # pyright: ignore[reportUnusedFunction] - the SDK calls it
+        """Waits for ever."""
+        said.append("waiting")
+        await asyncio.Event().wait()
+        return ""
+
+    app = server.streamable_http_app(json_response=json_response, stateless_http=stateless)
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", lifespan="on")
+    http = uvicorn.Server(config)
+    task = asyncio.create_task(http.serve())
+    try:
+        async with asyncio.timeout(10):
+            while not http.started:
+                await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+        yield http.servers[0].sockets[0].getsockname()[1], said
+    finally:
+        http.should_exit = True
+        http.force_exit = True
+        await asyncio.wait({task}, timeout=10)

@@ -1,0 +1,163 @@
+"""An MCP server over stdio that misbehaves as its first argument says. Standard library only: it starts fast.
+
+Each request that it gets goes to the ledger, the file of the second argument, one JSON line each.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+MODE, LEDGER = sys.argv[1], Path(sys.argv[2])
+OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
+READ = {"readOnlyHint": True}
+TOOLS: list[dict[str, Any]] = [
+    {"name": "echo", "description": "Says it again.", "inputSchema": OBJECT, "annotations": READ},
+    {"name": "charge", "description": "Charges.", "inputSchema": OBJECT},
+    {"name": "odd", "description": "Odd blocks.", "inputSchema": OBJECT},
+    {"name": "failing", "description": "Fails.", "inputSchema": OBJECT},
+    {"name": "refusing", "description": "Refuses.", "inputSchema": OBJECT},
+    {
+        "name": "promise",
+        "description": "Breaks its promise.",
+        "inputSchema": OBJECT,
+        "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+    },
+]
+BIG = "x" * (32 * 1024 * 1024)
+
+
+def note(**entry: object) -> None:
+    with LEDGER.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+def write(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def say(request: object, result: object) -> None:
+    write(json.dumps({"jsonrpc": "2.0", "id": request, "result": result}).encode())
+
+
+def refuse(request: object, code: int, message: str) -> None:
+    error = {"code": code, "message": message}
+    write(json.dumps({"jsonrpc": "2.0", "id": request, "error": error}).encode())
+
+
+def text(words: str, **more: object) -> dict[str, object]:
+    return {"content": [{"type": "text", "text": words}], **more}
+
+
+def listing(cursor: str | None) -> dict[str, object]:
+    if MODE == "duplicates":
+        return {"tools": [TOOLS[0], TOOLS[0]]}
+    if MODE == "endless":
+        page = int(cursor or "0")
+        return {"tools": [{**TOOLS[0], "name": f"echo{page}"}], "nextCursor": str(page + 1)}
+    if MODE == "drift":
+        asked = sum(1 for line in LEDGER.read_text("utf-8").splitlines() if "tools/list" in line)
+        return {"tools": [{**TOOLS[0], "description": f"Says it again, for the {asked}. time."}, *TOOLS[1:]]}
+    if MODE == "pages":
+        page = int(cursor or "0")
+        more = {"nextCursor": str(page + 1)} if page + 1 < len(TOOLS) else {}
+        return {"tools": [TOOLS[page]], **more}
+    return {"tools": TOOLS}
+
+
+def call(  # noqa: C901, PLR0912 - one case a way to misbehave
+    request: object, name: str, arguments: dict[str, object]
+) -> None:
+    note(called=name, arguments=arguments)
+    match MODE, name:
+        case "die_mid_call", _:
+            os._exit(3)
+        case "long_line", "echo":
+            say(request, text(BIG))
+        case "long_line", "charge":
+            write(json.dumps({"result": text(BIG), "id": request, "jsonrpc": "2.0"}).encode())
+        case "silent_call", _:
+            pass
+        case "wrong_id", "echo":
+            say(4711, text("not yours"))
+        case "bad_utf8", _:
+            line = json.dumps({"jsonrpc": "2.0", "id": request, "result": text("caf@")}).encode()
+            write(line.replace(b"@", b"\xe9"))
+        case "twice", _:
+            say(request, text("first"))
+            say(request, text("second"))
+        case _, "odd":
+            say(request, ODD)
+        case _, "failing":
+            say(request, text("no " * 100_000, isError=True))
+        case _, "refusing":
+            refuse(request, -32602, "no such text")
+        case _, "promise":
+            say(request, text("words", structuredContent={"n": "not a number"}))
+        case _:
+            say(request, text(json.dumps(arguments, sort_keys=True)))
+
+
+ODD = {
+    "content": [
+        {"type": "text", "text": "words"},
+        {"type": "hologram", "data": "?"},
+        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+        {"type": "resource_link", "name": "a page", "uri": "http://127.0.0.1:1/never"},
+        {"type": "resource", "resource": {"uri": "file:///a", "text": "inner words"}},
+        {"type": "resource", "resource": {"uri": "file:///b", "blob": "AAAA"}},
+    ]
+}
+
+
+def answer(message: dict[str, Any]) -> None:
+    request: object = message.get("id")
+    params: dict[str, Any] = message.get("params") or {}
+    if MODE == "garbage":
+        write(b"Server ready!")
+        write(b"{not json")
+        write(b"\xff\xfe\x00")
+        write(b'{"jsonrpc": "2.0"}')
+        write(b"[]")
+    match message["method"]:
+        case "server/discover":
+            refuse(request, -32601, "Method not found")
+        case "initialize":
+            capabilities = {"tools": {"listChanged": True}}
+            info = {"name": "hostile", "version": "1"}
+            say(
+                request,
+                {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info},
+            )
+        case "tools/list":
+            say(request, listing(params.get("cursor")))
+        case "tools/call":
+            call(request, params["name"], params.get("arguments") or {})
+        case _ if request is not None:
+            refuse(request, -32601, "Method not found")
+        case _:
+            pass
+
+
+def main() -> None:
+    note(started=os.getpid())
+    if MODE == "die_at_start":
+        sys.exit(3)
+    if MODE == "stubborn":  # a child that outlives us, holds our pipes, and nobody listens to signals
+        child = subprocess.Popen(["/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
+        note(child=child.pid)
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        note(method=message.get("method"), params=message.get("params"))
+        if MODE != "mute" and "method" in message:
+            answer(message)
+    if MODE == "stubborn":
+        sys.stdin.close()
+        while True:
+            subprocess.run(["/bin/sleep", "60"], check=False)
+
+
+main()
