@@ -4,6 +4,7 @@ Owns nothing that serves; that is `bootstrap`'s.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -22,6 +23,9 @@ from jackline_server.runtime.store_ports import StoreError
 from jackline_server.storage import boot_errors
 from jackline_server.telemetry.logs import configure_logs
 
+_SWITCH_S = 0.001
+"""How long a thread that computes (compiling, functions) may keep the event loop waiting when it wakes."""
+
 EXIT_USAGE = 2
 EXIT_CANT_CREATE = 73
 EXIT_STORE = 74
@@ -36,6 +40,7 @@ LINGER_S = 0.5
 def serve_until_stopped(config: Config) -> int:
     """Serve in an event loop of this thread until SIGTERM or SIGINT; the exit code."""
     configure_logs()
+    sys.setswitchinterval(_SWITCH_S)
     return uvloop.run(_to_the_end(config))
 
 
@@ -66,6 +71,7 @@ async def _serve(config: Config) -> int:
     _stop_on_signals(stopping)
     try:
         async with running(config, environ=os.environ, on_broken_store=on_broken) as server:
+            _settle_heap()
             sys.stdout.write(f"listening on {server.address}\n")
             sys.stdout.flush()
             await stopping.wait()
@@ -78,6 +84,15 @@ async def _serve(config: Config) -> int:
     if broken:
         return _say(EXIT_STORE, f"the store failed and no longer acknowledges: {broken[0]}")
     return 0
+
+
+def _settle_heap() -> None:
+    """Take what booting made out of the collector's sight.
+
+    A full collection stops every thread while it looks through all that there is, and most of that is code.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _say(code: int, text: str) -> int:
