@@ -226,3 +226,18 @@ async def test_cancelling_a_call_hangs_up_and_frees_its_slot():
         await asyncio.wait_for(left.wait(), 5)
         server.behave = always(answer())
         assert (await tools.call(invocation(http_action()))).ending is COMPLETED
+
+
+async def test_an_answer_of_very_many_values_is_kept_as_text():
+    dense = b"[" + b"[]," * 30_000 + b"[]]"
+    result = await called(answer(dense))
+    assert result.ending is COMPLETED
+    assert result.output_json is not None
+    assert result.output_json.startswith('"[[],[],')
+
+
+async def test_a_long_answer_of_few_values_is_still_json():
+    result = await called(answer(b'{"a":"' + b"x" * 100_000 + b'"}'))
+    assert result.ending is COMPLETED
+    assert result.output_json is not None
+    assert result.output_json.startswith('{"a":"xxx')

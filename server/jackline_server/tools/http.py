@@ -21,9 +21,12 @@ from jackline_server.runtime.http_ports import (
 )
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.http_message import HttpMessage, MessageProblem, message_of
-from jackline_server.tools.results import HARD_BYTES, clean_json, clean_text, completed, failed
+from jackline_server.tools.results import HARD_BYTES, clean_json, clean_text, completed, failed, is_dense
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
+
+_AT_ONCE_BYTES = 64 * 1024
+"""A longer answer is read in a thread: the loop has others to serve."""
 
 _EXCERPT = 1_000
 _SHORTEST_SECRET = 6
@@ -81,7 +84,9 @@ class HttpTool:
             return failed(failure.message)
         except HttpFailure as failure:
             return failed(failure.message, uncertain=not repeatable)
-        return _result(response, line.secrets, repeatable=repeatable)
+        if len(response.body) <= _AT_ONCE_BYTES:
+            return _result(response, line.secrets, repeatable=repeatable)
+        return await asyncio.to_thread(_result, response, line.secrets, repeatable=repeatable)
 
 
 def _line(connection: HttpConnection) -> _Line:
@@ -135,7 +140,7 @@ def _result(response: HttpResponse, secrets: tuple[str, ...], *, repeatable: boo
 def _success(response: HttpResponse, text: str, *, repeatable: bool) -> ToolResult:
     if not response.body:
         return completed(None)
-    if not _is_json(response):
+    if not _is_json(response) or is_dense(response.body):
         return completed(clean_text(text))
     try:
         value: JsonValue = json_text.parse(text)

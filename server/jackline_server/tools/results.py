@@ -28,6 +28,7 @@ HARD_BYTES = 8 * 1024 * 1024
 
 ERROR_CHARS = 2_000
 
+_MOST_MARKS = 50_000
 _MAX_DEPTH = 64
 _MAX_NODES = 200_000
 _MAX_INTEGER = 2**64
@@ -56,6 +57,14 @@ def completed(value: JsonValue) -> ToolResult:
     shown = value if isinstance(value, str) else text
     cut = json_text.write(_head(shown, KEPT_BYTES))
     return ToolResult(ending=ToolEnding.COMPLETED, output_json=cut, cut_from_bytes=size)
+
+
+def is_dense(data: bytes) -> bool:
+    """True if JSON text may hold so many values that reading it would keep everybody waiting.
+
+    Cheap: it counts what stands between values. Such an answer is kept as text.
+    """
+    return sum(data.count(mark) for mark in (b",", b"[", b"{", b":")) > _MOST_MARKS
 
 
 def failed(message: str, *, uncertain: bool = False) -> ToolResult:
