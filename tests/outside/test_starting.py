@@ -78,3 +78,13 @@ async def test_two_hundred_requests_of_different_content_start_the_first_one_alo
         done = await clients[0].wait_run(won[0].run.run_id)
         assert done.run.state == RunState.RUN_STATE_SUCCEEDED
         assert len(shop.of("charge")) == 1
+
+
+async def test_one_client_can_have_hundreds_of_calls_under_way(
+    servers: Servers, shop: ToolService, tmp_path: Path
+):
+    server = servers.make(worlds.scripted(tmp_path, worlds.PAIR_SCRIPT, shop=shop.base_url))
+    await server.start()
+    async with server.client() as client:
+        answers = await asyncio.gather(*(client.get_server_info() for _ in range(400)))
+    assert len(answers) == 400

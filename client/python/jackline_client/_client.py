@@ -263,7 +263,10 @@ class JacklineClient:
             left_s -= piece_s
             request = wire.WaitRunRequest(run_id=run_id, view=view, timeout=_duration(piece_s))
             answer = await self._connection.call(
-                self._connection.runs.WaitRun, request, timeout_s=piece_s + _WAIT_MARGIN_S
+                self._connection.runs.WaitRun,
+                request,
+                timeout_s=piece_s + _WAIT_MARGIN_S,
+                is_long=True,
             )
             if answer.finished or left_s <= 0:
                 return answer

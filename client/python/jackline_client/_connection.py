@@ -53,6 +53,9 @@ _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )
 
+CALLS_AT_ONCE = 96
+"""Unary calls that are under way at once; further ones wait. A server refuses more than 128 a connection."""
+
 _Request = TypeVar("_Request", bound=Message)
 _Response = TypeVar("_Response", bound=Message)
 
@@ -85,6 +88,7 @@ class Connection:
             *((("authorization", f"Bearer {endpoint.token}"),) if endpoint.token else ())
         )
         self._channels = (_channel(endpoint), _channel(endpoint))
+        self._room = asyncio.Semaphore(CALLS_AT_ONCE)
         unary, streams = self._channels
         self.runs = RunServiceStub(unary)
         self.workflows = WorkflowServiceStub(unary)
@@ -96,11 +100,24 @@ class Connection:
         request: _Request,
         *,
         timeout_s: float,
+        is_long: bool = False,
     ) -> _Response:
-        """Makes one unary call of at most `timeout_s` seconds.
+        """Makes one unary call of at most `timeout_s` seconds, once there is room for it on the channel.
 
-        Raises CallError; cancelling it cancels the call.
+        `is_long` is for calls that wait on purpose: they take no room from the others. Raises CallError;
+        cancelling it cancels the call.
         """
+        if is_long:
+            return await self._call(method, request, timeout_s)
+        async with self._room:
+            return await self._call(method, request, timeout_s)
+
+    async def _call(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Response],
+        request: _Request,
+        timeout_s: float,
+    ) -> _Response:
         try:
             return await method(request, timeout=timeout_s, metadata=self.metadata)
         except grpc.aio.AioRpcError as error:
