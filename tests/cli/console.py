@@ -6,6 +6,7 @@ Owns starting it and collecting what it wrote. Does not own the server it talks 
 import asyncio
 import os
 import pty
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,7 @@ class Console:
             stderr=asyncio.subprocess.PIPE,
             env=self.environment(**changes),
             cwd=cwd or self.home,
+            preexec_fn=_hear_control_c,
         )
 
     async def shell(self, line: str, **changes: str) -> Done:
@@ -115,3 +117,8 @@ def _read_all(terminal: int) -> bytes:
     finally:
         os.close(terminal)
     return shown
+
+
+def _hear_control_c() -> None:
+    """As in a terminal: a shell that runs the tests in the background has its children ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -228,10 +228,15 @@ async def test_control_c_leaves_the_run_alive_and_says_how_to_go_on(
     service.streams.append(StreamScript(through=1, hang=True))
     process = await console.start("run", "refunds")
     assert process.stdout is not None
-    async with asyncio.timeout(30):
-        await process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        _, err = await process.communicate()
+    try:
+        async with asyncio.timeout(30):
+            await process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            _, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     assert process.returncode == 130
     assert f"jackline watch {RUN_ID}".encode() in err
     assert f"jackline abort {RUN_ID}".encode() in err
