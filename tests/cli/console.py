@@ -6,7 +6,6 @@ Owns starting it and collecting what it wrote. Does not own the server it talks 
 import asyncio
 import os
 import pty
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,14 @@ from pathlib import Path
 from tests.support.scripted_service import TOKEN
 
 COMMAND = (sys.executable, "-m", "jackline_client.cli.main")
+_IN_A_TERMINAL = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("jackline_client.cli.main", run_name="__main__", alter_sys=True)
+"""
+HEARING_CONTROL_C = (sys.executable, "-c", _IN_A_TERMINAL)
+"""The same as in a terminal: a shell that runs the tests in the background has its children ignore Ctrl-C."""
+
 _SECONDS = 60
 HIDDEN = frozenset([*range(0x09), *range(0x0B, 0x20), 0x7F])
 
@@ -62,14 +69,13 @@ class Console:
 
     async def start(self, *words: str, cwd: Path | None = None, **changes: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *COMMAND,
+            *HEARING_CONTROL_C,
             *words,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=self.environment(**changes),
             cwd=cwd or self.home,
-            preexec_fn=_hear_control_c,
         )
 
     async def shell(self, line: str, **changes: str) -> Done:
@@ -117,8 +123,3 @@ def _read_all(terminal: int) -> bytes:
     finally:
         os.close(terminal)
     return shown
-
-
-def _hear_control_c() -> None:
-    """As in a terminal: a shell that runs the tests in the background has its children ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
