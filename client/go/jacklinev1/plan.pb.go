@@ -686,7 +686,7 @@ type StepBounds struct {
 	ModelTimeoutMs uint64 `protobuf:"varint,7,opt,name=model_timeout_ms,json=modelTimeoutMs,proto3" json:"model_timeout_ms,omitempty"`
 	// Time between two chunks of a reply.
 	IdleTimeoutMs uint64 `protobuf:"varint,8,opt,name=idle_timeout_ms,json=idleTimeoutMs,proto3" json:"idle_timeout_ms,omitempty"`
-	// Time of one tool call, unless the tool has its own.
+	// Time of one tool call; the tool's own time counts too, the shorter of the two wins.
 	ToolTimeoutMs uint64 `protobuf:"varint,9,opt,name=tool_timeout_ms,json=toolTimeoutMs,proto3" json:"tool_timeout_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -398,7 +398,7 @@ class StepBounds(_message.Message):
     idle_timeout_ms: _builtins.int
     """Time between two chunks of a reply."""
     tool_timeout_ms: _builtins.int
-    """Time of one tool call, unless the tool has its own."""
+    """Time of one tool call; the tool's own time counts too, the shorter of the two wins."""
     def __init__(
         self,
         *,

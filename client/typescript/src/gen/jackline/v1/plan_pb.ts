@@ -344,7 +344,7 @@ export type StepBounds = Message<"jackline.v1.StepBounds"> & {
   idleTimeoutMs: bigint;
 
   /**
-   * Time of one tool call, unless the tool has its own.
+   * Time of one tool call; the tool's own time counts too, the shorter of the two wins.
    *
    * @generated from field: uint64 tool_timeout_ms = 9;
    */
