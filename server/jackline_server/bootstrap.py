@@ -41,6 +41,7 @@ from jackline_server.runtime.store_ports import Store, StoreError
 from jackline_server.signals.in_process import InProcessSignals
 from jackline_server.storage.memory import memory_store
 from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
+from jackline_server.storage.sqlite_upgrade import UpgradeSettings
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool
@@ -114,6 +115,32 @@ async def running(
         yield Running(address=address, runtime=runtime)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workbench:
+    """What a config stands for without a server: its compiler, and tools behind the runtime's own doors."""
+
+    compiler: WorkflowCompiler
+    toolbox: StepToolbox
+    mcp: McpServers
+    clients: GuardedClients
+
+
+@asynccontextmanager
+async def workbench(config: Config) -> AsyncGenerator[Workbench]:
+    """The tools of a config, as a server would have them, for as long as the block runs.
+
+    Opens no store and listens nowhere. An MCP server starts when it is first asked, and ends with the block.
+    """
+    async with AsyncExitStack() as stack:
+        tools = await _tools(config, stack)
+        yield Workbench(
+            compiler=_compiler(config, tools),
+            toolbox=_toolbox(config, tools),
+            mcp=tools.mcp,
+            clients=tools.clients,
+        )
+
+
 async def _go_down(server: RpcServer, runtime: Runtime, broken: asyncio.Event) -> None:
     """Say that the server goes, let runs and streams end, then close what is left."""
     await server.set_serving(serving=False)
@@ -137,7 +164,10 @@ async def _open_store(
     lease_ms = config.server.lease_ttl_ms
     if config.server.volatile:
         return memory_store(lease_ms=lease_ms), SystemChance().new_id("")
-    opened = await open_sqlite(config.server.data, SqliteSettings(lease_ms=lease_ms, on_broken=on_broken))
+    settings = SqliteSettings(
+        lease_ms=lease_ms, on_broken=on_broken, upgrade=UpgradeSettings(release=own_version())
+    )
+    opened = await open_sqlite(config.server.data, settings)
     stack.push_async_callback(opened.close)
     if not opened.checked_whole:
         _log.warning("the search for damage in the store ran out of time; the rest is checked as it is read")
@@ -183,32 +213,39 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
 
 
 def _ring(config: Config, store: Store, models: Models, tools: _Tools) -> Ring:
-    codec, expressions, schemas = ProtoCodec(), CelExpressions(), JsonSchemas()
     return Ring(
         store=store,
         models=models,
-        toolbox=StepToolbox(
-            http=HttpTool(clients=tools.clients, connections=config.connections),
-            functions=FunctionTool(catalog=tools.functions, threads=FUNCTION_THREADS),
-            mcp=McpToolCalls(servers=tools.mcp, schemas=schemas),
-        ),
-        codec=codec,
-        compiler=WorkflowCompiler(
-            catalog=Catalog(
-                models=model_plans(config),
-                http_connections=frozenset(config.connections),
-                functions=_Described(tools.functions),
-                mcp=tools.mcp,
-            ),
-            expressions=expressions,
-            schemas=schemas,
-            encode_plan=codec.encode_plan,
-        ),
-        instruments=Instruments(expressions=expressions, schemas=schemas),
+        toolbox=_toolbox(config, tools),
+        codec=ProtoCodec(),
+        compiler=_compiler(config, tools),
+        instruments=Instruments(expressions=CelExpressions(), schemas=JsonSchemas()),
         signals=InProcessSignals(),
         clock=SystemClock(),
         chance=SystemChance(),
         catalogs=tools.mcp,
+    )
+
+
+def _toolbox(config: Config, tools: _Tools) -> StepToolbox:
+    return StepToolbox(
+        http=HttpTool(clients=tools.clients, connections=config.connections),
+        functions=FunctionTool(catalog=tools.functions, threads=FUNCTION_THREADS),
+        mcp=McpToolCalls(servers=tools.mcp, schemas=JsonSchemas()),
+    )
+
+
+def _compiler(config: Config, tools: _Tools) -> WorkflowCompiler:
+    return WorkflowCompiler(
+        catalog=Catalog(
+            models=model_plans(config),
+            http_connections=frozenset(config.connections),
+            functions=_Described(tools.functions),
+            mcp=tools.mcp,
+        ),
+        expressions=CelExpressions(),
+        schemas=JsonSchemas(),
+        encode_plan=ProtoCodec().encode_plan,
     )
 
 

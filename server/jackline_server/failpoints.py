@@ -21,6 +21,9 @@ from dataclasses import dataclass
 
 NAMES = frozenset(
     {
+        "backup.before",
+        "backup.before_publish",
+        "backup.mid",
         "claim.after",
         "control.after_apply",
         "control.after_commit_before_apply",
@@ -36,6 +39,10 @@ NAMES = frozenset(
         "loop.model.before_reserve",
         "loop.model.mid_stream",
         "loop.step.begin",
+        "migrate.after",
+        "migrate.before",
+        "migrate.before_commit",
+        "migrate.mid",
         "start.after_commit_before_reply",
         "start.before_commit",
         "store.after_send_before_reply",

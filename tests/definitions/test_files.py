@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.definitions.files import load_file, load_folder
-from tests.definitions.workflows import RIGHT
+from jackline_server.definitions.files import load_file, load_folder, mcp_connections_of
+from tests.definitions.workflows import RIGHT, Shelves, compiler
 
 
 @pytest.fixture
@@ -144,3 +144,40 @@ def test_no_descriptor_is_left_open(folder: Path):
     load_folder(folder)
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+PAYER = """\
+name: payer
+model: fast
+flow: [pay, tell]
+steps:
+  pay: {kind: agent, tools: [{from: till}], answer: text}
+  tell: {kind: mcp, effect: write, connection: desk, tool: post}
+"""
+
+
+def test_the_pins_of_its_connections_come_with_a_workflow_and_no_others(tmp_path: Path):
+    (tmp_path / "shop/connections").mkdir(parents=True)
+    (tmp_path / "shop/payer.yaml").write_text(PAYER, "utf-8")
+    for name in ("till", "desk", "other"):
+        (tmp_path / f"shop/connections/{name}.lock").write_text(name, "utf-8")
+
+    (loaded,) = load_folder(tmp_path)
+
+    assert loaded.source is not None
+    assert dict(loaded.source.files) == {"connections/till.lock": b"till", "connections/desk.lock": b"desk"}
+    assert mcp_connections_of(loaded) == ["till", "desk"]
+
+
+def test_pins_that_can_not_be_read_pin_nothing_and_are_not_left_out(tmp_path: Path):
+    (tmp_path / "connections").mkdir()
+    (tmp_path / "payer.yaml").write_text(PAYER.replace("till", "shelf"), "utf-8")
+    (tmp_path / "connections/shelf.lock").symlink_to("/etc/passwd")
+
+    (loaded,) = load_folder(tmp_path)
+
+    assert loaded.source is not None
+    assert dict(loaded.source.files) == {"connections/shelf.lock": b""}
+    assert [problem.code for problem in loaded.problems] == ["unreadable"]
+    compilation = compiler(Shelves()).compile(loaded.source)
+    assert (compilation.plan, "bad_pins" in {one.code for one in compilation.findings}) == (None, True)

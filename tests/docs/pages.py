@@ -26,12 +26,15 @@ def page(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
-def blocks(text: str, info: str) -> list[Block]:
+def all_blocks(text: str) -> list[Block]:
     return [
-        Block(info=info, line=text.count("\n", 0, found.start()) + 2, code=found["code"])
+        Block(info=found["info"].strip(), line=text.count("\n", 0, found.start()) + 2, code=found["code"])
         for found in _BLOCK.finditer(text)
-        if found["info"].strip() == info
     ]
+
+
+def blocks(text: str, info: str) -> list[Block]:
+    return [block for block in all_blocks(text) if block.info == info]
 
 
 def section(text: str, heading: str) -> str:

@@ -51,7 +51,7 @@ def read_connections(section: Section) -> Connections:
     for name, table in section.tables():
         if NAME.fullmatch(name) is None:
             section.problem(ProblemCode.BAD_VALUE, name, "a connection's name is letters, digits, _ and -")
-        connection = _connection(name, table)
+        connection = read_connection(name, table)
         if isinstance(connection, HttpConnection):
             connections[name] = connection
         elif connection is not None:
@@ -59,7 +59,8 @@ def read_connections(section: Section) -> Connections:
     return Connections(http=connections, mcp=mcp)
 
 
-def _connection(name: str, table: Section) -> HttpConnection | McpConnection | None:
+def read_connection(name: str, table: Section) -> HttpConnection | McpConnection | None:
+    """One connection of any kind; None if it is not well described, which is then reported."""
     kind = table.text("kind")
     if kind == "mcp":
         return read_mcp(name, table, endpoint=lambda: (*_base(table, key="url"), _headers(table)))
@@ -81,7 +82,7 @@ def _connection(name: str, table: Section) -> HttpConnection | McpConnection | N
         reach=Reach(
             trusted=frozenset({origin}),
             hosts=_hosts(table),
-            allow_private=table.boolean("allow_private") or False,
+            allow_private=table.boolean("allow_private", default=False) or False,
         ),
     )
     table.finish()

@@ -13,7 +13,7 @@ from typing import cast
 
 from jackline_server.config.file import FileProblem, read_file
 from jackline_server.config.problems import Problem, ProblemCode
-from jackline_server.config.references import BadReference, has_reference, resolved
+from jackline_server.config.references import BadReference, has_reference, references_in, resolved
 
 PREFIX = "JACKLINE_"
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
@@ -24,7 +24,8 @@ _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 class Given:
     """A value as it was given. `folder` is where a relative path starts; a hidden value is never shown.
 
-    `as_text` says that the value is text only because its source knows nothing else.
+    `as_text` says that the value is text only because its source knows nothing else. `references` are those
+    that stood in it, such as `${env:NAME}`: they may be shown, what they stand for may not.
     """
 
     value: object
@@ -32,6 +33,7 @@ class Given:
     folder: Path
     hidden: bool
     as_text: bool
+    references: tuple[str, ...] = ()
 
 
 Tree = dict[str, "Tree | Given"]
@@ -114,6 +116,7 @@ class _Given:
         where = f"{self._file}:{line}" if line else str(self._file)
         items = cast("list[object]", value) if isinstance(value, list) else [value]
         hidden = any(isinstance(item, str) and has_reference(item) for item in items)
+        named = tuple(name for item in items if isinstance(item, str) for name in references_in(item))
         if hidden:
             try:
                 items = [self._resolved(item) if isinstance(item, str) else item for item in items]
@@ -126,7 +129,12 @@ class _Given:
                 items = [None for _ in items]
         resolved_value = items if isinstance(value, list) else items[0]
         return Given(
-            value=resolved_value, where=where, folder=self._file.parent, hidden=hidden, as_text=False
+            value=resolved_value,
+            where=where,
+            folder=self._file.parent,
+            hidden=hidden,
+            as_text=False,
+            references=named,
         )
 
     def _resolved(self, text: str) -> str:

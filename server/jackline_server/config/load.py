@@ -1,10 +1,10 @@
 """The whole config, from its sources to settings, with everything that is wrong said at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jackline_server.config.connections import read_connections
-from jackline_server.config.document import PREFIX, Sources, read_document
+from jackline_server.config.document import PREFIX, Sources, Tree, read_document
 from jackline_server.config.problems import ConfigError, Problem
 from jackline_server.config.section import Section
 from jackline_server.config.sections import (
@@ -35,14 +35,25 @@ def load_config(
     Raises:
         ConfigError: with every problem found. The process should end with code 2 then.
     """
+    return read_config(file=file, environ=environ, flags=flags, make=Section)
+
+
+def read_config(
+    *,
+    file: Path | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, str | int | bool] | None,
+    make: Callable[[Tree, tuple[str, ...], list[Problem]], Section],
+) -> Config:
+    """Read the config through tables that `make` makes; see `load_config`. Raises ConfigError."""
     if file is None and (named := environ.get(FILE_VARIABLE)):
         file = Path(named)
     document = read_document(
         Sources(file=file, environ=environ, flags=flags or {}, server_keys=SERVER_KEYS, sections=SECTIONS)
     )
     problems: list[Problem] = list(document.problems)
-    root = Section(document.tree, (), problems)
-    sections = {name: root.table(name) or Section({}, (name,), problems) for name in SECTIONS}
+    root = make(document.tree, (), problems)
+    sections = {name: root.table(name) or make({}, (name,), problems) for name in SECTIONS}
     root.finish(not_built=SECTIONS_NOT_BUILT)
     connections = read_connections(sections["connections"])
     config = Config(

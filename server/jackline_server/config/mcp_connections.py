@@ -32,7 +32,7 @@ def read_mcp(name: str, table: Section, *, endpoint: Endpoint) -> McpConnection 
         else McpConnection(
             name=name,
             transport=transport,
-            trusted=table.boolean("trusted") or False,
+            trusted=table.boolean("trusted", default=False) or False,
             allow=frozenset(allow) if table.has_seen("allow") else None,
             lock=table.path("lock"),
             start_timeout_ms=table.span("start_timeout", default_ms=15_000),
@@ -57,7 +57,9 @@ def _transport(table: Section, endpoint: Endpoint) -> McpProcess | McpEndpoint |
                 table.missing("command", 'name the program and its arguments, such as ["/usr/bin/my-mcp"]')
             return None
         return McpProcess(
-            command=command, environment=_environment(table), directory=table.path("directory") or _ROOT
+            command=command,
+            environment=_environment(table),
+            directory=table.path("directory", default=_ROOT) or _ROOT,
         )
     if kind is None and not table.has_seen("transport"):
         table.missing("transport", "say stdio or http")

@@ -22,6 +22,11 @@ def has_reference(text: str) -> bool:
     return _OPEN in text
 
 
+def references_in(text: str) -> tuple[str, ...]:
+    """The references of a text as they are written, which may be shown."""
+    return tuple(found[0] for found in _REFERENCE.finditer(text))
+
+
 def resolved(text: str, *, environ: Mapping[str, str], folder: Path) -> str:
     """The text with each reference replaced. A relative path starts at `folder`.
 

@@ -34,11 +34,11 @@ class Section:
 
     # --- plain values
 
-    def text(self, key: str) -> str | None:
-        """A string without control characters, or None."""
+    def text(self, key: str, *, default: str | None = None) -> str | None:
+        """A string without control characters, or the default; None for one that is no such string."""
         given = self._take(key)
         if given is None:
-            return None
+            return default
         value = given.value
         if not isinstance(value, str):
             return self._wrong(key, given, "a string")
@@ -51,11 +51,11 @@ class Section:
         value = self.text(key)
         return None if value is None else Secret(value)
 
-    def boolean(self, key: str) -> bool | None:
-        """True, false, or None."""
+    def boolean(self, key: str, *, default: bool | None = None) -> bool | None:
+        """True, false, or the default."""
         given = self._take(key)
         if given is None:
-            return None
+            return default
         if given.as_text and isinstance(given.value, str) and given.value.lower() in _WORDS:
             return _WORDS[given.value.lower()]
         return given.value if isinstance(given.value, bool) else self._wrong(key, given, "true or false")
@@ -148,11 +148,11 @@ class Section:
             return self._bad(key, given, "has more than six decimal places")
         return int(micros)
 
-    def path(self, key: str) -> Path | None:
-        """A path, absolute or from where its source stands; or None."""
+    def path(self, key: str, *, default: Path | None = None) -> Path | None:
+        """A path, absolute or from where its source stands; or the default."""
         given = self._peek(key)
         value = self.text(key)
-        return None if value is None or given is None else given.folder / value
+        return default if value is None or given is None else given.folder / value
 
     # --- tables
 
@@ -164,7 +164,11 @@ class Section:
             return None
         if isinstance(node, Given):
             return self._wrong(key, node, "a table")
-        return Section(node, (*self._path, key), self._problems)
+        return self._below(key, node)
+
+    def _below(self, key: str, tree: Tree) -> "Section":
+        """A table inside this one, of the same kind as it."""
+        return Section(tree, (*self._path, key), self._problems)
 
     def tables(self) -> "Iterator[tuple[str, Section]]":
         """Each table in this one, by name."""

@@ -41,7 +41,7 @@ _MODEL_NOT_BUILT = ("requests_per_minute", "tokens_per_minute", "fallbacks")
 _LIMITS_NOT_BUILT = ("tokens_per_day", "usd_per_day", "start_rate", "streams", "bytes_stored")
 
 CAPABILITIES = ("tools", "json_schema", "streaming")
-_ADAPTERS = ("auto", "litellm", "scripted")
+ADAPTERS = ("auto", "litellm", "scripted")
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 _ROOT = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
@@ -49,31 +49,32 @@ _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})", re
 _LAST_PORT = 65_535
 _MILLION = 1_000_000
 _DEFAULT_LISTEN = Listen(host="127.0.0.1", port=50_051, is_loopback=True)
+_DEFAULT_DATA = Path("data")
 
 
 def read_server(section: Section) -> ServerSettings:
     """Section `[server]`."""
-    insecure = section.boolean("insecure_bind") or False
+    insecure = section.boolean("insecure_bind", default=False) or False
     listen = _listen(section, insecure=insecure)
     reflection = section.boolean("reflection")
     settings = ServerSettings(
         listen=listen,
-        data=section.path("data") or Path("data"),
+        data=section.path("data", default=_DEFAULT_DATA) or _DEFAULT_DATA,
         workflows=section.path("workflows"),
         max_active_runs=section.integer("max_active_runs", default=1_000, least=1, most=_MILLION),
         drain_grace_ms=section.span("drain_grace", default_ms=20_000, most_ms=3_600_000),
         lease_ttl_ms=section.span("lease_ttl", default_ms=15_000, most_ms=600_000),
         insecure_bind=insecure,
         reflection=listen.is_loopback if reflection is None else reflection,
-        volatile=section.boolean("volatile") or False,
-        enable_failpoints=section.boolean("enable_failpoints") or False,
+        volatile=section.boolean("volatile", default=False) or False,
+        enable_failpoints=section.boolean("enable_failpoints", default=False) or False,
     )
     section.finish(not_built=_SERVER_NOT_BUILT)
     return settings
 
 
 def _listen(section: Section, *, insecure: bool) -> Listen:
-    text = section.text("listen")
+    text = section.text("listen", default=str(_DEFAULT_LISTEN))
     if text is None:
         return _DEFAULT_LISTEN
     match = _LISTEN.fullmatch(text)
@@ -128,13 +129,13 @@ def _profile(name: str, table: Section) -> ModelProfile:
 
 
 def _adapter(table: Section, model: str | None, script: Path | None) -> str:
-    adapter = table.text("adapter") or "auto"
+    adapter = table.text("adapter", default="auto") or "auto"
     if adapter == "auto":
         adapter = "scripted" if script is not None and model is None else "litellm"
     if adapter == "openai":
         table.problem(ProblemCode.NOT_BUILT, "adapter", "openai is not built yet; use litellm")
-    elif adapter not in _ADAPTERS:
-        table.problem(ProblemCode.BAD_VALUE, "adapter", f"must be one of {', '.join(_ADAPTERS)}")
+    elif adapter not in ADAPTERS:
+        table.problem(ProblemCode.BAD_VALUE, "adapter", f"must be one of {', '.join(ADAPTERS)}")
     elif adapter == "scripted" and script is None:
         table.missing("script", "a scripted model needs its script file")
     elif adapter == "litellm" and model is None:

@@ -1,22 +1,26 @@
 """Workflows in a folder: found, opened safely, and read together with the files that they name.
 
 Owns which files count as workflows, and that nothing outside of the folder is ever opened: each part of a
-path is opened from its parent's descriptor without following links, and only regular files are read. Does not
-own watching the folder or compiling.
+path is opened from its parent's descriptor without following links, and only regular files are read. Files
+that pin the tools of a connection belong to a workflow as those do that its steps name. Does not own watching
+the folder or compiling.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from jackline_server.definitions import yaml_text
 from jackline_server.definitions.assets import MAX_FILES, named_files, path_problem
+from jackline_server.definitions.mcp_source import is_pins, mcp_connections
 from jackline_server.definitions.reading import read
 from jackline_server.definitions.report import Report, TooManyErrors
+from jackline_server.definitions.shapes import AnyStep
+from jackline_server.runtime.mcp_ports import pins_path
 from jackline_server.runtime.ports import Finding, Severity, Source
 
 MAX_ENTRIES = 20_000
@@ -122,19 +126,32 @@ def _load(root: int, file: str) -> Loaded:
             continue
         except FileRefused as error:
             problems.append(_problem("unreadable", str(error), name))
+            if is_pins(name):
+                assets[name] = b""  # pins nothing, which the compiler refuses: never left out unnoticed
     source = Source(yaml=text, files=assets, file=file)
     return Loaded(file=file, source=source, problems=tuple(problems))
 
 
+def mcp_connections_of(loaded: Loaded) -> list[str]:
+    """The MCP connections that a workflow's steps name, if the workflow can be read that far."""
+    return [] if loaded.source is None else mcp_connections(_steps(loaded.source.yaml))
+
+
 def _named(text: str) -> list[str]:
-    """The files that a workflow's steps name, if the workflow can be read that far."""
+    """The files of a workflow: those that its steps name, and the pins of the connections that they name."""
+    steps = _steps(text)
+    pins = [pins_path(name) for name in mcp_connections(steps)]
+    return [name for name in (*pins, *named_files(steps)) if path_problem(name) is None][:MAX_FILES]
+
+
+def _steps(text: str) -> Mapping[str, AnyStep]:
+    """The steps of a workflow; none if it can't be read that far."""
     root = yaml_text.parse(text).root
     try:
         draft = read(root, Report(file="")) if root is not None else None
     except TooManyErrors:
         draft = None
-    names = named_files(draft.steps) if draft is not None else {}
-    return [name for name in names if path_problem(name) is None][:MAX_FILES]
+    return {} if draft is None else draft.steps
 
 
 def _read(root: int, file: str) -> bytes:

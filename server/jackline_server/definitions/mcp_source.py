@@ -4,9 +4,12 @@ Owns where a catalog is taken from, and the pins that a compilation leaves behin
 are made of tools (`mcp_steps`).
 """
 
+from collections.abc import Mapping
+
 from jackline_server.core.plan import RESERVED_SIGNALS
 from jackline_server.definitions.catalog import McpCatalogs, nearest
 from jackline_server.definitions.report import Report
+from jackline_server.definitions.shapes import AgentShape, AnyStep, McpShape
 from jackline_server.definitions.yaml_nodes import Mark, Path
 from jackline_server.runtime import mcp_ports
 from jackline_server.runtime.mcp_ports import BadPins, McpConnection, McpTool
@@ -91,6 +94,17 @@ def is_pins(name: str) -> bool:
     """True if a file of a source pins a catalog."""
     folder, _, file = name.partition("/")
     return folder == mcp_ports.PINS_FOLDER and file.endswith(".lock") and "/" not in file
+
+
+def mcp_connections(steps: Mapping[str, AnyStep]) -> list[str]:
+    """The MCP connections that the steps name, each once."""
+    named: dict[str, None] = {}
+    for step in steps.values():
+        if isinstance(step, McpShape):
+            named[step.connection] = None
+        elif isinstance(step, AgentShape):
+            named.update((entry.from_, None) for entry in step.tools if entry.from_ is not None)
+    return list(named)
 
 
 def step_name(tool: str) -> str | None:

@@ -8,7 +8,7 @@ import re
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 MAX_DURATION_MS = 30 * 24 * 3_600_000
@@ -18,6 +18,7 @@ MAX_TOKENS = 10**12
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
 _MICROS = Decimal(1_000_000)
+_POINTER = re.compile(r"(?:/(?:[^/~]|~[01])*)+")
 
 
 def _milliseconds(value: object) -> int:
@@ -51,12 +52,34 @@ def _pointer(value: object) -> str:
 
 def is_pointer(text: str) -> bool:
     """True for a JSON pointer of RFC 6901 to something inside the context."""
-    return len(text) <= 512 and re.fullmatch(r"(?:/(?:[^/~]|~[01])*)+", text) is not None  # noqa: PLR2004  # a path
+    return len(text) <= 512 and _POINTER.fullmatch(text) is not None  # noqa: PLR2004  # a path
 
 
-Milliseconds = Annotated[int, BeforeValidator(_milliseconds)]
-Micros = Annotated[int, BeforeValidator(_micros)]
-Pointer = Annotated[str, BeforeValidator(_pointer)]
+# The schemas say what stands in the file, which is not what is made of it.
+Milliseconds = Annotated[
+    int,
+    BeforeValidator(_milliseconds),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^{_DURATION.pattern}$", "examples": ["500ms", "90s", "15m", "2h"]}
+    ),
+]
+Micros = Annotated[
+    int,
+    BeforeValidator(_micros),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_MICROS // 1_000_000, "examples": [0.5]}),
+]
+Pointer = Annotated[
+    str,
+    BeforeValidator(_pointer),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": 512,
+            "pattern": f"^{_POINTER.pattern}$",
+            "examples": ["/input/message"],
+        }
+    ),
+]
 Count = Annotated[int, Field(ge=0, le=100_000)]
 Positive = Annotated[int, Field(ge=1, le=100_000)]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]

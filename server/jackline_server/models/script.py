@@ -40,6 +40,7 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -62,7 +63,11 @@ def _as_tuple(value: object) -> object:
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+Texts = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_as_tuple),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 Milliseconds = Annotated[int, Field(ge=0, le=86_400_000)]
 Tokens = Annotated[int, Field(ge=0, le=100_000_000)]
 

@@ -8,7 +8,8 @@ from jackline_server.runtime.store_ports import StoreError
 # StoreError
 # ├── StoreInUse        another process holds the store
 # ├── StoreTooNew       a newer version wrote the store
-# └── StoreUnsuitable   the place can't hold a store: permissions, ownership, not a folder
+# ├── StoreUnsuitable   the place can't hold a store: permissions, ownership, not a folder
+# └── UpgradeFailed     an older store can't be brought up to date; it is as it was
 
 
 class StoreInUse(StoreError):
@@ -21,3 +22,7 @@ class StoreTooNew(StoreError):
 
 class StoreUnsuitable(StoreError):
     """The folder can't be used as a data folder."""
+
+
+class UpgradeFailed(StoreError):
+    """A migration could not be applied; the store is what it was before."""

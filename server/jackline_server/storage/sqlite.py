@@ -1,6 +1,6 @@
 """The embedded store: SQLite in a data folder of its own.
 
-Owns opening and closing, in the order that keeps every promise: lock, check, void leases, then serve.
+Owns opening and closing, in the order that keeps every promise: lock, check, upgrade, void leases, serve.
 What is done with the tables is in the modules of the roles; `sqlite_writer` says how it becomes durable.
 """
 
@@ -12,18 +12,20 @@ from pathlib import Path
 import apsw
 
 from jackline_server.runtime.store_ports import Durability, Store, StoreError
-from jackline_server.storage.boot_errors import StoreInUse
+from jackline_server.storage.boot_errors import StoreInUse, StoreUnsuitable
 from jackline_server.storage.clocks import LEASE_MS, StoreClock
 from jackline_server.storage.sqlite_commands import SqliteCommands
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_folder import DataFolder, lock_folder
 from jackline_server.storage.sqlite_journal import SqliteJournal
 from jackline_server.storage.sqlite_leases import SqliteLeases, void_leases
+from jackline_server.storage.sqlite_migrations import newest_version, note_release
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_revisions import SqliteRevisions
 from jackline_server.storage.sqlite_runs import SqliteRuns
 from jackline_server.storage.sqlite_schema import create_database, open_writer, quick_check, read_generation
 from jackline_server.storage.sqlite_session import Session
+from jackline_server.storage.sqlite_upgrade import Upgrade, UpgradeSettings, upgrade
 from jackline_server.storage.sqlite_writer import Writer, as_port_error
 
 CLOSE_MS = 5_000
@@ -39,7 +41,8 @@ class SqliteSettings:
     """How a store is opened. `check_ms` bounds the search for damage at boot.
 
     `on_broken` is called once, on the event loop, when the store stops acknowledging for good. `close_ms`
-    bounds each half of closing. `vfs` names a registered SQLite VFS, for tests of faults.
+    bounds each half of closing. `vfs` names a registered SQLite VFS, for tests of faults. `upgrade` says how
+    an older store is brought up to date.
     """
 
     lease_ms: int = LEASE_MS
@@ -48,6 +51,7 @@ class SqliteSettings:
     on_broken: Callable[[StoreError], None] = _say_nothing
     close_ms: int = CLOSE_MS
     vfs: str | None = None
+    upgrade: UpgradeSettings = UpgradeSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ class _Boot:
     generation: str
     voided: int
     checked_whole: bool
+    upgrade: Upgrade | None
 
 
 class SqliteStore:
@@ -63,6 +68,7 @@ class SqliteStore:
 
     `generation` is the random name of this store. `voided_leases` runs had an owner when the last process
     ended. `checked_whole` is False if the search for damage ran out of time. `database` is the file.
+    `upgrade` is what was done to an older store when it was opened, None if nothing.
     """
 
     def __init__(self, *, folder: DataFolder, boot: _Boot, settings: SqliteSettings) -> None:
@@ -74,6 +80,7 @@ class SqliteStore:
         self.generation = boot.generation
         self.voided_leases = boot.voided
         self.checked_whole = boot.checked_whole
+        self.upgrade = boot.upgrade
         self.database = folder.database
         self.store = Store(
             journal=SqliteJournal(writer=self._writer, readers=self._readers),
@@ -101,13 +108,14 @@ class SqliteStore:
 
 
 async def open_sqlite(path: Path, settings: SqliteSettings | None = None) -> SqliteStore:
-    """Open the store in a data folder, creating both if they never were.
+    """Open the store in a data folder, creating both if they never were, and upgrading an older store.
 
     Raises:
         StoreInUse: another process holds the folder or the database.
         StoreTooNew: a newer version wrote it.
         StoreUnsuitable: the folder can't be used.
         StoreDamaged: the database is missing, damaged or not ours; nothing was changed.
+        UpgradeFailed: an older store can't be brought up to date; it is as it was.
         StoreFull: the disk has no room.
         StoreUnavailable: the disk failed.
     """
@@ -118,6 +126,11 @@ async def open_sqlite(path: Path, settings: SqliteSettings | None = None) -> Sql
     except apsw.BusyError as error:
         folder.release()
         raise StoreInUse(f"another process holds {folder.database}: close it and try again") from error
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        folder.release()
+        raise StoreUnsuitable(
+            f"{path} can't be written ({error}): let this user write there. Nothing was changed."
+        ) from error
     except (apsw.Error, OSError) as error:
         folder.release()
         raise as_port_error(error) from error
@@ -128,19 +141,30 @@ async def open_sqlite(path: Path, settings: SqliteSettings | None = None) -> Sql
 
 
 def _boot(folder: DataFolder, settings: SqliteSettings) -> _Boot:
-    """Create the database if the folder never had one, check it, and void what the last process held."""
+    """Create the database if there never was one, check and upgrade it, and void the leases left in it."""
+    newest, release = newest_version(settings.upgrade.migrations), settings.upgrade.release
     folder.refuse_if_gone()
     if not folder.database.exists():
         create_database(folder, vfs=settings.vfs)
     folder.close_to_others()
-    connection = open_writer(folder, vfs=settings.vfs)
+    connection = open_writer(folder, vfs=settings.vfs, newest=newest, release=release)
     try:
         checked = quick_check(connection, budget_ms=settings.check_ms)
         generation = read_generation(connection)
+        upgraded = upgrade(
+            connection, folder.database, settings.upgrade, unix_ms=settings.clock.unix_ms(), vfs=settings.vfs
+        )
+        note_release(connection, release)
         voided = void_leases(connection, clock=settings.clock, lease_ms=settings.lease_ms)
         folder.remember(generation)
         folder.watch()
     except BaseException:
         connection.close()
         raise
-    return _Boot(connection=connection, generation=generation, voided=voided, checked_whole=checked)
+    return _Boot(
+        connection=connection,
+        generation=generation,
+        voided=voided,
+        checked_whole=checked,
+        upgrade=upgraded,
+    )

@@ -6,7 +6,7 @@ this page every call would be untyped.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 import apsw
 
@@ -28,6 +28,24 @@ class Rows(Protocol):
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
+        ...
+
+
+class PageCopy(Protocol):
+    """A copy under way; leaving the context ends it."""
+
+    done: bool
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        ...
+
+    def __exit__(self, *error: object) -> bool | None:
+        """End; what is not copied yet is lost."""
+        ...
+
+    def step(self, npages: int = -1) -> bool:
+        """Copy so many pages; True at the end."""
         ...
 
 
@@ -66,6 +84,14 @@ class Database(Protocol):
 
     def wal_checkpoint(self, dbname: str | None = None, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> object:
         """Move the log into the database file."""
+        ...
+
+    def backup(self, databasename: str, sourceconnection: "Database", sourcedatabasename: str) -> PageCopy:
+        """Begin to copy another connection's pages into this one's file."""
+        ...
+
+    def config(self, op: int, *args: int) -> int:
+        """Switch a setting of the connection."""
         ...
 
     def interrupt(self) -> None:

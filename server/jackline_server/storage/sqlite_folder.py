@@ -60,11 +60,7 @@ class DataFolder:
 
     def sync(self) -> None:
         """Make the folder's own entries durable."""
-        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(self.path)
 
     def close_to_others(self) -> None:
         """Take all rights of group and others from the store's files."""
@@ -95,6 +91,15 @@ class DataFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def sync_folder(path: Path) -> None:
+    """Make the entries of a folder durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def lock_folder(path: Path) -> DataFolder:

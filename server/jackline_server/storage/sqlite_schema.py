@@ -1,6 +1,7 @@
 """The tables of a SQLite store, and what must hold of a file before it is used as one.
 
-Owns the DDL, the pragmas and their read-back, and the refusals at boot. Does not own any query.
+Owns the DDL of the newest schema, the pragmas and their read-back, and the refusals at boot. Does not own any
+query, nor how an older schema becomes this one (`sqlite_migrations`, which says how to change the tables).
 """
 
 import secrets
@@ -12,11 +13,14 @@ from jackline_server.runtime.store_ports import StoreDamaged
 from jackline_server.storage.boot_errors import StoreTooNew
 from jackline_server.storage.sqlite_database import Database, connect
 from jackline_server.storage.sqlite_folder import DataFolder
+from jackline_server.storage.sqlite_migrations import release_of, schema_version
+from jackline_server.storage.sqlite_upgrade import readable_backup
 
 APPLICATION_ID = 0x4A4C4E45
 """`JLNE`, in the header of the file."""
 
 SCHEMA_VERSION = 1
+"""The schema of the tables below."""
 
 BUSY_MS = 2_000
 """How long the writer waits for a foreign process."""
@@ -164,8 +168,13 @@ def create_database(folder: DataFolder, *, vfs: str | None) -> None:
     folder.publish_fresh()
 
 
-def open_writer(folder: DataFolder, *, vfs: str | None) -> Database:
+def open_writer(
+    folder: DataFolder, *, vfs: str | None, newest: int = SCHEMA_VERSION, release: str = ""
+) -> Database:
     """Open an existing store for writing, with every setting read back.
+
+    `newest` is the schema up to which this version, whose name is `release`, can use it. What is refused is
+    left as it is, its log included.
 
     Raises:
         StoreDamaged: not a database, not a store, or settings that don't hold.
@@ -177,12 +186,14 @@ def open_writer(folder: DataFolder, *, vfs: str | None) -> Database:
     connection = connect(folder.database, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
     try:
         connection.set_busy_timeout(BUSY_MS)
-        _refuse_strangers(connection, folder)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        _refuse_strangers(connection, folder, newest=newest, release=release)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT_BYTES}")
         _expect(connection, "PRAGMA journal_mode", "wal")
         _expect(connection, "PRAGMA synchronous", 2)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         connection.close()
         raise StoreDamaged(
@@ -236,18 +247,33 @@ def read_generation(connection: Database) -> str:
     return generation
 
 
-def _refuse_strangers(connection: Database, folder: DataFolder) -> None:
+def _refuse_strangers(connection: Database, folder: DataFolder, *, newest: int, release: str) -> None:
     """Refuse a file of another program or of a newer version."""
     if connection.execute("PRAGMA application_id").get != APPLICATION_ID:
         raise StoreDamaged(f"{folder.database} is not a Jackline store; nothing was changed")
-    version = connection.execute("PRAGMA user_version").get
-    if not isinstance(version, int) or version < 1:
+    version = schema_version(connection)
+    if version < 1:
         raise StoreDamaged(f"{folder.database} has no schema version; restore it from a backup")
-    if version > SCHEMA_VERSION:
-        raise StoreTooNew(
-            f"{folder.database} has schema {version}, this server knows {SCHEMA_VERSION}: "
-            "start the newer version, or restore a backup made by this one"
-        )
+    if version > newest:
+        raise StoreTooNew(_too_new(connection, folder, newest=newest, release=release))
+
+
+def _too_new(connection: Database, folder: DataFolder, *, newest: int, release: str) -> str:
+    """Who wrote the store, who can't read it, and what to do."""
+    writer, backup = release_of(connection), readable_backup(folder.path, version=newest)
+    wrote, able = ("a newer version", "that version")
+    if writer:
+        wrote = able = _jackline(writer)
+    return (
+        f"{folder.database} holds data of schema {schema_version(connection)}, written by {wrote}; this is "
+        f"{_jackline(release)}, which knows schemas up to {newest}. Start {able} or a newer one, or restore "
+        f"a backup of schema {newest} or less{f' (the newest here is {backup})' if backup else ''}. "
+        "Nothing was changed."
+    )
+
+
+def _jackline(release: str) -> str:
+    return f"Jackline {release}".rstrip()
 
 
 def _expect(connection: Database, pragma: str, value: object) -> None:

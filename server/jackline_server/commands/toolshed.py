@@ -1,0 +1,319 @@
+"""Tools as a model would see them, each with the step behind it: from a workflow, or from a connection alone.
+
+Owns finding them. A tool of a connection becomes a step of a workflow made for it alone, and is compiled like
+any other, so that what is shown and called here is what a run would have.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jackline_server.bootstrap import Workbench
+from jackline_server.commands.compiling import compiled, loaded_workflow, place_of
+from jackline_server.commands.pins import drift
+from jackline_server.core.plan import (
+    FunctionAction,
+    HttpAction,
+    JsonObject,
+    JsonValue,
+    McpAction,
+    ModelStep,
+    Plan,
+    ToolEntry,
+    ToolStep,
+)
+from jackline_server.definitions.files import Loaded
+from jackline_server.runtime.mcp_ports import (
+    BadPins,
+    Catalog,
+    McpConnection,
+    McpTool,
+    ToolHint,
+    pins_path,
+    read_pins,
+)
+from jackline_server.runtime.ports import Compilation, Severity, Source
+from jackline_server.tools.mcp.failures import ServerDown
+
+_ANY_MODEL = "none/none"
+"""A name as a provider's: it compiles without a profile, and is never called here."""
+
+
+class NoTools(Exception):
+    """The tools can't be had. `lines` say why; `unavailable`: a server does not answer."""
+
+    def __init__(self, *lines: str, unavailable: bool = False) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+        self.unavailable = unavailable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A tool. `parameters` leaves out the `bound` names, which the engine sets in a run.
+
+    `effect` is that of the step, or `destructive` where a trusted server says so and no step has declared it
+    yet. `pin` says what it is pinned to. `step` is None for one that can't be used; `refusal` says why.
+    """
+
+    name: str
+    own_name: str
+    description: str
+    parameters: JsonObject
+    bound: tuple[str, ...]
+    given_by_step: tuple[str, ...]
+    effect: str
+    origin: str
+    pin: str
+    step: ToolStep | None
+    refusal: str = ""
+
+    def answers_to(self, name: str) -> bool:
+        """True for the step's name and for the server's own."""
+        return name in (self.name, self.own_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The tools of one connection or workflow, or why they can't be had."""
+
+    title: str
+    tools: Sequence[Shown] = ()
+    refused: NoTools | None = None
+
+
+async def group_of_connection(name: str, bench: Workbench) -> Group:
+    """See `tools_of_connection`."""
+    title = f"connection {name}"
+    try:
+        return Group(title=title, tools=await tools_of_connection(name, bench))
+    except NoTools as refused:
+        return Group(title=title, refused=refused)
+
+
+async def group_of_workflow(path: Path, bench: Workbench, *, step_id: str | None) -> Group:
+    """See `tools_of_workflow`."""
+    title = f"workflow {path}"
+    try:
+        loaded = await loaded_workflow(path)
+        return Group(title=title, tools=await tools_of_workflow(loaded, path, bench, step_id=step_id))
+    except OSError as error:
+        return Group(title=title, refused=NoTools(f"{path} can't be read: {error.strerror}"))
+    except NoTools as refused:
+        return Group(title=title, refused=refused)
+
+
+# --- of a workflow -----------------------------------------------------------------------------
+
+
+async def tools_of_workflow(
+    loaded: Loaded, path: Path, bench: Workbench, *, step_id: str | None
+) -> list[Shown]:
+    """The tools of all agents of a workflow, or of that step; a tool stands for itself. Raises NoTools."""
+    if loaded.source is None:
+        raise NoTools(*(f"{path}: {problem.message}" for problem in loaded.problems))
+    compilation = await compiled(bench, loaded.source)
+    if compilation.plan is None:
+        raise NoTools(*_errors(compilation, path, loaded.file))
+    plan = compilation.plan
+    changed = frozenset(await bench.mcp.changed(plan))
+    shown: dict[str, Shown] = {}
+    for entry in _entries(plan, step_id):
+        step = plan.steps[entry.ref]
+        if isinstance(step, ToolStep) and entry.ref not in shown:
+            pin = _pin_of(step, loaded.source, bench, changed)
+            shown[entry.ref] = _of_plan(step, entry, pin)
+    return list(shown.values())
+
+
+def _entries(plan: Plan, step_id: str | None) -> Iterator[ToolEntry]:
+    if step_id is not None and step_id not in plan.steps:
+        raise NoTools(f"the workflow has no step {step_id!r}; it has {', '.join(plan.steps)}")
+    for name, step in plan.steps.items():
+        if step_id is not None and name != step_id:
+            continue
+        if isinstance(step, ModelStep):
+            yield from step.tools
+        elif isinstance(step, ToolStep) and step_id is not None:
+            yield ToolEntry(
+                ref=name,
+                description=step.description,
+                parameters_json='{"type":"object"}',
+                bind={},
+                max_calls=None,
+                writes_context=False,
+            )
+
+
+def _of_plan(step: ToolStep, entry: ToolEntry, pin: str) -> Shown:
+    action = step.action
+    return Shown(
+        name=entry.ref,
+        own_name=action.tool if isinstance(action, McpAction) else entry.ref,
+        description=entry.description,
+        parameters=_object(entry.parameters_json),
+        bound=tuple(entry.bind),
+        given_by_step=tuple(step.input or ()),
+        effect=step.effect.value,
+        origin=_origin(step),
+        pin=pin,
+        step=step,
+    )
+
+
+def _origin(step: ToolStep) -> str:
+    match step.action:
+        case HttpAction(connection=connection, method=method, path=path):
+            return f"http {connection}: {method} {path}"
+        case FunctionAction(function=function):
+            return f"function {function}"
+        case McpAction(connection=connection, tool=tool):
+            return f"mcp {connection}: {tool}"
+
+
+def _pin_of(step: ToolStep, source: Source, bench: Workbench, changed: frozenset[str]) -> str:
+    if not isinstance(step.action, McpAction):
+        return ""
+    name = step.action.connection
+    connection = bench.mcp.connection(name)
+    beside = pins_path(name)
+    if beside in source.files:
+        where = f"in {beside} beside the workflow"
+    elif connection is not None and connection.lock is not None:
+        where = f"in {connection.lock}"
+    else:
+        return "pinned when the workflow is put"
+    return f"changed since it was pinned {where}" if step.step_id in changed else f"pinned {where}"
+
+
+def _errors(compilation: Compilation, path: Path, name: str) -> list[str]:
+    return [
+        f"{place_of(finding, path, name)}: {finding.message} [{finding.code}]"
+        for finding in compilation.findings
+        if finding.severity is Severity.ERROR
+    ]
+
+
+# --- of a connection ---------------------------------------------------------------------------
+
+
+async def tools_of_connection(name: str, bench: Workbench) -> list[Shown]:
+    """The tools of an MCP connection that its operator allows, as locked if they are. Raises NoTools."""
+    connection, link = bench.mcp.connection(name), bench.mcp.link(name)
+    if connection is None or link is None:
+        raise NoTools(f"there is no MCP connection {name!r}")
+    listed: Catalog | None = None
+    try:
+        listed = await link.catalog(max_age_s=0)
+    except ServerDown as down:
+        if connection.lock is None:
+            raise NoTools(f"the tools of {name} can't be listed: {down.message}", unavailable=True) from None
+    pinned = read_lock(connection)
+    tools = pinned if pinned is not None else listed or {}
+    return [
+        tool
+        async for tool in _compiled_alone(
+            connection, [tools[one] for one in tools if connection.allows(one)], listed, bench
+        )
+    ]
+
+
+def read_lock(connection: McpConnection) -> Catalog | None:
+    """What the lock file of the config pins; None without one. Raises NoTools."""
+    if connection.lock is None:
+        return None
+    advice = f"make it with: jackline tools lock {connection.name}"
+    try:
+        return read_pins(connection.lock.read_bytes())
+    except OSError as error:
+        raise NoTools(f"{connection.lock} can't be read: {error.strerror}; {advice}") from None
+    except BadPins as bad:
+        raise NoTools(f"{connection.lock} pins nothing: {bad}; {advice}") from None
+
+
+async def _compiled_alone(
+    connection: McpConnection, tools: Sequence[McpTool], listed: Catalog | None, bench: Workbench
+) -> AsyncIterator[Shown]:
+    for tool in tools:
+        effect = _effect(connection, tool)
+        compilation = await compiled(bench, _alone(connection.name, tool.name, effect))
+        pin = _lock_state(connection, tool, listed)
+        origin = f"mcp {connection.name}: {tool.name}"
+        plan = compilation.plan
+        step = plan.steps["tool"] if plan is not None else None
+        entry = next(_entries(plan, None), None) if plan is not None else None
+        if not isinstance(step, ToolStep) or entry is None:
+            errors = [one.message for one in compilation.findings if one.severity is Severity.ERROR]
+            yield _unusable(tool, effect, origin, pin, "; ".join(errors))
+            continue
+        yield Shown(
+            name=tool.name,
+            own_name=tool.name,
+            description=entry.description,
+            parameters=_object(entry.parameters_json),
+            bound=(),
+            given_by_step=(),
+            effect=effect,
+            origin=origin,
+            pin=pin,
+            step=step,
+        )
+
+
+def _unusable(tool: McpTool, effect: str, origin: str, pin: str, refusal: str) -> Shown:
+    return Shown(
+        name=tool.name,
+        own_name=tool.name,
+        description=tool.description,
+        parameters=_object(tool.input_schema_json),
+        bound=(),
+        given_by_step=(),
+        effect=effect,
+        origin=origin,
+        pin=pin,
+        step=None,
+        refusal=refusal,
+    )
+
+
+def _effect(connection: McpConnection, tool: McpTool) -> str:
+    hint = tool.hint if connection.trusted else ToolHint.NONE
+    return {
+        ToolHint.READ: "read",
+        ToolHint.IDEMPOTENT: "idempotent",
+        ToolHint.DESTRUCTIVE: "destructive",
+        ToolHint.NONE: "write",
+    }[hint]
+
+
+def _lock_state(connection: McpConnection, tool: McpTool, listed: Catalog | None) -> str:
+    if connection.lock is None:
+        return "not pinned"
+    if listed is None:
+        return f"pinned in {connection.lock}; its server does not answer"
+    one = {tool.name: tool}
+    found = drift(one, {name: listed[name] for name in one if name in listed})
+    return f"changed since it was pinned in {connection.lock}" if found else f"pinned in {connection.lock}"
+
+
+def _alone(connection: str, tool: str, effect: str) -> Source:
+    """A workflow of one agent with that one tool. JSON is YAML."""
+    step: Mapping[str, JsonValue] = {
+        "kind": "mcp",
+        "connection": connection,
+        "tool": tool,
+        "effect": "write" if effect == "destructive" else effect,
+    }
+    workflow: JsonObject = {
+        "name": "tools",
+        "model": _ANY_MODEL,
+        "flow": ["ask"],
+        "steps": {"ask": {"kind": "agent", "tools": [{"ref": "tool"}], "answer": "text"}, "tool": dict(step)},
+    }
+    return Source(yaml=json.dumps(workflow, ensure_ascii=False), files={}, file="tools.yaml")
+
+
+def _object(text: str) -> JsonObject:
+    value: JsonValue = json.loads(text)
+    return value if isinstance(value, dict) else {}

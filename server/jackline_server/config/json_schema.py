@@ -1,0 +1,217 @@
+"""The operator's config as JSON Schema (draft 2020-12), for editors: made by the readers of its sections.
+
+The readers of `sections` and `connections` read a table that notes what they ask for: which keys there are,
+of which type, within which range, with which default. So the schema has what the config has and no more.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jackline_server.config.connections import read_connection
+from jackline_server.config.effective import span_text
+from jackline_server.config.problems import ProblemCode
+from jackline_server.config.section import Section
+from jackline_server.config.sections import (
+    ADAPTERS,
+    CAPABILITIES,
+    NAME,
+    read_function_roots,
+    read_models,
+    read_server,
+    read_tenant_active_runs,
+)
+from jackline_server.runtime.secrets import Secret
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+_SPAN_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,3})?(ms|s|m|h|d)$|\$\{"
+_MOST_USD = 1_000_000
+_TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}
+
+Texts = Mapping[str, Mapping[str, str]]
+"""What each key is, by section: `server`, `models`, `http`, `mcp`, `functions`, `limits`."""
+
+
+def config_schema(texts: Texts) -> dict[str, Any]:
+    """The schema of the whole file, every key described."""
+    server, models, functions, limits = _Sketch(), _Sketch(), _Sketch(), _Sketch()
+    read_server(server)
+    read_models(models)
+    read_function_roots(functions)
+    read_tenant_active_runs(limits)
+    profile = models.each()
+    profile["properties"]["adapter"]["enum"] = list(ADAPTERS)
+    profile["properties"]["supports"]["items"] = {"enum": list(CAPABILITIES)}
+    profile.pop("required", None)  # of a model without a script
+    profile["anyOf"] = [{"required": ["model"]}, {"required": ["script"]}]
+    for key, what in (
+        ("input_per_million", "a million prompt tokens"),
+        ("output_per_million", "a million completion tokens"),
+    ):
+        profile["properties"]["price"]["properties"][key]["description"] = f"US dollars for {what}."
+    limited = limits.schema()
+    _describe(limited, {"active_runs": texts.get("limits", {}).get("tenant.active_runs", "")})
+    described = {
+        "server": _describe(server.schema(), texts.get("server", {})),
+        "models": _named(_describe(profile, texts.get("models", {}))),
+        "connections": _named(_connections(texts)),
+        "functions": _describe(functions.schema(), texts.get("functions", {})),
+        "limits": limited,
+    }
+    return {
+        "$schema": DRAFT,
+        "title": "The operator's config of Jackline",
+        "description": "jackline.toml: what a server is, and what workflows may only name.",
+        "type": "object",
+        "properties": described,
+        "additionalProperties": False,
+    }
+
+
+def _connections(texts: Texts) -> dict[str, Any]:
+    """One of the kinds: `kind`, and for MCP `transport`, decide."""
+    kinds: list[tuple[dict[str, str], str]] = [
+        ({"kind": "http"}, "http"),
+        ({"kind": "mcp", "transport": "stdio"}, "mcp"),
+        ({"kind": "mcp", "transport": "http"}, "mcp"),
+    ]
+    cases: list[dict[str, Any]] = []
+    for answers, section in kinds:
+        sketch = _Sketch(answers)
+        read_connection("sketch", sketch)
+        schema = _describe(sketch.schema(), texts.get(section, {}))
+        for key, value in answers.items():
+            schema["properties"][key]["const"] = value
+        decides = {key: {"const": value} for key, value in answers.items()}
+        cases.append({"if": {"properties": decides, "required": list(answers)}, "then": schema})
+    return {
+        "type": "object",
+        "required": ["kind"],
+        "properties": {"kind": {"enum": ["http", "mcp"]}, "transport": {"enum": ["stdio", "http"]}},
+        "allOf": [
+            *cases,
+            {"if": {"properties": {"kind": {"const": "mcp"}}}, "then": {"required": ["transport"]}},
+        ],
+    }
+
+
+def _named(schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{NAME.pattern}$"},
+        "additionalProperties": schema,
+    }
+
+
+def _describe(schema: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """The schema with the text of each of its keys, and of the keys of its tables."""
+    for key, value in schema.get("properties", {}).items():
+        if text := texts.get(key):
+            value["description"] = text
+        if value.get("properties"):
+            _describe(value, texts)
+    return schema
+
+
+class _Sketch(Section):
+    """A table without content that notes what is asked of it. `answers` decide which way a reader goes."""
+
+    def __init__(self, answers: Mapping[str, str] | None = None) -> None:
+        super().__init__({}, (), [])
+        self._answers = answers or {}
+        self._properties: dict[str, dict[str, Any]] = {}
+        self._required: list[str] = list(self._answers)
+        self._tables: dict[str, _Sketch] = {}
+        self._each: _Sketch | None = None
+        self._is_open = False
+        self._is_closed = False
+
+    def schema(self) -> dict[str, Any]:
+        """What was asked for."""
+        for key, table in self._tables.items():
+            self._properties[key] = table.schema()
+        if self._is_open:
+            return {"type": "object", "additionalProperties": {"type": "string"}}
+        schema: dict[str, Any] = {"type": "object", "properties": self._properties}
+        if self._required:
+            schema["required"] = self._required
+        return {**schema, "additionalProperties": not self._is_closed}
+
+    def each(self) -> dict[str, Any]:
+        """What was asked of each table inside this one."""
+        if self._each is None:
+            raise LookupError("nobody asked for the tables")
+        return self._each.schema()
+
+    def _note(self, key: str, default: object = None, **schema: Any) -> None:  # noqa: ANN401 - JSON of any shape
+        if default is not None:
+            schema["default"] = default
+        self._properties[key] = schema
+
+    def text(self, key: str, *, default: str | None = None) -> str | None:
+        self._note(key, default, **_TEXT)
+        return self._answers.get(key, default)
+
+    def secret(self, key: str) -> Secret | None:
+        self._note(key, **_TEXT)
+        return None
+
+    def boolean(self, key: str, *, default: bool | None = None) -> bool | None:
+        self._note(key, default, type="boolean")
+        return default
+
+    def integer(self, key: str, *, default: int, least: int, most: int) -> int:
+        self._note(key, default if default >= least else None, type="integer", minimum=least, maximum=most)
+        return default
+
+    def span(self, key: str, *, default_ms: int, most_ms: int = 86_400_000) -> int:
+        del most_ms
+        self._note(key, span_text(default_ms), type="string", pattern=_SPAN_PATTERN, examples=["20s"])
+        return default_ms
+
+    def texts(self, key: str, *, default: Collection[str] = ()) -> tuple[str, ...]:
+        self._note(key, list(default) or None, type="array", items=dict(_TEXT))
+        return tuple(default)
+
+    def command(self, key: str) -> tuple[str, ...] | None:
+        """A program has to be there: with one a reader goes on to the other keys."""
+        self._note(key, type="array", items={"type": "string"}, minItems=1)
+        self._required.append(key)
+        return ("/program",)
+
+    def usd_micros(self, key: str) -> int | None:
+        self._note(key, type="number", minimum=0, maximum=_MOST_USD)
+        return None
+
+    def path(self, key: str, *, default: Path | None = None) -> Path | None:
+        self._note(key, None if default is None else str(default), **_TEXT)
+        return default
+
+    def table(self, key: str) -> Section | None:
+        table = self._tables[key] = _Sketch()
+        return table
+
+    def tables(self) -> Iterator[tuple[str, Section]]:
+        self._each = _Sketch()
+        yield "name", self._each
+
+    def keys(self) -> Sequence[str]:
+        self._is_open = True
+        return ()
+
+    def has_seen(self, key: str) -> bool:
+        del key
+        return False
+
+    def finish(self, *, not_built: Collection[str] = ()) -> None:
+        del not_built
+        self._is_closed = True
+
+    def problem(self, code: ProblemCode, key: str, message: str) -> None:
+        """Nothing is wrong with what is not there."""
+
+    def missing(self, key: str, message: str) -> None:
+        del message
+        if key not in self._required:
+            self._required.append(key)

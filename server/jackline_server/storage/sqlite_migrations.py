@@ -1,0 +1,110 @@
+"""The changes of the tables between released schemas, and how a store is brought up to the newest one.
+
+Owns the ordered list of migrations and the one transaction that applies those a store lacks: it moves the
+schema version with them, so that a crash leaves the old schema or the new one. Does not own the backup that
+comes first (`sqlite_backup`) or the order of the two (`sqlite_upgrade`).
+
+How to change the tables: append a `Migration` to MIGRATIONS, make the same change in the tables of
+`sqlite_schema`, and raise SCHEMA_VERSION there. A migration that was released is never edited.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import apsw
+
+from jackline_server.failpoints import hit
+from jackline_server.storage.boot_errors import UpgradeFailed
+from jackline_server.storage.sqlite_database import Database
+
+FIRST_VERSION = 1
+"""The schema of the first release; nothing leads to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One change of the tables, from the schema before `version` to `version`.
+
+    `title` says what it does, for the log. `apply` runs inside the transaction of the upgrade: it must not
+    begin, commit or roll back, and it may read and write every table.
+    """
+
+    version: int
+    title: str
+    apply: Callable[[Database], None]
+
+
+MIGRATIONS: tuple[Migration, ...] = ()
+"""Every migration since the first release, in order."""
+
+
+def newest_version(migrations: Sequence[Migration]) -> int:
+    """The schema that these migrations lead to.
+
+    Raises:
+        ValueError: they are not numbered from the first one on without a hole.
+    """
+    versions = [migration.version for migration in migrations]
+    if versions != list(range(FIRST_VERSION + 1, FIRST_VERSION + 1 + len(versions))):
+        raise ValueError(f"migrations must be numbered {FIRST_VERSION + 1}, ... without a hole: {versions}")
+    return versions[-1] if versions else FIRST_VERSION
+
+
+def migrate(connection: Database, migrations: Sequence[Migration], *, release: str) -> None:
+    """Apply, in one transaction, what the store lacks, and say in it who wrote the schema.
+
+    Raises:
+        UpgradeFailed: a migration can't be applied; the store is as it was.
+        apsw.Error, OSError: the disk failed or is full; the store is as it was.
+    """
+    hit("migrate.before")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = schema_version(connection)
+        for migration in migrations:
+            if migration.version > version:
+                _apply(connection, migration)
+        hit("migrate.mid")
+        connection.execute(f"PRAGMA user_version = {newest_version(migrations)}")
+        note_release(connection, release)
+        hit("migrate.before_commit")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    hit("migrate.after")
+
+
+def schema_version(connection: Database) -> int:
+    """The schema that the file says it has; 0 if it says nothing."""
+    version = connection.execute("PRAGMA user_version").get
+    return version if isinstance(version, int) else 0
+
+
+def note_release(connection: Database, release: str) -> None:
+    """Remember which release wrote the store last, so that an older one can name it; not an empty name."""
+    if release and release_of(connection) != release:
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('written_by', ?)", (release,))
+
+
+def release_of(connection: Database) -> str:
+    """The release that wrote the store last; empty where that is not known, whatever its schema is."""
+    try:
+        release = connection.execute("SELECT value FROM meta WHERE name = 'written_by'").get
+    except apsw.SQLError:
+        return ""
+    return release if isinstance(release, str) else ""
+
+
+def _apply(connection: Database, migration: Migration) -> None:
+    try:
+        migration.apply(connection)
+    except (apsw.FullError, apsw.IOError, apsw.CorruptError):
+        raise
+    except (apsw.Error, ValueError, TypeError, LookupError) as error:
+        raise UpgradeFailed(
+            f"the step to schema {migration.version} ({migration.title}) failed: {error}"
+        ) from error
+    if not connection.in_transaction:
+        raise UpgradeFailed(f"the step to schema {migration.version} ended the transaction it was given")

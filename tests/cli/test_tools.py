@@ -1,0 +1,211 @@
+"""`jackline tools test` and `jackline tools lock`: tools as a model sees them, one call, and their pins."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline_server.runtime.mcp_ports import read_pins
+from tests.cli.projects import WORKFLOW, Project
+from tests.support.tool_service import tools_served
+
+ORDERS = """\
+name: orders
+model: fast
+flow: [ask]
+steps:
+  ask:
+    kind: agent
+    tools: [{ref: refund, bind: {shop: /input/shop}}]
+    answer: text
+    routes: {error: end}
+  refund:
+    kind: http
+    description: Refunds an order.
+    effect: write
+    connection: orders
+    method: POST
+    path: /refunds
+    body: {order: "{{ order }}", shop: "{{ shop }}"}
+"""
+LOCK = "flows/connections/till.lock"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(folder=tmp_path)
+    project.write("flows/payer.yaml", WORKFLOW)
+    project.config(project.till(more="trusted = true\n"))
+    return project
+
+
+async def tools(project: Project, *words: str) -> tuple[int, Any]:
+    done = await project.run("tools", *words, "--config", "jackline.toml", "-o", "json")
+    assert done.out, done.err
+    return done.code, json.loads(done.out)
+
+
+# --- test --------------------------------------------------------------------------------------
+
+
+async def test_without_a_tool_it_shows_what_a_model_would_see(project: Project):
+    code, groups = await tools(project, "test")
+    assert code == 0
+    connection, workflow = groups
+    assert connection["of"] == "connection till"
+    assert {tool["name"]: tool["effect"] for tool in connection["tools"]}["echo"] == "read"
+    assert {tool["name"]: tool["effect"] for tool in connection["tools"]}["charge"] == "write"
+    echo, _ = workflow["tools"]
+    assert workflow["of"] == "workflow flows/payer.yaml"
+    assert (echo["name"], echo["description"], echo["bound"]) == ("echo", "Says it again.", ["text"])
+    assert echo["parameters"]["properties"] == {}
+    assert echo["from"] == "mcp till: echo"
+
+
+async def test_the_list_for_people_names_effect_source_and_pin(project: Project):
+    done = await project.run("tools", "test", "--config", "jackline.toml", "--connection", "till")
+    assert done.code == 0, done.err
+    for words in ("echo  [read]", "Says it again.", "from mcp till: echo; not pinned", '"text"'):
+        assert words in done.out
+
+
+async def test_a_read_only_tool_is_called_once_and_its_result_shown(project: Project):
+    code, result = await tools(project, "test", "--connection", "till", "echo", "--args", '{"text": "hi"}')
+    assert (code, result["status"]) == (0, "completed")
+    assert result["output"] is not None
+    assert result["duration_ms"] >= 0
+    assert project.calls() == [{"text": "hi"}]
+
+
+async def test_a_tool_that_may_change_something_needs_a_yes(project: Project):
+    words = ("tools", "test", "--config", "jackline.toml", "charge", "--args", '{"text": "5"}')
+    refused = await project.run(*words)
+    assert (refused.code, project.calls()) == (2, [])
+    done = await project.run(*words, "--yes")
+    assert (done.code, project.calls()) == (0, [{"text": "5"}]), done.err
+
+
+async def test_a_tool_that_fails_ends_with_one(project: Project):
+    code, result = await tools(project, "test", "--connection", "till", "failing", "--yes")
+    assert (code, result["status"]) == (1, "failed")
+    assert result["error"]
+
+
+async def test_an_http_tool_of_a_workflow_takes_its_bound_values_from_the_arguments(project: Project):
+    async with tools_served() as service:
+        project.config(f'[connections.orders]\nkind = "http"\nbase_url = "{service.base_url}"\n')
+        project.write("orders.yaml", ORDERS)
+        words = ("test", "--workflow", "orders.yaml", "--step", "ask")
+        code, (listed,) = await tools(project, *words)
+        (refund,) = listed["tools"]
+        assert (code, refund["effect"], refund["bound"]) == (0, "write", ["shop"])
+        assert list(refund["parameters"]["properties"]) == ["order"]
+        code, result = await tools(
+            project, *words, "refund", "--yes", "--args", '{"order": "A-1", "shop": "eu"}'
+        )
+        assert (code, result["output"]) == (0, {"tool": "refunds"})
+        assert [entry.body for entry in service.entries] == [{"order": "A-1", "shop": "eu"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("test", "bogus"), 2),
+        (("test", "echo", "--args", "no json"), 2),
+        (("test", "echo", "--args", "[]"), 2),
+        (("test", "--connection", "tilll"), 2),
+        (("test", "--connection", "till", "--workflow", "flows/payer.yaml"), 2),
+        (("test", "--step", "pay"), 2),
+        (("test", "--workflow", "missing.yaml"), 65),
+        (("test", "--workflow", "flows/payer.yaml", "--step", "none"), 65),
+        (("lock",), 2),
+        (("lock", "till", "--all"), 2),
+        (("lock", "tilll"), 2),
+    ],
+    ids=str,
+)
+async def test_what_can_not_be_done_is_refused_before_anything_is_called(
+    project: Project, words: tuple[str, ...], code: int
+):
+    done = await project.run("tools", *words, "--config", "jackline.toml")
+    assert (done.code, project.calls()) == (code, []), done.err
+    assert done.err.startswith(("jackline tools", "Usage"))
+
+
+async def test_a_server_that_is_down_leaves_the_tools_of_the_others(project: Project):
+    project.config(
+        project.till() + '[connections.down]\nkind = "mcp"\ntransport = "stdio"\ncommand = ["/bin/false"]\n'
+    )
+    code, groups = await tools(project, "test")
+    assert code == 69
+    assert {group["of"]: bool(group["tools"]) for group in groups} == {
+        "connection till": True,
+        "connection down": False,
+        "workflow flows/payer.yaml": True,
+    }
+
+
+# --- lock --------------------------------------------------------------------------------------
+
+
+async def test_lock_writes_beside_the_workflows_and_check_sees_each_change(project: Project):
+    missing = await project.run("tools", "lock", "till", "--config", "jackline.toml", "--check")
+    assert (missing.code, (project.folder / LOCK).exists()) == (1, False)
+
+    code, (written,) = await tools(project, "lock", "till")
+    assert (code, written["path"]) == (0, LOCK)
+    text = (project.folder / LOCK).read_text("utf-8")
+    assert {"echo", "charge"} < set(read_pins(text))
+
+    code, (current,) = await tools(project, "lock", "--all", "--check")
+    assert (code, current["up_to_date"]) == (0, True)
+
+    pinned = json.loads(text)
+    pinned["tools"].pop("charge")
+    (project.folder / LOCK).write_text(json.dumps(pinned), "utf-8")
+    code, (drifted,) = await tools(project, "lock", "--all", "--check")
+    assert (code, drifted["added"], drifted["changed"]) == (1, ["charge"], [])
+
+    done = await project.run("tools", "lock", "--all", "--config", "jackline.toml")
+    assert (done.code, "+ charge: Charges." in done.out) == (0, True)
+    assert (project.folder / LOCK).read_text("utf-8") == text
+    assert list((project.folder / "flows/connections").iterdir()) == [project.folder / LOCK]
+
+
+async def test_a_changed_tool_is_shown_line_by_line(project: Project):
+    more = 'trusted = true\nlock = "pins/till.lock"\n'
+    project.config(project.till(more=more))
+    await tools(project, "lock", "till")
+    before = (project.folder / "pins/till.lock").read_bytes()
+    project.config(project.till("drift", more=more))
+    code, (drifted,) = await tools(project, "lock", "till", "--check")
+    assert (code, drifted["changed"]) == (1, ["echo"])
+    assert (project.folder / "pins/till.lock").read_bytes() == before
+    done = await project.run("tools", "lock", "till", "--config", "jackline.toml")
+    shown = [line.strip() for line in done.out.splitlines()]
+    assert (done.code, "~ echo" in shown) == (0, True)
+    assert '- "description": "Says it again.",' in [" ".join(line.split()) for line in shown]
+
+
+async def test_only_the_tools_that_the_operator_allows_are_pinned(project: Project):
+    project.config(project.till(more='allow = ["echo"]\nlock = "till.lock"\n'))
+    code, _ = await tools(project, "lock", "--all")
+    assert code == 0
+    assert list(read_pins((project.folder / "till.lock").read_bytes())) == ["echo"]
+
+
+async def test_a_server_that_is_down_writes_nothing(project: Project):
+    project.config(project.till("die_at_start"))
+    done = await project.run("tools", "lock", "till", "--config", "jackline.toml")
+    assert (done.code, (project.folder / LOCK).exists()) == (69, False)
+
+
+async def test_a_connection_that_nothing_gives_a_place_to_is_refused_by_name_and_skipped_by_all(
+    project: Project,
+):
+    (project.folder / "flows/payer.yaml").unlink()
+    named = await project.run("tools", "lock", "till", "--config", "jackline.toml")
+    assert named.code == 65
+    every = await project.run("tools", "lock", "--all", "--config", "jackline.toml")
+    assert (every.code, "skipped: till" in every.out) == (0, True)

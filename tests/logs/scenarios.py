@@ -1,0 +1,481 @@
+"""The runs that golden logs are recorded of: between them every fact that a run of today can write.
+
+Owns the scenarios. Their model is the profile `fast`, their tools are `look` (a read) and `charge` (a write)
+of the connection `shop`, so that a real server with those can go on with the ones that are cut off.
+"""
+
+from collections.abc import Sequence
+
+from jackline_server.core.commands import Abort, Answer, Pause, Resume, Steer, SubmitToolResult
+from jackline_server.core.facts import AbortMode, FailureClass, Phase, Usage
+from jackline_server.runtime.ports import Invocation, ModelFailure, ToolEnding, ToolResult
+from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.testing.doubles import ScriptedReply, returns
+from tests.logs.stage import START_UNIX_MS, Scenario, Stage
+
+_INPUT = "input: {schema: {type: object, properties: {mark: {type: string}}, required: [mark]}}"
+_TOOLS = """\
+  look:
+    kind: http
+    effect: read
+    description: Looks.
+    connection: shop
+    path: /look
+    parameters: {type: object, properties: {at: {type: integer}}}
+  charge:
+    {kind: http, effect: write, description: Charges once., connection: shop, method: POST, path: /charge,
+     body: {amount: 5}, ON_UNKNOWN}
+"""
+
+
+def _agent(
+    *, top: str = "", step: str = "answer: text", unknown: str = "on_unknown: ask", more: str = ""
+) -> str:
+    """An agent with a read and a write. `top`, `step` and `more` are lines of the file, step and steps."""
+    lines = [
+        "name: pair",
+        "model: fast",
+        _INPUT,
+        top or "bounds: {run_timeout: 2m, token_budget: 40000}",
+        "flow: [work]",
+        "steps:",
+        "  work:",
+        "    kind: agent",
+        "    description: Looks and charges.",
+        "    tools: [{ref: look}, {ref: charge}]",
+        *(f"    {line}" for line in step.splitlines()),
+    ]
+    return "\n".join(lines) + "\n" + _TOOLS.replace("ON_UNKNOWN", unknown) + more
+
+
+_FLOW = f"""\
+name: flow
+model: fast
+{_INPUT}
+flow: [judge, sort, book, reply]
+steps:
+  judge:
+    kind: completion
+    prompt: Judge the mark.
+    outcome:
+      enum: [good, bad]
+      schema: {{type: object, properties: {{points: {{type: integer}}}}, required: [points]}}
+      output_key: verdict
+    routes: {{good: sort, "*": end}}
+  sort:
+    kind: router
+    conditions: [{{when: "verdict.points > 3", signal: high}}]
+    routes: {{high: book, default: reply}}
+  book: {{kind: http, effect: idempotent, description: Books., connection: shop, method: POST, path: /look,
+          body: {{points: 5}}, output_key: booking}}
+  reply: {{kind: completion, prompt: Reply., answer: text}}
+"""
+_UNDO = """\
+  undo:
+    {kind: http, effect: idempotent, description: Undoes., connection: shop, method: POST, path: /look,
+     routes: {default: end}}
+"""
+_ASKS = ScriptedReply(calls=(("c-1", "look", "{}"), ("c-2", "charge", "{}")))
+_LOST = ScriptedReply(text="lost", wait_ms=60_000)
+_SAYS = ScriptedReply(text="Looked, and charged.", wait_ms=30)
+_BOTH = {"look": returns('{"found": 1}'), "charge": returns('{"ok": true}')}
+_LONG_MS = 60_000
+_FIRST_TURN_AND_END: Sequence[ScriptedReply] = (_ASKS, _SAYS)
+
+
+def _slow_charge(invocation: Invocation) -> int:
+    """The write takes long, so that whatever happens next happens to it."""
+    return _LONG_MS if invocation.step.step_id == "charge" else 20
+
+
+async def _plain(stage: Stage) -> str:
+    return await stage.to_the_end(await stage.start())
+
+
+async def _with_labels(stage: Stage) -> str:
+    return await stage.to_the_end(
+        await stage.start(request_id="order-1", subject_json='{"sub":"ada"}', labels={"team": "red"})
+    )
+
+
+async def _controlled(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "tool_call_started")
+    await stage.control(run_id, Steer(text="Be brief."), "steer")
+    await stage.control(run_id, Pause(), "pause")
+    await stage.until_phase(run_id, Phase.PAUSED)
+    await stage.control(run_id, Resume(), "resume")
+    return await stage.to_the_end(run_id)
+
+
+async def _aborted(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "tool_call_started")
+    await stage.control(run_id, Abort(mode=AbortMode.GRACEFUL, skip_routes=False), "abort")
+    return await stage.to_the_end(run_id)
+
+
+async def _aborted_now(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "tool_call_started", 2)
+    await stage.control(run_id, Steer(text="Be brief."), "steer")
+    await stage.control(run_id, Abort(mode=AbortMode.NOW, skip_routes=True), "abort")
+    return await stage.to_the_end(run_id)
+
+
+async def _crashed_in_the_write(stage: Stage) -> str:
+    """A run whose worker died inside the write, and that asks about it."""
+    run_id = await stage.start()
+    await stage.until(run_id, "tool_call_started", 2)
+    stage.crash()
+    await stage.boot()
+    await stage.until(run_id, "interrupt_raised")
+    await stage.until_phase(run_id, Phase.WAITING)
+    return run_id
+
+
+async def _asked_and_answered(stage: Stage) -> str:
+    run_id = await _crashed_in_the_write(stage)
+    (interrupt,) = (await stage.process.runtime.runs.get(DEFAULT_TENANT, run_id)).state.oversight.interrupts
+    await stage.control(run_id, Answer(interrupt_id=interrupt, option="succeeded", text="It did."), "answer")
+    return await stage.to_the_end(run_id)
+
+
+async def _asked_and_told(stage: Stage) -> str:
+    run_id = await _crashed_in_the_write(stage)
+    await stage.control(
+        run_id, SubmitToolResult(call_id="c-2", output_json='{"ok": true}', error=""), "submit"
+    )
+    return await stage.to_the_end(run_id)
+
+
+async def _asked_and_expired(stage: Stage) -> str:
+    return await stage.to_the_end(await _crashed_in_the_write(stage))
+
+
+async def _crashed_in_a_model_call(stage: Stage) -> str:
+    """A run whose worker died while the model wrote its second reply; nobody has taken it over."""
+    run_id = await stage.start()
+    await stage.until(run_id, "model_call_started", 2)
+    stage.crash()
+    return run_id
+
+
+async def _crashed_and_went_on(stage: Stage) -> str:
+    run_id = await _crashed_in_a_model_call(stage)
+    await stage.boot()
+    return await stage.to_the_end(run_id)
+
+
+async def _crashed_again_and_again(stage: Stage) -> str:
+    run_id = await stage.start()
+    for boots in range(1, 6):
+        await stage.until(run_id, "model_call_started", boots)
+        stage.crash()
+        await stage.boot()
+        if boots > 1:
+            await stage.until(run_id, "run_recovered", boots)
+        if (await stage.row(run_id)).phase.terminal:
+            break
+    return await stage.to_the_end(run_id)
+
+
+async def _drained(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "model_call_started")
+    await stage.drain()
+    await stage.boot()
+    return await stage.to_the_end(run_id)
+
+
+async def _queued(stage: Stage) -> str:
+    return (await _queued_behind_another(stage))[1]
+
+
+async def _queued_and_driven(stage: Stage) -> str:
+    other, run_id = await _queued_behind_another(stage)
+    await stage.control(other, Abort(mode=AbortMode.NOW, skip_routes=True), "make-room")
+    return await stage.to_the_end(run_id)
+
+
+async def _queued_behind_another(stage: Stage) -> tuple[str, str]:
+    """The run that has the only place, and one that waits for it."""
+    await stage.drain()
+    await stage.boot(places=1)
+    other = await stage.start()
+    await stage.until(other, "model_call_started")
+    return other, await stage.start()
+
+
+async def _paused(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "tool_call_started")
+    await stage.control(run_id, Pause(), "pause")
+    await stage.until_phase(run_id, Phase.PAUSED)
+    return run_id
+
+
+async def _past_its_deadline(stage: Stage) -> str:
+    return await stage.to_the_end(await stage.start(deadline_unix_ms=START_UNIX_MS + 2_000))
+
+
+def _uncertain(_: Invocation) -> ToolResult:
+    return ToolResult(ending=ToolEnding.UNCERTAIN, error="The connection broke.")
+
+
+def _fails(_: Invocation) -> ToolResult:
+    return ToolResult(ending=ToolEnding.FAILED, error="No such thing.")
+
+
+def _cut(_: Invocation) -> ToolResult:
+    return ToolResult(ending=ToolEnding.COMPLETED, output_json='"long, long"', cut_from_bytes=300_000)
+
+
+_DENIED = ScriptedReply(
+    text="Let me see.",
+    calls=(
+        ("a", "made_up", "{}"),
+        ("b", "look", "{broken"),
+        ("c", "look", '{"at": "noon"}'),
+        ("d", "look", '{"at": 1}'),
+        ("", "look", "{}"),
+    ),
+)
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        name="tools",
+        about="One turn asks for a read and a write, the next one answers.",
+        workflow=_agent(),
+        replies=_FIRST_TURN_AND_END,
+        tools=_BOTH,
+        play=_with_labels,
+    ),
+    Scenario(
+        name="flow",
+        about="A completion with an outcome, a router, a tool step of the flow, and a completion in text.",
+        workflow=_FLOW,
+        replies=(
+            ScriptedReply(text='{"outcome": "good", "result": {"points": 5}}'),
+            ScriptedReply(text="Booked."),
+        ),
+        tools={"book": returns('{"number": 7}')},
+        play=_plain,
+    ),
+    Scenario(
+        name="repaired",
+        about="An answer that is not JSON is sent back, then one that does not fit, then one does.",
+        workflow=_FLOW.replace("output_key: verdict", "output_key: verdict\n      repairs: 2"),
+        replies=(
+            ScriptedReply(text="Good, I think."),
+            ScriptedReply(text='{"outcome": "good", "result": {"points": "many"}}'),
+            ScriptedReply(text='{"outcome": "good", "result": {"points": 1}}'),
+            ScriptedReply(text="Not booked."),
+        ),
+        play=_plain,
+    ),
+    Scenario(
+        name="invalid_output",
+        about="No answer ever fits: the run fails with invalid_output.",
+        workflow=_FLOW.replace("output_key: verdict", "output_key: verdict\n      repairs: 1").replace(
+            '"*": end', "bad: end"
+        ),
+        replies=(
+            ScriptedReply(text=""),
+            ScriptedReply(text='{"outcome": "maybe"}'),
+            ScriptedReply(text='{"outcome": "never"}'),
+        ),
+        play=_plain,
+    ),
+    Scenario(
+        name="retried",
+        about="The provider is busy, breaks off, and then answers.",
+        workflow=_agent(),
+        replies=(
+            ModelFailure(FailureClass.RATE_LIMITED, "slow down", retry_after_ms=2_000, usage=Usage()),
+            ModelFailure(FailureClass.CONNECTION, "the connection broke"),
+            *_FIRST_TURN_AND_END,
+        ),
+        tools=_BOTH,
+        play=_plain,
+    ),
+    Scenario(
+        name="model_error",
+        about="The provider refuses the request for good: the run fails.",
+        workflow=_agent(),
+        replies=(ModelFailure(FailureClass.BAD_REQUEST, "no such parameter", usage=Usage()),),
+        play=_plain,
+    ),
+    Scenario(
+        name="denied",
+        about="Calls of a tool that is not there, with broken and with wrong arguments, failing, and cut.",
+        workflow=_agent(),
+        replies=(_DENIED, ScriptedReply(calls=(("e", "charge", "{}"),)), _SAYS),
+        tools={"look": _cut, "charge": _fails},
+        play=_plain,
+    ),
+    Scenario(
+        name="controlled",
+        about="Guidance, a pause and a resume.",
+        workflow=_agent(),
+        replies=_FIRST_TURN_AND_END,
+        tools=_BOTH,
+        play=_controlled,
+    ),
+    Scenario(
+        name="aborted",
+        about="A graceful abort, and the clean-up that the workflow routes it to.",
+        workflow=_agent(
+            step="answer: text\nroutes: {aborted: undo}",
+            more=_UNDO,
+        ),
+        replies=(_ASKS,),
+        tools={**_BOTH, "undo": returns("null")},
+        play=_aborted,
+    ),
+    Scenario(
+        name="aborted_now",
+        about="An abort that cuts a write off, and guidance that comes too late.",
+        workflow=_agent(),
+        replies=(_ASKS,),
+        tools=_BOTH,
+        wait_ms=_slow_charge,
+        play=_aborted_now,
+    ),
+    Scenario(
+        name="answered",
+        about="The worker dies inside a write; a person says that it happened.",
+        workflow=_agent(),
+        replies=_FIRST_TURN_AND_END,
+        tools=_BOTH,
+        wait_ms=_slow_charge,
+        play=_asked_and_answered,
+    ),
+    Scenario(
+        name="submitted",
+        about="The worker dies inside a write; somebody hands in its result.",
+        workflow=_agent(),
+        replies=_FIRST_TURN_AND_END,
+        tools=_BOTH,
+        wait_ms=_slow_charge,
+        play=_asked_and_told,
+    ),
+    Scenario(
+        name="expired",
+        about="A question about a write that nobody answers.",
+        workflow=_agent(unknown="on_unknown: ask, unknown_expiry: 20s"),
+        replies=(_ASKS,),
+        tools=_BOTH,
+        wait_ms=_slow_charge,
+        play=_asked_and_expired,
+    ),
+    Scenario(
+        name="unknown_fails",
+        about="A write of unknown outcome whose policy is to fail.",
+        workflow=_agent(unknown="on_unknown: fail"),
+        replies=(_ASKS, _SAYS),
+        tools={**_BOTH, "charge": _uncertain},
+        play=_plain,
+    ),
+    Scenario(
+        name="deadline",
+        about="The caller's deadline passes while a tool runs.",
+        workflow=_agent(),
+        replies=(_ASKS,),
+        tools=_BOTH,
+        wait_ms=_slow_charge,
+        play=_past_its_deadline,
+    ),
+    Scenario(
+        name="exhausted",
+        about="The turns run out; the model is asked for one closing answer.",
+        workflow=_agent(
+            step="answer: text\non_limit: final_answer\nbounds: {max_iterations: 2, tool_calls: 8}"
+        ),
+        replies=(
+            _ASKS,
+            ScriptedReply(calls=(("c-3", "look", "{}"),)),
+            ScriptedReply(text="As far as I came: looked."),
+        ),
+        tools=_BOTH,
+        play=_plain,
+    ),
+    Scenario(
+        name="budget",
+        about="The token budget is nearly used, which is noticed, and then used up.",
+        workflow=_agent(top="bounds: {run_timeout: 2m, token_budget: 12000}"),
+        replies=(
+            ScriptedReply(
+                calls=(("c-1", "look", "{}"),), usage=Usage(prompt_tokens=6_000, completion_tokens=10)
+            ),
+            ScriptedReply(
+                calls=(("c-2", "look", "{}"),), usage=Usage(prompt_tokens=5_000, completion_tokens=900)
+            ),
+        ),
+        tools=_BOTH,
+        play=_plain,
+    ),
+    Scenario(
+        name="recovered",
+        about="The worker dies while the model answers; another one asks again.",
+        workflow=_agent(),
+        replies=(_ASKS, _LOST, _SAYS),
+        tools=_BOTH,
+        play=_crashed_and_went_on,
+    ),
+    Scenario(
+        name="crash_loop",
+        about="Every worker that takes the run dies; the run is given up.",
+        workflow=_agent(),
+        replies=[_LOST] * 4,
+        play=_crashed_again_and_again,
+    ),
+    Scenario(
+        name="drained",
+        about="The worker is stopped while the model answers; another one goes on.",
+        workflow=_agent(),
+        replies=(_LOST, *_FIRST_TURN_AND_END),
+        tools=_BOTH,
+        play=_drained,
+    ),
+    Scenario(
+        name="queued",
+        about="Started where no place was free, driven when there was one.",
+        workflow=_agent(),
+        replies=(_LOST, *_FIRST_TURN_AND_END),
+        tools=_BOTH,
+        play=_queued_and_driven,
+    ),
+    Scenario(
+        name="open_cut",
+        about="Not ended: the worker died while the model wrote its second reply.",
+        workflow=_agent(),
+        replies=(_ASKS, _LOST),
+        tools=_BOTH,
+        play=_crashed_in_a_model_call,
+    ),
+    Scenario(
+        name="open_paused",
+        about="Not ended: paused after the first turn.",
+        workflow=_agent(),
+        replies=(_ASKS,),
+        tools=_BOTH,
+        play=_paused,
+    ),
+    Scenario(
+        name="open_queued",
+        about="Not ended: no worker has taken it yet.",
+        workflow=_agent(),
+        replies=(_LOST,),
+        play=_queued,
+    ),
+    Scenario(
+        name="open_waiting",
+        about="Not ended: asks what became of a write; the question is open until 2100.",
+        workflow=_agent(unknown="on_unknown: ask, unknown_expiry: 30d"),
+        replies=(_ASKS,),
+        tools=_BOTH,
+        wait_ms=_slow_charge,
+        play=_crashed_in_the_write,
+    ),
+)
