@@ -21,6 +21,15 @@ runpy.run_module("jackline_client.cli.main", run_name="__main__", alter_sys=True
 HEARING_CONTROL_C = (sys.executable, "-c", _IN_A_TERMINAL)
 """The same as in a terminal: a shell that runs the tests in the background has its children ignore Ctrl-C."""
 
+_LISTING_MODULES = """
+import os, pathlib, sys
+from jackline_client.cli.main import main
+try:
+    main()
+finally:
+    pathlib.Path(os.environ["MODULES"]).write_text(" ".join(sys.modules))
+"""
+
 _SECONDS = 60
 HIDDEN = frozenset([*range(0x09), *range(0x0B, 0x20), 0x7F])
 
@@ -66,6 +75,29 @@ class Console:
             err=err.decode(errors="replace"),
             raw=out + err,
         )
+
+    async def complete(self, *words: str, **changes: str) -> list[str]:
+        """What bash is offered for the last of the words, which may be empty."""
+        line = {"COMP_WORDS": " ".join(("jackline", *words)), "COMP_CWORD": str(len(words))}
+        environ = {"_JACKLINE_COMPLETE": "complete_bash", **line, **changes}
+        done = await self.run(given=None, cwd=None, **environ)
+        assert (done.code, done.err) == (0, "")
+        return done.out.split()
+
+    async def modules(self, *words: str, **changes: str) -> set[str]:
+        """What is loaded when the command has ended."""
+        environ = self.environment(**changes)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _LISTING_MODULES, *words),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**environ, "MODULES": str(self.home / "modules")},
+            cwd=self.home,
+        )
+        async with asyncio.timeout(_SECONDS):
+            await process.wait()
+        return set((self.home / "modules").read_text(encoding="utf-8").split())
 
     async def start(self, *words: str, cwd: Path | None = None, **changes: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

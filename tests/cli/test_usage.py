@@ -1,14 +1,24 @@
 """The command line itself: BI108, BI111, BI115, start-up."""
 
+import sys
 from pathlib import Path
 
+import grpc
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1.run_pb2 import Interrupt, Run
 from jackline_client.cli.exit_codes import MEANINGS
 from tests.cli.console import Console
-from tests.support.scripted_service import RUN_ID, ScriptedService, ended_run, receipt, small_log, started
+from tests.support.scripted_service import (
+    RUN_ID,
+    Failure,
+    ScriptedService,
+    ended_run,
+    receipt,
+    small_log,
+    started,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +70,10 @@ from tests.support.scripted_service import RUN_ID, ScriptedService, ended_run, r
         ("validate", "."),
         ("validate",),
         ("token",),
+        ("context",),
+        ("--address", "h:1", "ls", "--context", "x"),
+        ("--context", "nowhere", "ls"),
+        ("--context", "x", "serve"),
     ],
     ids=lambda words: " ".join(words)[:40],
 )
@@ -190,8 +204,16 @@ async def test_help_lists_every_command_and_every_exit_code(console: Console) ->
         "workflow",
         "info",
         "validate",
+        "context",
         "token",
         "serve",
+        "init",
+        "config",
+        "doctor",
+        "tools",
+        "schema",
+        "backup",
+        "health",
     ):
         assert f"  {name} " in done.out
     for code, meaning in MEANINGS.items():
@@ -224,13 +246,75 @@ async def test_an_address_before_the_command_goes_into_the_commands_that_are_sho
     assert f"jackline answer {RUN_ID} int_1 yes --address {console.address}" in done.out
 
 
-async def test_version_and_help_start_without_grpc(console: Console) -> None:
-    for flag in ("--version", "--help"):
-        done = await console.run(flag, PYTHONPROFILEIMPORTTIME="1")
-        assert done.code == 0
-        loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
-        assert "typer" in loaded
-        assert not {name for name in loaded if name.split(".")[0] in {"grpc", "rich", "jackline_server"}}
+HEAVY = frozenset({"grpc", "google", "rich", "jackline", "jackline_server", "pydantic", "yaml", "asyncio"})
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+async def test_version_and_help_load_next_to_nothing(console: Console, flag: str) -> None:
+    loaded = {name.split(".")[0] for name in await console.modules(flag)}
+    assert "typer" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("words", [("ls",), ("run",), ("workflow", "get"), ("context", "set")], ids=" ".join)
+async def test_the_help_of_a_command_loads_no_grpc(console: Console, words: tuple[str, ...]) -> None:
+    loaded = {name.split(".")[0] for name in await console.modules(*words, "--help")}
+    assert "jackline_client" in loaded
+    assert loaded.isdisjoint({"grpc", "rich", "jackline_server"})
+
+
+async def test_a_refused_input_is_shown_field_by_field(console: Console, service: ScriptedService) -> None:
+    refused = Failure(
+        code=grpc.StatusCode.INVALID_ARGUMENT,
+        reason="INVALID_INPUT",
+        metadata={"path": "input", "truncated": "true"},
+        violations=(("input.order_id", "is not a text\x1b[2J"), ("", "is too deep")),
+    )
+    service.script("StartRun", refused, refused)
+    (console.home / "flow.yaml").write_text("name: x\n")
+    for words in (("refunds",), ("--file", "flow.yaml")):
+        done = await console.run("run", *words)
+        assert done.code == 65
+        assert "[INVALID_INPUT]\n  input.order_id: is not a text" in done.err
+        assert "\n  the request: is too deep\n  and more" in done.err
+        assert not done.hidden_bytes
+
+
+async def test_a_busy_server_says_when_to_try_again(console: Console, service: ScriptedService) -> None:
+    busy = Failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, reason="RUN_LIMIT", retry_after_s=1.5)
+    service.script("StartRun", busy)
+    done = await console.run("run", "refunds")
+    assert done.code == 69
+    assert "\n  try again in 1.5 s\n" in done.err
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("jackline_server", ("serve",)),
+        ("jackline_server", ("config", "show", "--bogus")),
+        ("jackline_server", ("doctor", "--help")),
+        ("jackline_server", ("tools", "lock", "a")),
+        ("jackline_server", ("init",)),
+        ("jackline_server", ("schema",)),
+        ("jackline_server", ("backup", "file")),
+        ("jackline_server", ("health",)),
+        ("apsw", ("serve", "--listen", "127.0.0.1:0", "--data", "data")),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+async def test_what_needs_the_server_extra_is_listed_without_it_and_says_what_to_install(
+    console: Console, missing: str, words: tuple[str, ...]
+) -> None:
+    (console.home / "plain.py").write_text(
+        f"import sys\nsys.modules[{missing!r}] = None\nfrom jackline_client.cli.main import main\nmain()\n"
+    )
+    done = await console.shell(f"{sys.executable} plain.py {' '.join(words)}")
+    assert (done.code, done.out) == (2, "")
+    assert "pip install 'jackline[server]'" in done.err
+    assert "Traceback" not in done.err
+    listed = await console.shell(f"{sys.executable} plain.py --help")
+    assert f"  {words[0]} " in listed.out
 
 
 async def test_the_token_is_printed_for_other_tools(console: Console) -> None:

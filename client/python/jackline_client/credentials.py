@@ -27,9 +27,9 @@ def find_address(given: str | None = None, *, environ: Mapping[str, str] | None 
     """Finds the address: the one given, else `JACKLINE_ADDRESS`, else the default. Raises AddressError."""
     environment = os.environ if environ is None else environ
     if given:
-        return _checked_address(given, source="--address")
+        return check_address(given, source="--address")
     if named := environment.get("JACKLINE_ADDRESS"):
-        return _checked_address(named, source="JACKLINE_ADDRESS")
+        return check_address(named, source="JACKLINE_ADDRESS")
     return DEFAULT_ADDRESS
 
 
@@ -39,16 +39,41 @@ def find_token(address: str, *, environ: Mapping[str, str] | None = None) -> str
     Raises CredentialError for one that can't be used.
     """
     environment = os.environ if environ is None else environ
-    if token := environment.get("JACKLINE_TOKEN"):
-        return _checked_token(token.strip(), source="JACKLINE_TOKEN")
+    if environment.get("JACKLINE_TOKEN"):
+        return read_token_variable("JACKLINE_TOKEN", environ=environment)
     if named := environment.get("JACKLINE_TOKEN_FILE"):
-        token = _read_private(Path(named))
-        if token is None:
-            raise CredentialError(f"JACKLINE_TOKEN_FILE names {named}, which is not there")
-        return _checked_token(token, source=named)
+        return read_token_file(Path(named), named_by="JACKLINE_TOKEN_FILE")
     made_by_server = token_path(address, environ=environment)
     token = _read_private(made_by_server)
     return None if token is None else _checked_token(token, source=str(made_by_server))
+
+
+def read_token_file(path: Path, *, named_by: str) -> str:
+    """Reads a token file that somebody named. Raises CredentialError: not there, not private, no token."""
+    token = _read_private(path)
+    if token is None:
+        raise CredentialError(f"{named_by} names {path}, which is not there")
+    return _checked_token(token, source=str(path))
+
+
+def read_token_variable(name: str, *, environ: Mapping[str, str] | None = None) -> str:
+    """Reads the token that a variable of the environment holds. Raises CredentialError: not set, no token."""
+    environment = os.environ if environ is None else environ
+    return _checked_token(environment.get(name, "").strip(), source=name)
+
+
+def check_address(address: str, *, source: str) -> str:
+    """Returns the address. Raises AddressError, which names the source, for one that is none."""
+    if re.fullmatch(r"unix:[!-~]+", address):
+        return address
+    match = re.fullmatch(
+        r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\]):(?P<port>[0-9]{1,5})", address
+    )
+    if match is None or not 0 < int(match["port"]) <= _LAST_PORT:
+        raise AddressError(
+            f"{source} is not an address: write host:port, such as {DEFAULT_ADDRESS} or [::1]:50051"
+        )
+    return address
 
 
 def token_path(address: str, *, environ: Mapping[str, str] | None = None) -> Path:
@@ -76,19 +101,6 @@ def _token_key(address: str) -> str:
     if separator and host in _LOOPBACK:
         address = f"127.0.0.1:{port}"
     return re.sub(r"[^A-Za-z0-9.-]", "_", address)
-
-
-def _checked_address(address: str, *, source: str) -> str:
-    if re.fullmatch(r"unix:[!-~]+", address):
-        return address
-    match = re.fullmatch(
-        r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\]):(?P<port>[0-9]{1,5})", address
-    )
-    if match is None or not 0 < int(match["port"]) <= _LAST_PORT:
-        raise AddressError(
-            f"{source} is not an address: write host:port, such as {DEFAULT_ADDRESS} or [::1]:50051"
-        )
-    return address
 
 
 def _read_private(path: Path) -> str | None:

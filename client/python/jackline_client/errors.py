@@ -4,7 +4,7 @@ Owns what a caller catches. Does not own reading the errors off the wire (`_stat
 
     JacklineError
     ├── CredentialError            a token that can't be used
-    ├── AddressError               an address that is none
+    ├── AddressError               what names a server and can't
     ├── StreamCut                  a stream that ended before the run did and could not be resumed
     │   └── SequenceBroken         a stream with a hole, a repeated event or an event after the last one
     └── CallError                  the server, or the way to it, refused a call
@@ -28,7 +28,7 @@ class CredentialError(JacklineError):
 
 
 class AddressError(JacklineError):
-    """An address is not of the form `host:port`."""
+    """What is to name a server can't be used, such as an address that is not of the form `host:port`."""
 
 
 class StreamCut(JacklineError):

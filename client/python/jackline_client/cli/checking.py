@@ -1,18 +1,21 @@
 """`jackline validate`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jackline.v1.workflow_service_pb2 import Finding, Severity
-from jackline_client import JacklineClient
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import WorkflowFiles, read_workflow
 from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.options import AddressOption, JsonOption
+from jackline_client.cli.options import AddressOption, ContextOption, JsonOption
 from jackline_client.cli.screen import Screen
+from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 from jackline_client.cli.wording import enum_word
+
+if TYPE_CHECKING:
+    from jackline_client import JacklineClient
 
 
 def validate(
@@ -22,6 +25,7 @@ def validate(
     *,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Check a workflow file with the files it names. Stores nothing.
 
@@ -30,7 +34,7 @@ def validate(
     """
     given = read_workflow(file)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         answer = await client.validate_workflow(given.yaml, given.files)
         for finding in answer.findings:
             if as_json:
@@ -42,7 +46,7 @@ def validate(
             screen.line(f"{given.path}: no findings", style="good")
         return ExitCode.OK if answer.valid else ExitCode.RUN_FAILED
 
-    carry_out(work, address=address)
+    carry_out(work, server=Named(address=address, context=context), given=given)
 
 
 def finding_line(finding: Finding, given: WorkflowFiles) -> str:

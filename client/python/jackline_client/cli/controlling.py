@@ -1,12 +1,12 @@
 """`jackline pause`, `resume`, `steer`, `abort`, `answer` and `submit`."""
 
-import shlex
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import jackline_client
 from jackline.v1.control_pb2 import CommandDisposition, ReceiptStage
 from jackline.v1.error_reason_pb2 import ErrorReason
 from jackline.v1.run_pb2 import Run, View
@@ -15,11 +15,15 @@ from jackline_client import ControlOptions, JacklineClient
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import read_file, read_json
 from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.options import AddressOption, JsonOption, ReasonOption, RunArgument
+from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, ReasonOption, RunArgument
 from jackline_client.cli.screen import Screen
+from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 from jackline_client.cli.wording import answer_commands, count, enum_word
 from jackline_client.errors import InterruptNotFound, UnknownOption
+
+if TYPE_CHECKING:
+    from jackline_client import ControlOptions, JacklineClient
 
 # The server answers shortly before the call's time is over, with how far the command has come.
 _WAIT_S = 10.0
@@ -34,13 +38,18 @@ class Stage(StrEnum):
     SETTLED = "settled"
 
 
-WaitOption = Annotated[Stage, typer.Option("--wait", help="How far to wait for it, at most 10 s.")]
+WaitOption = Annotated[
+    Stage,
+    typer.Option(
+        "--wait", metavar="STAGE", help="Wait until it is accepted, effective or settled, at most 10 s."
+    ),
+]
 _STAGES = {
     Stage.ACCEPTED: ReceiptStage.RECEIPT_STAGE_ACCEPTED,
     Stage.EFFECTIVE: ReceiptStage.RECEIPT_STAGE_EFFECTIVE,
     Stage.SETTLED: ReceiptStage.RECEIPT_STAGE_SETTLED,
 }
-_Send = Callable[[JacklineClient], Awaitable[ControlResponse]]
+_Send = Callable[["JacklineClient"], Awaitable[ControlResponse]]
 
 
 def pause(
@@ -50,9 +59,15 @@ def pause(
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Hold a run before its next call, until it is resumed."""
-    _command(lambda client: client.pause(run_id, **_options(reason, wait)), "pause", as_json, address)
+    _command(
+        lambda client: client.pause(run_id, **_options(reason, wait)),
+        "pause",
+        as_json,
+        Named(address=address, context=context),
+    )
 
 
 def resume(
@@ -62,9 +77,15 @@ def resume(
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Let a paused run go on."""
-    _command(lambda client: client.resume(run_id, **_options(reason, wait)), "resume", as_json, address)
+    _command(
+        lambda client: client.resume(run_id, **_options(reason, wait)),
+        "resume",
+        as_json,
+        Named(address=address, context=context),
+    )
 
 
 def steer(
@@ -77,10 +98,16 @@ def steer(
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Put guidance into a run's conversation."""
     words = _text(text)
-    _command(lambda client: client.steer(run_id, words, **_options(reason, wait)), "steer", as_json, address)
+    _command(
+        lambda client: client.steer(run_id, words, **_options(reason, wait)),
+        "steer",
+        as_json,
+        Named(address=address, context=context),
+    )
 
 
 def abort(
@@ -96,6 +123,7 @@ def abort(
     wait: WaitOption = Stage.SETTLED,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """End a run."""
     _command(
@@ -104,7 +132,7 @@ def abort(
         ),
         "abort",
         as_json,
-        address,
+        Named(address=address, context=context),
     )
 
 
@@ -124,6 +152,7 @@ def answer(
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Answer an open question of a run. Without OPTION: list the answers that there are."""
     match words or []:
@@ -135,25 +164,25 @@ def answer(
             pass
         case _:
             raise typer.BadParameter("write RUN [INTERRUPT] OPTION")
-    flag = f" --address {shlex.quote(address)}" if address else ""
+    server = Named(address=address, context=context)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         if interrupt_id is not None and option is not None:
             chosen, word = interrupt_id, option
         else:
             run = await client.get_run(run_id, view=View.VIEW_METADATA)
             if option is None or len(run.interrupts) != 1:
-                _show_answers(screen, run, flag)
+                _show_answers(screen, run, server.flag)
                 return ExitCode.USAGE if option is None else ExitCode.REFUSED
             chosen, word = run.interrupts[0].interrupt_id, option
         try:
             response = await client.answer(run_id, chosen, word, text=text, **_options(reason, wait))
         except (UnknownOption, InterruptNotFound):
-            _show_answers(screen, await client.get_run(run_id, view=View.VIEW_METADATA), flag)
+            _show_answers(screen, await client.get_run(run_id, view=View.VIEW_METADATA), server.flag)
             raise
         return _report(screen, response, "answer", as_json=as_json)
 
-    carry_out(work, address=address)
+    carry_out(work, server=server)
 
 
 def _show_answers(screen: Screen, run: Run, flag: str) -> None:
@@ -183,6 +212,7 @@ def submit(
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Say what a tool call of unknown outcome returned, in place of answering its question."""
     if (output is None) == (error is None):
@@ -194,12 +224,12 @@ def submit(
         ),
         "submit",
         as_json,
-        address,
+        Named(address=address, context=context),
     )
 
 
-def _options(reason: str, wait: Stage) -> ControlOptions:
-    return ControlOptions(reason=reason, wait=_STAGES[wait], timeout_s=_WAIT_S)
+def _options(reason: str, wait: Stage) -> "ControlOptions":
+    return jackline_client.ControlOptions(reason=reason, wait=_STAGES[wait], timeout_s=_WAIT_S)
 
 
 def _text(text: str) -> str:
@@ -208,11 +238,11 @@ def _text(text: str) -> str:
     return read_file("-", limit=_LARGEST_TEXT).decode("utf-8", "replace").strip()
 
 
-def _command(send: _Send, name: str, as_json: bool, address: str | None) -> None:
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+def _command(send: _Send, name: str, as_json: bool, server: Named) -> None:
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         return _report(screen, await send(client), name, as_json=as_json)
 
-    carry_out(work, address=address)
+    carry_out(work, server=server)
 
 
 def _report(screen: Screen, response: ControlResponse, name: str, *, as_json: bool) -> ExitCode:

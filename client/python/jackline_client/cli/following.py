@@ -5,23 +5,42 @@ library).
 """
 
 import asyncio
-import shlex
+import json
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
 
+from jackline.v1.event_pb2 import StepEvent
 from jackline.v1.run_pb2 import Run, RunState, View
-from jackline_client import Cut, Frame, JacklineClient
 from jackline_client.cli.event_lines import EventLines, delta_text
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_state
 from jackline_client.cli.json_lines import json_line
+from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.screen import Screen
-from jackline_client.cli.wording import summary
+from jackline_client.cli.server_choice import Named
+from jackline_client.cli.wording import short, summary
 from jackline_client.errors import JacklineError
 
+if TYPE_CHECKING:
+    from jackline_client import Cut, Frame, JacklineClient
+
 _LIVE_TEXT = 2_000
+_WHOLE = 1_000_000
 _QUIET_S = 2.0
 """A cut that is mended sooner is not worth a line."""
+
+
+class ResultView(Enum):
+    """How what came out is shown to a person."""
+
+    AS_EVENT = auto()
+    """On one line, as part of the last event."""
+    AT_END = auto()
+    """In full below everything, a text as it is."""
+    ONLY = auto()
+    """In full, and on standard output nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +51,20 @@ class Following:
     deltas: bool
     after_sequence: int = 0
     view: View.ValueType = View.VIEW_FULL
-    address: str | None = None
+    server: Named
     """As it was given on the command line: it goes into the commands that are shown."""
-
-    @property
-    def address_flag(self) -> str:
-        """The flag to repeat in a command for typing."""
-        return f" --address {shlex.quote(self.address)}" if self.address else ""
+    result: ResultView = ResultView.AS_EVENT
 
 
-async def follow(client: JacklineClient, screen: Screen, run_id: str, how: Following) -> ExitCode:
+async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Following) -> ExitCode:
     """Shows a run until it ends and returns the exit code of its state.
 
     Raises StreamCut rather than end early.
     """
-    show = _JsonView(screen) if how.as_json else _LiveView(screen, how)
+    show = _view(screen, how)
     state: RunState.ValueType | None = None
-    deltas = how.deltas and screen.is_live and not how.as_json
+    deltas = how.deltas and screen.is_live and not how.as_json and how.result is not ResultView.ONLY
+    screen.progress.about("waiting for the run's events")
     connection = _ConnectionNotices(screen)
     frames = client.watch(
         run_id, after_sequence=how.after_sequence, view=how.view, deltas=deltas, on_cut=connection.cut
@@ -58,25 +74,70 @@ async def follow(client: JacklineClient, screen: Screen, run_id: str, how: Follo
             connection.mended()
             show.frame(frame)
             for event in frame.events:
+                screen.progress.about(_waited_for(event))
                 if event.HasField("run_finished"):
                     state = event.run_finished.state
     screen.end_live()
     if state is None or not how.as_json:
-        run = await _read_ended(client, run_id, must=state is None)
+        run = await _read_ended(client, run_id, how, must=state is None)
         state = run.state if run is not None else state
         if run is not None and not how.as_json:
-            line = summary(run)
-            screen.line(line.text, style=line.style)
+            _show_end(screen, run, how.result)
     return exit_code_of_state(_state_name(state))
 
 
-async def _read_ended(client: JacklineClient, run_id: str, *, must: bool) -> Run | None:
+def _view(screen: Screen, how: Following) -> "_JsonView | _ResultOnlyView | _LiveView":
+    if how.as_json:
+        return _JsonView(screen)
+    return _ResultOnlyView(screen, how) if how.result is ResultView.ONLY else _LiveView(screen, how)
+
+
+def _show_end(screen: Screen, run: Run, result: ResultView) -> None:
+    if result is not ResultView.ONLY:
+        line = summary(run)
+        screen.line(line.text, style=line.style)
+    if result is not ResultView.AS_EVENT:
+        for text in _result_lines(run.outcome.result_json):
+            screen.line(text, limit=_WHOLE)
+
+
+def _result_lines(value: bytes) -> list[str]:
+    """What came out, in full: a text as it is, anything else as its JSON."""
+    if not value:
+        return []
+    text = value.decode("utf-8", "replace")
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        found = text
+    lines = found if isinstance(found, str) else text
+    return printable_lines(lines, limit=_WHOLE, lines=_WHOLE)
+
+
+def _waited_for(event: StepEvent) -> str:
+    """What a run does after an event, as far as it says."""
+    match event.WhichOneof("fact"):
+        case "model_call_started":
+            return f"the model {short(event.model_call_started.model)} is at work"
+        case "tool_call_started":
+            return f"{short(event.tool_call_started.tool)} is at work"
+        case "interrupt_raised":
+            return "the run waits for an answer"
+        case "paused":
+            return "the run is paused"
+        case _:
+            return "waiting for the run's next event"
+
+
+async def _read_ended(client: "JacklineClient", run_id: str, how: Following, *, must: bool) -> Run | None:
     """Reads what a run came to.
 
     Once its last event was seen, the run has ended whether this can be read or not.
     """
+    must = must or how.result is not ResultView.AS_EVENT
+    view = View.VIEW_METADATA if how.result is ResultView.AS_EVENT else View.VIEW_FULL
     try:
-        return await client.get_run(run_id)
+        return await client.get_run(run_id, view=view)
     except JacklineError:
         if must:
             raise
@@ -86,8 +147,8 @@ async def _read_ended(client: JacklineClient, run_id: str, *, must: bool) -> Run
 def how_to_go_on(run_id: str, how: Following) -> Iterator[str]:
     """Says what became of a run whose watcher was interrupted, and what can be typed."""
     yield f"jackline: the run {run_id} goes on"
-    yield f"  jackline watch {run_id}{how.address_flag}"
-    yield f"  jackline abort {run_id}{how.address_flag}"
+    yield f"  jackline watch {run_id}{how.server.flag}"
+    yield f"  jackline abort {run_id}{how.server.flag}"
 
 
 def _state_name(state: RunState.ValueType | None) -> str:
@@ -105,7 +166,7 @@ class _ConnectionNotices:
         self._timer: asyncio.TimerHandle | None = None
         self._said = False
 
-    def cut(self, cut: Cut) -> None:
+    def cut(self, cut: "Cut") -> None:
         """The stream was cut and is being resumed."""
         if self._timer is None:
             why = f": {cut.cause.message}" if cut.cause is not None else ""
@@ -138,9 +199,27 @@ class _JsonView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
-    def frame(self, frame: Frame) -> None:
+    def frame(self, frame: "Frame") -> None:
         for event in frame.events:
             self._screen.raw(json_line(event))
+
+
+class _ResultOnlyView:
+    """Nothing but what a person has to act on, and why there is no result; on standard error."""
+
+    _TOLD = frozenset({"interrupt_raised", "paused"})
+
+    def __init__(self, screen: Screen, how: Following) -> None:
+        self._screen = screen
+        self._lines = EventLines(address_flag=how.server.flag)
+
+    def frame(self, frame: "Frame") -> None:
+        for event in frame.events:
+            lines = list(self._lines.of(event))
+            fact = event.WhichOneof("fact") or ""
+            failed = fact == "run_finished" and event.run_finished.state != RunState.RUN_STATE_SUCCEEDED
+            for line in lines if failed or fact in self._TOLD else ():
+                self._screen.problem(line.text)
 
 
 class _LiveView:
@@ -148,11 +227,11 @@ class _LiveView:
 
     def __init__(self, screen: Screen, how: Following) -> None:
         self._screen = screen
-        self._lines = EventLines(address_flag=how.address_flag)
+        self._lines = EventLines(address_flag=how.server.flag)
         self._text = ""
         self._degraded = False
 
-    def frame(self, frame: Frame) -> None:
+    def frame(self, frame: "Frame") -> None:
         if frame.reset is not None or frame.resumed:
             self._show_live("")
         for event in frame.events:

@@ -34,6 +34,8 @@ class WorkflowFiles:
     files: Mapping[str, bytes]
     path: str
     """As it was given; `-` for standard input."""
+    hint: str = ""
+    """What a person can do about findings, where there is no file to look into."""
 
     def path_of(self, file: str) -> str:
         """Returns where a file that the server names is; the workflow itself has its own name there."""

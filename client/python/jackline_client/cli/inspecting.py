@@ -1,39 +1,46 @@
 """`jackline calls`, `messages` and `info`."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jackline.v1.control_pb2 import CommandKind
 from jackline.v1.run_pb2 import Effect, MessageRole, RunMessage, ToolCall, ToolCallStatus, View
 from jackline.v1.run_service_pb2 import DurabilityClass, GetServerInfoResponse
-from jackline_client import JacklineClient
 from jackline_client.cli.exit_codes import ExitCode
-from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.options import AddressOption, JsonOption, RunArgument
+from jackline_client.cli.forms import Output, chosen_form
+from jackline_client.cli.listings import CALLS, MESSAGES, SERVER
+from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
+from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 from jackline_client.cli.wording import LONG, Line, arguments, count, enum_word, json_words, short
 
+if TYPE_CHECKING:
+    from jackline_client import JacklineClient
 
-def calls(run_id: RunArgument, *, as_json: JsonOption = False, address: AddressOption = None) -> None:
+
+def calls(
+    run_id: RunArgument,
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> None:
     """List the tool calls of a run in the order they were asked for, with their results."""
+    form = chosen_form(output, as_json)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        found = await client.list_tool_calls(run_id, view=View.VIEW_FULL)
-        for call in found:
-            if as_json:
-                screen.raw(json_line(call))
-                continue
-            for line in _call(call):
-                screen.line(line.text, style=line.style)
-        if not found and not as_json:
-            screen.line("no tool calls")
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(screen=screen, listing=CALLS, form=form, lines=_call)
+        for call in await client.list_tool_calls(run_id, view=View.VIEW_FULL):
+            shown.item(call)
+        shown.end()
         return ExitCode.OK
 
-    carry_out(work, address=address)
+    carry_out(work, server=Named(address=address, context=context))
 
 
 def _call(call: ToolCall) -> Iterator[Line]:
@@ -59,24 +66,22 @@ def messages(
         int, typer.Option("--visit", min=0, metavar="N", help="The visit, from 1; the last if left out.")
     ] = 0,
     *,
+    output: OutputOption = None,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Show the conversation of one visit of a step as the model saw it."""
+    form = chosen_form(output, as_json)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        found = await client.list_run_messages(run_id, step_id=step, visit=visit)
-        for message in found:
-            if as_json:
-                screen.raw(json_line(message))
-                continue
-            for line in _message(message):
-                screen.line(line.text, style=line.style)
-        if not found and not as_json:
-            screen.line("no messages")
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(screen=screen, listing=MESSAGES, form=form, lines=_message)
+        for message in await client.list_run_messages(run_id, step_id=step, visit=visit):
+            shown.item(message)
+        shown.end()
         return ExitCode.OK
 
-    carry_out(work, address=address)
+    carry_out(work, server=Named(address=address, context=context))
 
 
 def _message(message: RunMessage) -> Iterator[Line]:
@@ -91,31 +96,34 @@ def _message(message: RunMessage) -> Iterator[Line]:
         yield Line(text=f"  → {short(call.tool)}({json_words(call.arguments_json)})  {short(call.call_id)}")
 
 
-def info(*, as_json: JsonOption = False, address: AddressOption = None) -> None:
+def info(
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> None:
     """Show what a server is: its version, durability, models, step kinds, commands and limits."""
+    form = chosen_form(output, as_json)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        found = await client.get_server_info()
-        if as_json:
-            screen.raw(json_line(found))
-            return ExitCode.OK
-        for line in _info(found):
-            screen.line(line)
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(screen=screen, listing=SERVER, form=form, lines=_info)
+        shown.item(await client.get_server_info())
         return ExitCode.OK
 
-    carry_out(work, address=address)
+    carry_out(work, server=Named(address=address, context=context))
 
 
-def _info(found: GetServerInfoResponse) -> Iterator[str]:
+def _info(found: GetServerInfoResponse) -> Iterator[Line]:
     commands = (enum_word(CommandKind.Name, kind, "COMMAND_KIND_") for kind in found.commands)
-    yield f"version     {short(found.version)}"
-    yield f"durability  {enum_word(DurabilityClass.Name, found.durability, 'DURABILITY_CLASS_')}"
+    yield Line(text=f"version     {short(found.version)}")
+    yield Line(text=f"durability  {enum_word(DurabilityClass.Name, found.durability, 'DURABILITY_CLASS_')}")
     for name, values in (
         ("models", found.models),
         ("step kinds", found.step_kinds),
         ("commands", commands),
         ("features", found.features),
     ):
-        yield f"{name:<11} {', '.join(short(value) for value in values) or 'none'}"
+        yield Line(text=f"{name:<11} {', '.join(short(value) for value in values) or 'none'}")
     for limit in found.limits:
-        yield f"limit       {short(limit.name)} = {limit.value:,}"
+        yield Line(text=f"limit       {short(limit.name)} = {limit.value:,}")

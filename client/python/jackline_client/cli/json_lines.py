@@ -2,10 +2,11 @@
 
 import json
 
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
+
+from jackline_client.cli.forms import message_document
 
 
 def json_line(message: Message) -> str:
     """Encodes one message. 64-bit numbers are strings and bytes are base64, as protobuf JSON has it."""
-    return json.dumps(MessageToDict(message, preserving_proto_field_name=True), separators=(",", ":"))
+    return json.dumps(message_document(message), separators=(",", ":"))

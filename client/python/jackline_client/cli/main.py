@@ -6,8 +6,10 @@ point group `jackline.commands`. Does not own any command.
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Annotated, Any
@@ -19,6 +21,7 @@ from jackline_client.cli.exit_codes import ExitCode, exit_code_table
 from jackline_client.cli.screen import prepare_streams
 
 _GROUP = "jackline.commands"
+_COMPLETING = "_JACKLINE_COMPLETE"
 _INSTALL_SERVER = "pip install 'jackline[server]'"
 _ANY_ARGUMENTS: Mapping[str, object] = {
     "ignore_unknown_options": True,
@@ -52,9 +55,20 @@ _OWN: Mapping[str, _Own] = {
     "workflow": _Own(target="workflows:app", summary="List, read, put and describe workflows."),
     "validate": _Own(target="checking:validate", summary="Check a workflow file."),
     "info": _Own(target="inspecting:info", summary="Show what a server is and what it serves."),
+    "context": _Own(target="contexts:app", summary="Name servers, and choose the one that commands talk to."),
     "token": _Own(target="tokens:app", summary="Print the token for a server."),
 }
-_SERVER: Mapping[str, str] = {"serve": "Run a server (needs the server extra)."}
+# Listed also where the server extra, which brings them, is not installed.
+_SERVER: Mapping[str, str] = {
+    "serve": "Run a server.",
+    "init": "Write a first project: a config and a workflow.",
+    "config": "Show the server's config as it is read.",
+    "doctor": "Check that a server could start and reach what it needs.",
+    "tools": "Try tools out, and pin those of MCP servers.",
+    "schema": "Print the JSON Schema of the files.",
+    "backup": "Copy the data of a server, which may run, to a file.",
+    "health": "Ask whether a server serves.",
+}
 
 
 class LazyGroup(TyperGroup):
@@ -62,7 +76,7 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer 0.20 and 0.29 have different classes for it
         """Names all commands, loading none."""
-        return [*_OWN, *sorted({*_SERVER, *_provided()} - set(_OWN))]
+        return [*_OWN, *_SERVER, *sorted(set(_provided()) - {*_OWN, *_SERVER})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - see above
         """Returns a stand-in that carries the summary: help asks for every command."""
@@ -78,12 +92,18 @@ class LazyGroup(TyperGroup):
         name = args[0]
         if name not in self.list_commands(ctx):
             return super().resolve_command(ctx, args)
-        if name not in _OWN and ctx.params.get("address") is not None:
-            ctx.fail(f"--address says where a server is that a command talks to; `{name}` talks to none")
+        if name not in _OWN and not ctx.resilient_parsing:
+            for flag in ("address", "context"):
+                if ctx.params.get(flag) is not None:
+                    ctx.fail(
+                        f"`{name}` takes no --{flag} before it; `jackline {name} --help` has what it takes"
+                    )
         return name, _command(name, _load(name)), args[1:]
 
 
-def _provided() -> dict[str, EntryPoint]:
+@cache
+def _provided() -> Mapping[str, EntryPoint]:
+    """The commands of the server extra; looking for them means reading the metadata of every distribution."""
     return {found.name: found for found in entry_points(group=_GROUP)}
 
 
@@ -93,19 +113,24 @@ def _load(name: str) -> Any:  # noqa: ANN401 - a typer function of any signature
         return getattr(import_module(f"jackline_client.cli.{module}"), attribute)
     found = _provided().get(name)
     if found is None:
-        return _missing(name, "")
+        return _missing(name, None)
     try:
         return found.load()
     except ModuleNotFoundError as error:
-        return _missing(name, f" ({error.name} is missing)")
+        return _missing(name, error.name)
 
 
-def _missing(name: str, why: str) -> Callable[..., None]:
+def _missing(name: str, module: str | None) -> Callable[..., None]:
     def stand_in() -> None:
-        typer.echo(f"jackline: {name} needs the server{why}: {_INSTALL_SERVER}", err=True)
+        typer.echo(_what_to_install(f"`{name}`", module), err=True)
         raise typer.Exit(ExitCode.USAGE)
 
     return stand_in
+
+
+def _what_to_install(what: str, module: str | None) -> str:
+    why = f" ({module} is missing)" if module else ""
+    return f"jackline: {what} needs the server{why}: {_INSTALL_SERVER}"
 
 
 def _command(name: str, target: Any, *, summary: str | None = None) -> Any:  # noqa: ANN401 - see `_load`
@@ -121,7 +146,6 @@ def _command(name: str, target: Any, *, summary: str | None = None) -> Any:  # n
 
 app = typer.Typer(
     cls=LazyGroup,
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -144,12 +168,27 @@ def _version() -> str:
         return "(not installed as a package)"
 
 
+def _complete_contexts(incomplete: str) -> list[str]:
+    from jackline_client.cli.completing import contexts  # noqa: PLC0415 - help and version do without it
+
+    return contexts(incomplete)
+
+
 @app.callback()
 def root(
     *,
     address: Annotated[
         str | None,
         typer.Option("--address", metavar="HOST:PORT", help="The server; may stand after the command too."),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            autocompletion=_complete_contexts,
+            help="The server by its name; may stand after the command too.",
+        ),
     ] = None,
     show_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
@@ -161,9 +200,19 @@ def root(
 def main() -> None:
     """Runs the command line of this process and exits."""
     prepare_streams()
+    if _COMPLETING in os.environ:
+        # A shell that completes is in the middle of somebody's line: nothing may be written into it.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as the process
     # gRPC's C core would write its own lines about lost connections between ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    app(prog_name="jackline")
+    try:
+        app(prog_name="jackline")
+    except ModuleNotFoundError as error:
+        # A command that loads what it needs only when it runs. What we bring ourselves is never missing.
+        if (error.name or "jackline").partition(".")[0] in {"jackline", "jackline_client"}:
+            raise
+        typer.echo(_what_to_install("this command", error.name), err=True)
+        sys.exit(ExitCode.USAGE)
 
 
 if __name__ == "__main__":

@@ -4,24 +4,52 @@ from typing import Annotated
 
 import typer
 
+from jackline_client.cli import completing
+from jackline_client.cli.forms import Form
+
 RECONNECT_FOR = "60s"
+
+
+def _before(context: typer.Context, name: str) -> str | None:
+    """A flag as it stands before the command."""
+    value: object = context.find_root().params.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _chosen_address(context: typer.Context, given: str | None) -> str | None:
     """The address after the command, else the one before it."""
-    before: object = context.find_root().params.get("address")
-    return given if given is not None else before if isinstance(before, str) else None
+    return given if given is not None else _before(context, "address")
 
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
+def _chosen_context(context: typer.Context, given: str | None) -> str | None:
+    return given if given is not None else _before(context, "context")
+
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id.", autocompletion=completing.runs)
+]
 AddressOption = Annotated[
     str | None,
     typer.Option(
         "--address",
         metavar="HOST:PORT",
         callback=_chosen_address,
-        help="The server. Default: JACKLINE_ADDRESS, else 127.0.0.1:50051.",
+        help="The server. Default: JACKLINE_ADDRESS, else the context's, else 127.0.0.1:50051.",
     ),
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        callback=_chosen_context,
+        autocompletion=completing.contexts,
+        help="The server by its name; `jackline context` names servers. Default: JACKLINE_CONTEXT.",
+    ),
+]
+OutputOption = Annotated[
+    Form | None,
+    typer.Option("--output", "-o", metavar="FORM", help="table, wide, json, yaml or name."),
 ]
 ReconnectOption = Annotated[
     str,

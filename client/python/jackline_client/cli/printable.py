@@ -7,7 +7,7 @@ could move the cursor, rewrite what was shown before or hide what follows.
 import re
 import unicodedata
 
-_LONGEST = 4_000
+LONGEST = 4_000
 # ASCII controls, the C1 controls, and everything beyond Latin-1 (sorted out by category below).
 _SUSPECT = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\xff]")
 # Controls, formats (bidi overrides, invisible tags), surrogates, unassigned, line and paragraph separators.
@@ -17,7 +17,7 @@ _HARMLESS = frozenset({"\u200c", "\u200d"})
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def printable(text: str, *, limit: int = _LONGEST) -> str:
+def printable(text: str, *, limit: int = LONGEST) -> str:
     """Returns one safe line: hidden characters escaped, cut after `limit` characters with its true length.
 
     Showing the result of showing changes nothing.
@@ -28,7 +28,7 @@ def printable(text: str, *, limit: int = _LONGEST) -> str:
     return f"{shown}... ({len(text):,} characters)"
 
 
-def printable_lines(text: str, *, limit: int = _LONGEST, lines: int = 200) -> list[str]:
+def printable_lines(text: str, *, limit: int = LONGEST, lines: int = 200) -> list[str]:
     """Returns text of several lines, each safe to show, with a last line that counts those left out."""
     found = text.split("\n")
     shown = [printable(line.removesuffix("\r").replace("\t", "    "), limit=limit) for line in found[:lines]]

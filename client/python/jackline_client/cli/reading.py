@@ -1,111 +1,129 @@
 """`jackline get`, `ls` and `inbox`."""
 
-import shlex
 from collections.abc import Iterator
 from contextlib import aclosing
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import jackline_client
 from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, RunState, StopReason, View
-from jackline_client import JacklineClient, RunFilter
+from jackline_client.cli import completing
 from jackline_client.cli.exit_codes import ExitCode
+from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.given import read_labels
-from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.options import AddressOption, JsonOption, RunArgument
+from jackline_client.cli.listings import INTERRUPTS, NO_SIGNAL_YET, RUNS
+from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
+from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 from jackline_client.cli.wording import Line, answer_commands, arguments, count, enum_word, short, summary
 
+if TYPE_CHECKING:
+    from jackline_client import JacklineClient
+
 _PAGE = 50
 _LARGEST_PAGE = 500
-_COLUMN = 40
+_NAME = 40
 _ORDINARY = frozenset(
     {StopReason.STOP_REASON_UNSPECIFIED, StopReason.STOP_REASON_OUTCOME, StopReason.STOP_REASON_DEFAULT}
 )
-_NONE_YET = "running"
-"""The signal of a run that has none yet, whatever its state."""
 
 
-def get(run_id: RunArgument, *, as_json: JsonOption = False, address: AddressOption = None) -> None:
+def get(
+    run_id: RunArgument,
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> None:
     """Show where a run stands, its steps, its open questions and what it came to."""
+    form = chosen_form(output, as_json)
+    server = Named(address=address, context=context)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        run = await client.get_run(run_id, view=View.VIEW_FULL)
-        if as_json:
-            screen.raw(json_line(run))
-            return ExitCode.OK
-        for line in _details(run, f" --address {shlex.quote(address)}" if address else ""):
-            screen.line(line.text, style=line.style)
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(screen=screen, listing=RUNS, form=form, lines=lambda run: _details(run, server.flag))
+        shown.item(await client.get_run(run_id, view=View.VIEW_FULL))
         return ExitCode.OK
 
-    carry_out(work, address=address)
+    carry_out(work, server=server)
 
 
 def ls(
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Such as running.")
+        list[str] | None,
+        typer.Option(
+            "--state", metavar="STATE", help="Such as running.", autocompletion=completing.run_states
+        ),
     ] = None,
     workflow: Annotated[
-        str, typer.Option("--workflow", metavar="NAME", help="Only runs of this workflow.")
+        str,
+        typer.Option(
+            "--workflow",
+            metavar="NAME",
+            help="Only runs of this workflow.",
+            autocompletion=completing.workflows,
+        ),
     ] = "",
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only with these.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most this many.")] = _PAGE,
     *,
+    output: OutputOption = None,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """List runs, newest first."""
-    wanted = RunFilter(states=_states(state or []), workflow=workflow, labels=read_labels(label or ()))
+    form = chosen_form(output, as_json)
+    wanted = jackline_client.RunFilter(
+        states=_states(state or []), workflow=workflow, labels=read_labels(label or ())
+    )
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        head = _row("RUN", "STATE", "SIGNAL", "CREATED (UTC)", "TOKENS", "WORKFLOW")
-        shown = 0
-        runs = client.list_runs(wanted, page_size=min(limit, _LARGEST_PAGE))
-        async with aclosing(runs):
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(screen=screen, listing=RUNS, form=form)
+        left = limit
+        async with aclosing(client.list_runs(wanted, page_size=min(limit, _LARGEST_PAGE))) as runs:
             async for run in runs:
-                # The head comes with the first row: a call that fails shows none.
-                if not shown and not as_json:
-                    screen.line(head, style="head")
-                screen.raw(json_line(run)) if as_json else screen.line(_run_row(run))
-                shown += 1
-                if shown == limit:
+                shown.item(run)
+                left -= 1
+                if not left:
                     break
-        if not shown and not as_json:
-            screen.line("no runs")
+        shown.end()
         return ExitCode.OK
 
-    carry_out(work, address=address)
+    carry_out(work, server=Named(address=address, context=context))
 
 
 def inbox(
-    run_id: Annotated[str, typer.Argument(metavar="[RUN]", help="Only those of this run.")] = "",
+    run_id: Annotated[
+        str,
+        typer.Argument(metavar="[RUN]", help="Only those of this run.", autocompletion=completing.runs),
+    ] = "",
     *,
+    output: OutputOption = None,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """List the open questions of all runs, oldest first, with the commands that answer them."""
-    flag = f" --address {shlex.quote(address)}" if address else ""
+    form = chosen_form(output, as_json)
+    server = Named(address=address, context=context)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        shown = 0
-        interrupts = client.list_interrupts(run_id, view=View.VIEW_FULL)
-        async with aclosing(interrupts):
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(
+            screen=screen, listing=INTERRUPTS, form=form, lines=lambda one: _question(one, server.flag)
+        )
+        async with aclosing(client.list_interrupts(run_id, view=View.VIEW_FULL)) as interrupts:
             async for interrupt in interrupts:
-                shown += 1
-                if as_json:
-                    screen.raw(json_line(interrupt))
-                    continue
-                for line in _question(interrupt, flag):
-                    screen.line(line.text, style=line.style)
-        if not shown and not as_json:
-            screen.line("no open questions")
+                shown.item(interrupt)
+        shown.end()
         return ExitCode.OK
 
-    carry_out(work, address=address)
+    carry_out(work, server=server)
 
 
 def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
@@ -131,24 +149,8 @@ def _states(names: list[str]) -> tuple[RunState.ValueType, ...]:
     return tuple(known[name] for name in names)
 
 
-def _run_row(run: Run) -> str:
-    return _row(
-        run.run_id,
-        enum_word(RunState.Name, run.state, "RUN_STATE_"),
-        "" if run.signal == _NONE_YET else run.signal,
-        f"{run.created_at.ToDatetime():%Y-%m-%d %H:%M:%S}",
-        f"{run.ledger.tokens:,}",
-        run.workflow,
-    )
-
-
-def _row(*cells: str) -> str:
-    run, state, signal, created, tokens, workflow = (printable(cell, limit=_COLUMN) for cell in cells)
-    return f"{run:<30}  {state:<12}  {signal:<16}  {created:<19}  {tokens:>10}  {workflow}"
-
-
 def _details(run: Run, address_flag: str) -> Iterator[Line]:
-    yield Line(text=f"run {run.run_id} of {printable(run.workflow, limit=_COLUMN)}", style="head")
+    yield Line(text=f"run {run.run_id} of {printable(run.workflow, limit=_NAME)}", style="head")
     yield from _standing(run)
     yield summary(run)
     for step in run.steps:
@@ -170,7 +172,7 @@ def _details(run: Run, address_flag: str) -> Iterator[Line]:
 def _standing(run: Run) -> Iterator[Line]:
     state = enum_word(RunState.Name, run.state, "RUN_STATE_")
     step = f", step {run.step_id}" if run.step_id else ""
-    signal = "" if run.signal in {"", _NONE_YET, state} else f": {run.signal}"
+    signal = "" if run.signal in {"", NO_SIGNAL_YET, state} else f": {run.signal}"
     yield Line(text=f"  {state}{signal}{step}, event {run.head_sequence}")
     if run.stop_reason == StopReason.STOP_REASON_OPERATOR:
         yield Line(text="  stopped by a command")

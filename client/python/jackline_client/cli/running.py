@@ -1,14 +1,16 @@
 """`jackline run` and `jackline watch`."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import jackline_client
 from jackline.v1.run_service_pb2 import StartDisposition, StartRunResponse
-from jackline_client import JacklineClient, StartOptions, WatchPolicy
+from jackline_client.cli import completing
 from jackline_client.cli.exit_codes import ExitCode
-from jackline_client.cli.following import Following, follow, how_to_go_on
+from jackline_client.cli.following import Following, ResultView, follow, how_to_go_on
 from jackline_client.cli.given import (
     WorkflowFiles,
     read_bounds,
@@ -21,20 +23,58 @@ from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.options import (
     RECONNECT_FOR,
     AddressOption,
+    ContextOption,
     JsonOption,
     NoDeltasOption,
     ReconnectOption,
     RunArgument,
 )
-from jackline_client.cli.screen import Screen
+from jackline_client.cli.prompting import Prompt, read_prompt, read_tools
+from jackline_client.cli.screen import Screen, make_screen
+from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
+
+if TYPE_CHECKING:
+    from jackline_client import JacklineClient, StartOptions
+
+
+WorkflowOrNone = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[WORKFLOW]",
+        help="name, name@alias or name@digest; or use --file or --prompt.",
+        autocompletion=completing.workflows,
+    ),
+]
+PromptOption = Annotated[
+    str | None,
+    typer.Option("--prompt", metavar="TEXT", help="Let one agent do this, in place of WORKFLOW; - reads it."),
+]
+SystemOption = Annotated[
+    str | None,
+    typer.Option("--system", metavar="TEXT", help="With --prompt: what goes before it, such as a role."),
+]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        metavar="PROFILE",
+        help="With --prompt: the model. Default: the server's, if it has one only.",
+        autocompletion=completing.models,
+    ),
+]
+ToolsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="CONNECTION[/TOOL],...",
+        help="With --prompt: MCP connections of the server that the agent may use, or single tools of them.",
+    ),
+]
 
 
 def run(
-    workflow: Annotated[
-        str | None,
-        typer.Argument(metavar="[WORKFLOW]", help="name, name@alias or name@digest, or use --file."),
-    ] = None,
+    workflow: WorkflowOrNone = None,
     *,
     input_text: Annotated[
         str | None, typer.Option("--input", metavar="JSON", help="The input; - reads it.")
@@ -52,6 +92,17 @@ def run(
             "--file", metavar="FILE", help="A workflow file in place of WORKFLOW, with its steps' files."
         ),
     ] = None,
+    prompt: PromptOption = None,
+    prompt_file: Annotated[
+        str | None, typer.Option("--prompt-file", metavar="FILE", help="The prompt as a file.")
+    ] = None,
+    system: SystemOption = None,
+    model: ModelOption = "",
+    tools: ToolsOption = None,
+    show_workflow: Annotated[
+        bool,
+        typer.Option("--show-workflow", help="With --prompt: print the workflow it makes and start nothing."),
+    ] = False,
     request_id: Annotated[
         str | None,
         typer.Option("--request-id", metavar="ID", help="A repeat with the same id starts nothing new."),
@@ -66,28 +117,123 @@ def run(
         ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Print the run's id and leave.")] = False,
+    result_only: Annotated[
+        bool, typer.Option("--result-only", help="Print what came out and nothing else.")
+    ] = False,
     as_json: JsonOption = False,
     no_deltas: NoDeltasOption = False,
     reconnect_for: ReconnectOption = RECONNECT_FOR,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Start a run and show it until it ends.
 
-    With --json the first line is the answer to the start and each further one an event.
+    With --json the first line is the answer to the start and each further one an event. With --prompt the
+    input is data for the agent, which is told to follow no instructions in it.
     """
-    if (workflow is None) == (file is None):
-        raise typer.BadParameter("give a workflow's name, or a workflow file with --file")
+    has_prompt = prompt is not None or prompt_file is not None
+    if (workflow is not None) + (file is not None) + has_prompt != 1:
+        raise typer.BadParameter("give one of these: a workflow's name, --file FILE, --prompt TEXT")
+    if not has_prompt and (model or tools or system is not None or show_workflow):
+        raise typer.BadParameter("--model, --tools, --system and --show-workflow go with --prompt")
+    if result_only + detach + as_json > 1:
+        raise typer.BadParameter("--result-only, --detach and --json show three things; give one of them")
+    if [prompt, "-" if prompt_file == "-" else None, input_text, input_file, file].count("-") > 1:
+        raise typer.BadParameter("standard input can be read once: `-` stands twice")
     value = read_input(input_text, input_file, pairs or ())
-    given = read_workflow(file) if file is not None else None
-    options = _start_options(given, label or (), bound or ())
-    how = Following(as_json=as_json, deltas=not no_deltas, address=address)
-    policy = WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))
+    asked = None
+    if has_prompt:
+        asked = Prompt(
+            text=read_prompt(prompt, prompt_file),
+            system=read_prompt(system, None, name="--system") if system is not None else "",
+            model=model,
+            tools=read_tools(tools or ()),
+            has_input=value is not None,
+        )
+    start = _Start(
+        workflow=workflow,
+        given=asked.composed() if asked is not None else read_workflow(file) if file is not None else None,
+        prompt=asked,
+        value=value,
+        request_id=request_id,
+        options=_start_options(label or (), bound or ()),
+    )
+    server = Named(address=address, context=context)
+    if show_workflow:
+        _show_workflow(start, server)
+    how = Following(
+        as_json=as_json,
+        deltas=not no_deltas,
+        server=server,
+        result=_shown_result(result_only=result_only, has_prompt=has_prompt),
+    )
+    _run(start, how, detach=detach, reconnect_for=reconnect_for)
+
+
+def _shown_result(*, result_only: bool, has_prompt: bool) -> ResultView:
+    if result_only:
+        return ResultView.ONLY
+    return ResultView.AT_END if has_prompt else ResultView.AS_EVENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What is started. Exactly one of a name and a given workflow; a prompt has its workflow given."""
+
+    workflow: str | None
+    given: WorkflowFiles | None
+    prompt: Prompt | None
+    value: bytes | None
+    request_id: str | None
+    options: "StartOptions"
+
+    async def composed(self, client: "JacklineClient") -> WorkflowFiles | None:
+        """The workflow to send, with its model: asks the server which there is, if none was named."""
+        if self.prompt is None or self.prompt.model:
+            return self.given
+        return self.prompt.with_model((await client.get_server_info()).models).composed()
+
+    async def send(self, client: "JacklineClient") -> StartRunResponse:
+        given = await self.composed(client)
+        options = self.options.copy()
+        if given is not None:
+            options["inline_yaml"] = given.yaml
+            options["files"] = given.files
+        return await client.start_run(self.workflow, input=self.value, request_id=self.request_id, **options)
+
+
+def _start_options(labels: Iterable[str], bounds: Iterable[str]) -> "StartOptions":
+    options = jackline_client.StartOptions(labels=read_labels(labels))
+    if (read := read_bounds(bounds)) is not None:
+        options["bounds"] = read
+    return options
+
+
+def _show_workflow(start: _Start, server: Named) -> None:
+    def show(screen: Screen, given: WorkflowFiles | None) -> None:
+        for line in given.yaml.splitlines() if given is not None else ():
+            screen.raw(line)
+
+    if start.prompt is not None and start.prompt.model:
+        show(make_screen(), start.given)
+        raise typer.Exit(ExitCode.OK)
+
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        show(screen, await start.composed(client))
+        return ExitCode.OK
+
+    carry_out(work, server=server)
+
+
+def _run(start: _Start, how: Following, *, detach: bool, reconnect_for: str) -> None:
+    policy = jackline_client.WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))
     started: list[str] = []
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        answer = await client.start_run(workflow, input=value, request_id=request_id, **options)
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        answer = await start.send(client)
         started.append(answer.run.run_id)
-        _say_started(screen, answer, detach=detach, as_json=as_json)
+        if how.result is not ResultView.ONLY:
+            _say_started(screen, answer, detach=detach, as_json=how.as_json)
         return ExitCode.OK if detach else await follow(client, screen, answer.run.run_id, how)
 
     def when_interrupted() -> Iterator[str]:
@@ -97,17 +243,13 @@ def run(
             ("jackline: interrupted before the server answered; look whether it started: `jackline ls`",)
         )
 
-    carry_out(work, address=address, when_interrupted=when_interrupted, given=given, watch_policy=policy)
-
-
-def _start_options(given: WorkflowFiles | None, labels: Iterable[str], bounds: Iterable[str]) -> StartOptions:
-    options = StartOptions(labels=read_labels(labels))
-    if (read := read_bounds(bounds)) is not None:
-        options["bounds"] = read
-    if given is not None:
-        options["inline_yaml"] = given.yaml
-        options["files"] = given.files
-    return options
+    carry_out(
+        work,
+        server=how.server,
+        when_interrupted=when_interrupted,
+        given=start.given,
+        watch_policy=policy,
+    )
 
 
 def _say_started(screen: Screen, answer: StartRunResponse, *, detach: bool, as_json: bool) -> None:
@@ -129,12 +271,19 @@ def watch(
     no_deltas: NoDeltasOption = False,
     reconnect_for: ReconnectOption = RECONNECT_FOR,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Show a run from its first event until it ends; a finished one is shown again."""
-    how = Following(as_json=as_json, deltas=not no_deltas, after_sequence=after, address=address)
-    policy = WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))
+    server = Named(address=address, context=context)
+    how = Following(as_json=as_json, deltas=not no_deltas, after_sequence=after, server=server)
+    policy = jackline_client.WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         return await follow(client, screen, run_id, how)
 
-    carry_out(work, address=address, when_interrupted=lambda: how_to_go_on(run_id, how), watch_policy=policy)
+    carry_out(
+        work,
+        server=server,
+        when_interrupted=lambda: how_to_go_on(run_id, how),
+        watch_policy=policy,
+    )

@@ -1,6 +1,7 @@
 """The screen: lines to standard output and standard error, and one live line on a terminal.
 
-Owns when escapes may be written and that every line is safe to show. Does not own what is said.
+Owns that every line is safe to show and that no two are mixed up. Does not own what is said, nor what is
+waited for (`progress`).
 
 Escapes are written on a terminal only, and not under NO_COLOR or on a dumb one. A stream that can't encode a
 character gets a readable escape of it.
@@ -12,7 +13,8 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from jackline_client.cli.printable import printable
+from jackline_client.cli.printable import LONGEST, printable
+from jackline_client.cli.progress import Progress, takes_escapes
 
 _STYLES: Mapping[str, str] = {
     "": "",
@@ -47,33 +49,35 @@ class Screen:
         self._out = out
         self._errors = errors
         self._encoding = out.encoding or "ascii"
-        styled = (
-            out.isatty()
-            and not environment.get("NO_COLOR")
-            and environment.get("TERM") not in {"dumb", "unknown"}
-        )
-        self._terminal = _Terminal(out) if styled else None
+        self._terminal = _Terminal(out) if takes_escapes(out, environment) else None
+        self.progress = Progress(errors=errors, environ=environment)
 
     @property
     def is_live(self) -> bool:
         """True if live text is shown."""
         return self._terminal is not None
 
-    def line(self, text: str, *, style: str = "") -> None:
-        """Writes one line to standard output."""
-        safe = self._encodable(printable(text))
+    def line(self, text: str, *, style: str = "", limit: int = LONGEST) -> None:
+        """Writes one line to standard output, cut after `limit` characters."""
+        self.progress.clear()
+        safe = self._encodable(printable(text, limit=limit))
         if self._terminal is None:
             print(safe, file=self._out, flush=True)
         else:
+            self.progress.hold(False)
             self._terminal.line(safe, _STYLES[style])
 
     def live(self, text: str) -> None:
         """Shows the end of a text on the live line, in place of what stood there."""
         if self._terminal is not None:
+            self.progress.clear()
+            self.progress.hold(bool(text))
             self._terminal.live(self._encodable(printable(text)))
 
     def end_live(self) -> None:
         """Takes the live line away."""
+        self.progress.clear()
+        self.progress.hold(False)
         if self._terminal is not None:
             self._terminal.end_live()
 
@@ -84,6 +88,7 @@ class Screen:
 
     def raw(self, line: str) -> None:
         """Writes a line for a program: printable ASCII already."""
+        self.progress.clear()
         print(line, file=self._out, flush=True)
 
     def _encodable(self, text: str) -> str:

@@ -6,16 +6,20 @@ Owns the frame of every command. Does not own what a command does.
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 import typer
 
-from jackline_client import JacklineClient, WatchPolicy
+import jackline_client
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_error
 from jackline_client.cli.given import WorkflowFiles
+from jackline_client.cli.progress import FRAME_S, Progress
 from jackline_client.cli.screen import Screen, make_screen
+from jackline_client.cli.server_choice import Chosen, Named
 from jackline_client.cli.wording import count
-from jackline_client.credentials import find_address, find_token, is_loopback, token_path
+from jackline_client.credentials import is_loopback
 from jackline_client.errors import (
     CallError,
     FieldViolation,
@@ -29,26 +33,29 @@ from jackline_client.errors import (
     WorkflowNotFound,
 )
 
-Work = Callable[[JacklineClient, Screen], Awaitable[ExitCode]]
+if TYPE_CHECKING:
+    from jackline_client import JacklineClient, WatchPolicy
+
+Work = Callable[["JacklineClient", Screen], Awaitable[ExitCode]]
 
 
 def carry_out(
     work: Work,
     *,
-    address: str | None,
+    server: Named,
     when_interrupted: Callable[[], Iterator[str]] | None = None,
     given: WorkflowFiles | None = None,
-    watch_policy: WatchPolicy | None = None,
+    watch_policy: "WatchPolicy | None" = None,
 ) -> None:
-    """Does the work with a client and exits with its code; never returns normally.
+    """Does the work with a client of the server and exits with its code; never returns normally.
 
     `given` is the workflow that the work sends: findings in it are shown with the paths of its files.
     """
     screen = make_screen()
-    server = ""
+    chosen: Chosen | None = None
     try:
-        server = find_address(address)
-        code = asyncio.run(_with_client(work, server, screen, watch_policy))
+        chosen = server.choose()
+        code = asyncio.run(_with_client(work, chosen, screen, given, watch_policy))
     except KeyboardInterrupt:
         screen.end_live()
         for line in when_interrupted() if when_interrupted else ():
@@ -62,7 +69,7 @@ def carry_out(
         lines = (
             _findings(error, given)
             if isinstance(error, InvalidWorkflow) and given is not None
-            else explain(error, server)
+            else explain(error, chosen)
         )
         for line in lines:
             screen.problem(line)
@@ -70,46 +77,90 @@ def carry_out(
     raise typer.Exit(code)
 
 
-async def _with_client(work: Work, server: str, screen: Screen, watch_policy: WatchPolicy | None) -> ExitCode:
-    token = find_token(server)
-    if token is not None and not is_loopback(server):
-        screen.problem(f"jackline: warning: the token goes to {server} without encryption")
-    async with JacklineClient(server, token=token, watch_policy=watch_policy) as client:
+async def _with_client(
+    work: Work,
+    server: Chosen,
+    screen: Screen,
+    given: WorkflowFiles | None,
+    watch_policy: "WatchPolicy | None",
+) -> ExitCode:
+    token = server.token()
+    if token is not None and not is_loopback(server.address):
+        screen.problem(f"jackline: warning: the token goes to {server.address} without encryption")
+    what = f"sending {given.path} to" if given is not None else "waiting for"
+    screen.progress.about(f"{what} the server at {server.address}")
+    client = jackline_client.JacklineClient(server.address, token=token, watch_policy=watch_policy)
+    async with client, _progress(screen):
         return await work(client, screen)
 
 
-def explain(error: JacklineError, server: str) -> Iterator[str]:
-    """Yields what is wrong, where, and what to do, one line each."""
+async def _keep_shown(progress: Progress) -> None:
+    """Until cancelled, or nobody sees it any more."""
+    with suppress(OSError):
+        while True:
+            await asyncio.sleep(FRAME_S)
+            progress.tick()
+
+
+@asynccontextmanager
+async def _progress(screen: Screen) -> AsyncGenerator[None]:
+    task = asyncio.create_task(_keep_shown(screen.progress))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        screen.progress.about("")
+
+
+def explain(error: JacklineError, server: Chosen | None) -> Iterator[str]:
+    """Yields what is wrong, where, and what to do, one line each; without a server if none was found."""
     reason = f" [{error.reason}]" if isinstance(error, CallError) and error.reason else ""
     match error:
         case Unavailable() if not error.reason:
-            yield f"jackline: the server at {server} can't be reached: {error}"
-            yield "  start one with `jackline serve`, or name another with --address or JACKLINE_ADDRESS"
+            yield f"jackline: {_place(server)} can't be reached: {error}"
         case Unauthenticated():
-            yield f"jackline: the server at {server} refused the credential: {error}{reason}"
-            yield f"  looked at JACKLINE_TOKEN, JACKLINE_TOKEN_FILE and {token_path(server)}"
-        case ScopeMissing():
-            yield f"jackline: {error}{reason}"
-            yield f"  the token lacks the scope {error.metadata.get('scope', 'for it')}"
+            yield f"jackline: {_place(server)} refused the credential: {error}{reason}"
         case WorkflowNotFound():
             yield f"jackline: there is no workflow {error.metadata.get('workflow', '')!r} here{reason}"
-            yield "  `jackline workflow ls` lists them; `jackline workflow put FILE` adds one"
-        case StreamCut():
-            yield f"jackline: {error}"
-            yield f"  go on with `jackline watch {error.run_id} --after {error.sent_through}`"
-        case Internal() if error.metadata.get("incident_id"):
-            yield f"jackline: {error}{reason}"
-            yield f"  tell the operator the incident id {error.metadata['incident_id']}"
         case _:
             yield f"jackline: {error}{reason}"
+    yield from (f"  {hint}" for hint in _hints(error, server))
     if isinstance(error, CallError):
         yield from _details(error)
+
+
+def _place(server: Chosen | None) -> str:
+    if server is None:
+        return "the server"
+    named_by = f" (the context {server.context.name!r})" if server.context is not None else ""
+    return f"the server at {server.address}{named_by}"
+
+
+def _hints(error: JacklineError, server: Chosen | None) -> Iterator[str]:
+    match error:
+        case Unavailable() if not error.reason:
+            yield "start one with `jackline serve`, or name another with --address or --context"
+        case Unauthenticated() if server is not None:
+            yield f"looked at {server.token_sources()}"
+        case ScopeMissing():
+            yield f"the token lacks the scope {error.metadata.get('scope', 'for it')}"
+        case WorkflowNotFound():
+            yield "`jackline workflow ls` lists them; `jackline workflow put FILE` adds one"
+        case StreamCut():
+            yield f"go on with `jackline watch {error.run_id} --after {error.sent_through}`"
+        case Internal() if error.metadata.get("incident_id"):
+            yield f"tell the operator the incident id {error.metadata['incident_id']}"
+        case _:
+            pass
 
 
 def _findings(error: InvalidWorkflow, given: WorkflowFiles) -> Iterator[str]:
     yield f"jackline: {given.path} has {count(len(error.field_violations), 'error')} [{error.reason}]"
     for violation in error.field_violations:
         yield f"  {_placed(violation, given)}"
+    if given.hint:
+        yield f"  {given.hint}"
 
 
 def _placed(violation: FieldViolation, given: WorkflowFiles) -> str:
@@ -122,6 +173,8 @@ def _placed(violation: FieldViolation, given: WorkflowFiles) -> str:
 
 def _details(error: CallError) -> Iterator[str]:
     for violation in error.field_violations:
-        yield f"  {violation.field}: {violation.description}"
+        yield f"  {violation.field or 'the request'}: {violation.description}"
+    if error.metadata.get("truncated"):
+        yield "  and more, which the server left out"
     if error.retry_after_s is not None:
         yield f"  try again in {error.retry_after_s:g} s"

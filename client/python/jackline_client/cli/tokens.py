@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from jackline_client.cli.exit_codes import exit_code_of_error
-from jackline_client.cli.options import AddressOption
+from jackline_client.cli.options import AddressOption, ContextOption
 from jackline_client.cli.screen import make_screen
-from jackline_client.credentials import find_address, find_token, token_path
+from jackline_client.cli.server_choice import Named
 from jackline_client.errors import CredentialError, JacklineError
 
 app = typer.Typer(
@@ -25,17 +25,15 @@ def print_token(
     *,
     header: Annotated[bool, typer.Option("--header", help="As `authorization: Bearer …`.")] = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Print the token, for `grpcurl -H "authorization: Bearer $(jackline token print)"`."""
     screen = make_screen()
     try:
-        server = find_address(address)
-        found = find_token(server)
+        server = Named(address=address, context=context).choose()
+        found = server.token()
         if found is None:
-            raise CredentialError(
-                f"no token for {server}: looked at JACKLINE_TOKEN, JACKLINE_TOKEN_FILE and "
-                f"{token_path(server)}"
-            )
+            raise CredentialError(f"no token for {server.address}: looked at {server.token_sources()}")
     except JacklineError as error:
         screen.problem(f"jackline: {error}")
         raise typer.Exit(exit_code_of_error(error)) from error

@@ -3,29 +3,33 @@
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jackline.v1.workflow_service_pb2 import (
     DescribeWorkflowResponse,
     GetWorkflowResponse,
-    Revision,
     Severity,
     WorstCase,
 )
-from jackline_client import JacklineClient
+from jackline_client.cli import completing
 from jackline_client.cli.checking import finding_line
 from jackline_client.cli.exit_codes import ExitCode
+from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.given import read_workflow
 from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.options import AddressOption, JsonOption
+from jackline_client.cli.listings import DESCRIPTION, DIGEST, WORKFLOW, WORKFLOWS
+from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
+from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 from jackline_client.cli.wording import Line, count, short
 
-_DIGEST = 12
+if TYPE_CHECKING:
+    from jackline_client import JacklineClient
+
 _ALL_LINES = 100_000
 
 app = typer.Typer(
@@ -35,33 +39,34 @@ app = typer.Typer(
     help="List, read, put and describe workflows.",
 )
 
-WorkflowArgument = Annotated[str, typer.Argument(metavar="WORKFLOW", help="name, name@alias or name@digest.")]
+WorkflowArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKFLOW", help="name, name@alias or name@digest.", autocompletion=completing.workflows
+    ),
+]
 
 
 @app.command("ls")
-def list_workflows(*, as_json: JsonOption = False, address: AddressOption = None) -> None:
+def list_workflows(
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> None:
     """List the workflows by name, each with its latest revision."""
+    form = chosen_form(output, as_json)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        shown = 0
-        revisions = client.list_workflows()
-        async with aclosing(revisions):
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(screen=screen, listing=WORKFLOWS, form=form)
+        async with aclosing(client.list_workflows()) as revisions:
             async for revision in revisions:
-                if not shown and not as_json:
-                    screen.line(f"{'WORKFLOW':<30}  {'DIGEST':<12}  {'STORED (UTC)':<19}  FROM", style="head")
-                shown += 1
-                screen.raw(json_line(revision)) if as_json else screen.line(_row(revision))
-        if not shown and not as_json:
-            screen.line("no workflows; `jackline workflow put FILE` adds one")
+                shown.item(revision)
+        shown.end()
         return ExitCode.OK
 
-    carry_out(work, address=address)
-
-
-def _row(revision: Revision) -> str:
-    stored = f"{revision.created_at.ToDatetime():%Y-%m-%d %H:%M:%S}"
-    source = "the server's folder" if revision.owned_by_files else "put"
-    return f"{short(revision.name):<30}  {revision.digest[:_DIGEST]:<12}  {stored:<19}  {source}"
+    carry_out(work, server=Named(address=address, context=context))
 
 
 @app.command("get")
@@ -74,26 +79,34 @@ def get_workflow(
         ),
     ] = None,
     *,
+    output: OutputOption = None,
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Print a workflow's YAML as it was put, or write it with its files into a folder."""
+    form = chosen_form(output, as_json)
+    if out is not None and form is not None:
+        raise typer.BadParameter("--out writes files and -o prints; give one of them")
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         found = await client.get_workflow(workflow)
-        if as_json:
-            screen.raw(json_line(found))
-        elif out is not None:
+        if out is not None:
             for path in _written(found, out):
                 screen.line(str(path))
-        else:
-            for text in printable_lines(found.workflow.yaml.removesuffix("\n"), lines=_ALL_LINES):
-                screen.line(text)
-            for name in sorted(found.workflow.files):
-                screen.problem(f"jackline: it has the file {name} too; --out FOLDER writes it")
+            return ExitCode.OK
+        shown = Output(screen=screen, listing=WORKFLOW, form=form, lines=_yaml_lines)
+        shown.item(found)
+        for name in sorted(found.workflow.files) if form is None else ():
+            screen.problem(f"jackline: it has the file {name} too; --out FOLDER writes it")
         return ExitCode.OK
 
-    carry_out(work, address=address)
+    carry_out(work, server=Named(address=address, context=context))
+
+
+def _yaml_lines(found: GetWorkflowResponse) -> Iterator[Line]:
+    for text in printable_lines(found.workflow.yaml.removesuffix("\n"), lines=_ALL_LINES):
+        yield Line(text=text)
 
 
 def _written(found: GetWorkflowResponse, folder: Path) -> Iterator[Path]:
@@ -130,11 +143,12 @@ def put_workflow(
     ] = "",
     as_json: JsonOption = False,
     address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Store a workflow file with the files it names, and move an alias to it."""
     given = read_workflow(file)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         answer = await client.put_workflow(given.yaml, given.files, alias=alias, expect_digest=expect_digest)
         if as_json:
             screen.raw(json_line(answer))
@@ -143,36 +157,38 @@ def put_workflow(
             if finding.severity == Severity.SEVERITY_WARNING:
                 screen.problem(finding_line(finding, given))
         what = "stored" if answer.created else "was stored before"
-        screen.line(f"{short(answer.revision.name)}@{answer.revision.digest[:_DIGEST]} {what}", style="good")
+        screen.line(f"{short(answer.revision.name)}@{answer.revision.digest[:DIGEST]} {what}", style="good")
         return ExitCode.OK
 
-    carry_out(work, address=address, given=given)
+    carry_out(work, server=Named(address=address, context=context), given=given)
 
 
 @app.command("describe")
 def describe_workflow(
-    workflow: WorkflowArgument, *, as_json: JsonOption = False, address: AddressOption = None
+    workflow: WorkflowArgument,
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Show what a workflow can do and spend: its steps, its tools, its worst case.
 
     With --json the compiled plan too, every default resolved.
     """
+    form = chosen_form(output, as_json)
 
-    async def work(client: JacklineClient, screen: Screen) -> ExitCode:
-        found = await client.describe_workflow(workflow)
-        if as_json:
-            screen.raw(json_line(found))
-            return ExitCode.OK
-        for line in _described(found):
-            screen.line(line.text, style=line.style)
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(screen=screen, listing=DESCRIPTION, form=form, lines=_described)
+        shown.item(await client.describe_workflow(workflow))
         return ExitCode.OK
 
-    carry_out(work, address=address)
+    carry_out(work, server=Named(address=address, context=context))
 
 
 def _described(found: DescribeWorkflowResponse) -> Iterator[Line]:
     revision, plan = found.revision, found.plan
-    yield Line(text=f"workflow {short(revision.name)}@{revision.digest[:_DIGEST]}", style="head")
+    yield Line(text=f"workflow {short(revision.name)}@{revision.digest[:DIGEST]}", style="head")
     yield Line(text=f"  flow: {' → '.join(short(step) for step in plan.flow)}")
     yield Line(text=f"  one run spends at most {', '.join(_worst(found.worst_case))}")
     for step in plan.steps:
