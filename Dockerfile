@@ -12,12 +12,14 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore \
     UV_LINK_MODE=copy \
     UV_NO_CONFIG=1 \
-    UV_PYTHON_DOWNLOADS=never
+    UV_PYTHON_DOWNLOADS=never \
+    PIP_CACHE_DIR=/var/cache/pip \
+    UV_CACHE_DIR=/var/cache/uv
 WORKDIR /src
 
 # The installer, by the hash in the lock file.
 COPY requirements/ requirements/
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     sed -n '/^uv==/,/[^\\]$/p' requirements/dev.txt >/tmp/uv.txt \
     && python -m venv /installer \
     && /installer/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r /tmp/uv.txt
@@ -25,7 +27,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 # What the server needs, all of it by hash and nothing from source. Bytecode is made here, since the root of a running
 # container can't be written. Nothing there changes, so that it is taken without a look at its source, whose times copies
 # and layers may alter.
-RUN --mount=type=cache,target=/root/.cache/uv \
+RUN --mount=type=cache,target=/var/cache/uv \
     /installer/bin/uv venv --quiet --python python /opt/jackline \
     && /installer/bin/uv pip install --quiet --python /opt/jackline --require-hashes --no-deps --only-binary :all: \
        -r requirements/server.txt \
@@ -36,7 +38,7 @@ COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY proto/ proto/
 COPY client/python/ client/python/
 COPY server/ server/
-RUN --mount=type=cache,target=/root/.cache/uv \
+RUN --mount=type=cache,target=/var/cache/uv \
     /installer/bin/uv build --quiet --wheel --require-hashes --build-constraints requirements/build.txt --out-dir /dist \
     && /installer/bin/uv pip install --quiet --python /opt/jackline --no-index --no-deps /dist/*.whl \
     && /installer/bin/uv pip check --quiet --python /opt/jackline \

@@ -105,6 +105,6 @@ def test_the_image_holds_bytecode_for_every_module_of_ours(image: Image) -> None
 def test_the_image_holds_no_secret_no_data_and_no_installer(image: Image) -> None:
     root = Path(image.root)
     assert list((root / "var/lib/jackline").iterdir()) == []
-    assert not any((root / name).exists() for name in ("src", "dist", "installer", "root/.cache/uv"))
+    assert not any((root / name).exists() for name in ("src", "dist", "installer", "var/cache/uv"))
     assert not [name for name in image.environ if any(word in name for word in ("TOKEN", "KEY", "SECRET"))]
     assert not list(packages_of(image).glob("pip*"))

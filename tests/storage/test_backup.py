@@ -39,6 +39,7 @@ async def opened_copy(copy: Path, folder: Path) -> list[str]:
 async def test_a_copy_under_load_has_all_that_was_acknowledged_before_it_began(folder: Path, tmp_path: Path):
     opened = await open_sqlite(folder)
     acknowledged: list[str] = []
+    more = asyncio.Event()
     stopping = False
 
     async def write(writer: int) -> None:
@@ -47,13 +48,16 @@ async def test_a_copy_under_load_has_all_that_was_acknowledged_before_it_began(f
             run_id = f"run_{writer}_{number}"
             await opened.store.journal.create(new_run(run_id, first=event(1, content=b"x" * 2_000)))
             acknowledged.append(run_id)
+            more.set()
             number += 1
 
     writers = [asyncio.create_task(write(number)) for number in range(8)]
     for copy in range(3):
-        before, written = list(acknowledged), len(acknowledged)
+        async with asyncio.timeout(30):
+            await more.wait()
+        more.clear()
+        before = list(acknowledged)
         await asyncio.to_thread(back_up, folder, tmp_path / f"copy{copy}.db")
-        assert len(acknowledged) > written
         runs = await opened_copy(tmp_path / f"copy{copy}.db", tmp_path / f"from{copy}")
         assert set(before) <= set(runs)
         for writer in range(8):

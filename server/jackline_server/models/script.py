@@ -60,6 +60,8 @@ class _Strict(BaseModel):
 def _as_tuple(value: object) -> object:
     if isinstance(value, str):
         return (value,)
+    if isinstance(value, dict):
+        return (cast("object", value),)
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 

@@ -7,9 +7,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import typer
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.json_format import MessageToDict
 
 from jackline_client.cli.printable import printable
@@ -18,6 +19,7 @@ from jackline_client.cli.wording import Line
 from jackline_client.cli.yaml_text import yaml_text
 
 _CELL = 40
+_STRUCT = "google.protobuf.Struct"
 _Item = TypeVar("_Item")
 
 
@@ -59,9 +61,34 @@ class Column(Generic[_Item]):
 
 
 def message_document(message: Any) -> Mapping[str, object]:  # noqa: ANN401 - the listings of messages share it
-    """Returns a message as protobuf JSON has it, with the contract's field names."""
+    """Returns a message as protobuf JSON has it, with the contract's field names and maps by key."""
     found: dict[str, object] = MessageToDict(message, preserving_proto_field_name=True)
+    _order_maps(message.DESCRIPTOR, found)
     return found
+
+
+def _order_maps(descriptor: Descriptor, document: dict[str, Any]) -> None:
+    """Bring maps, whose order protobuf leaves open, into the order of their keys."""
+    for field in descriptor.fields:
+        value = document.get(field.name)
+        if value is None or field.message_type is None or not isinstance(value, dict | list):
+            continue
+        if field.message_type.GetOptions().map_entry or field.message_type.full_name == _STRUCT:
+            document[field.name] = _ordered(value)
+            continue
+        for inner in cast("list[Any]", value if isinstance(value, list) else [value]):
+            if isinstance(inner, dict):
+                _order_maps(field.message_type, cast("dict[str, Any]", inner))
+
+
+def _ordered(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    match value:
+        case dict():
+            return {key: _ordered(value[key]) for key in sorted(cast("dict[str, Any]", value))}
+        case list():
+            return [_ordered(item) for item in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
