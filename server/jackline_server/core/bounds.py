@@ -9,10 +9,9 @@ US dollar, rounded up.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from jackline_server.core.changing import change
 from jackline_server.core.facts import StopReason, Usage
+from jackline_server.core.frozen import change, frozen
 from jackline_server.core.plan import ModelPlan, Price, RunBounds, StepBounds
 
 LEAST_OUTPUT_TOKENS = 16
@@ -22,7 +21,7 @@ MESSAGE_TOKENS = 4
 """What a message costs beside its text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ledger:
     """What one scope has spent, and what it holds for calls in flight."""
 
@@ -74,7 +73,7 @@ class Ledger:
         return self.cost_micros + self.reserved_cost_micros
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hold:
     """What a call in flight has reserved in each scope."""
 
@@ -82,7 +81,7 @@ class Hold:
     cost_micros: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limit:
     """A bound that does not allow what comes next. `leaf` is its scope and name."""
 
@@ -90,7 +89,7 @@ class Limit:
     leaf: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scope:
     """The two budgets of one scope, with what it has spent; None is no cap."""
 

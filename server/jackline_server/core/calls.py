@@ -5,8 +5,7 @@ can't start, the cap over the whole batch, then the next wave: reads together, e
 in order. A name that the model made up, wrong arguments and a spent cap are error results, never coerced.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
 
 from jackline_server.core import exits, json_text, leaving, turns
 from jackline_server.core.bounds import Limit
@@ -25,6 +24,7 @@ from jackline_server.core.facts import (
     ToolCallRequested,
     ToolCallStarted,
 )
+from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import (
     Effect,
@@ -49,11 +49,12 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     visit = state.visit
     step = state.plan.step(visit.step_id) if visit is not None else None
     known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else frozenset[str]()
-    used = set(state.calls)
+    used: dict[str, None] = {}
     facts: list[ToolCallRequested] = []
     for ordinal, (given, name, arguments) in enumerate(asked, start=len(state.calls) + 1):
-        call_id = given if _usable(given) and given not in used else _fresh(ordinal, used)
-        used.add(call_id)
+        fresh = given not in state.calls and given not in used
+        call_id = given if _usable(given) and fresh else _fresh(ordinal, state.calls, used)
+        used[call_id] = None
         facts.append(
             ToolCallRequested(
                 call_id=call_id,
@@ -70,9 +71,9 @@ def _usable(call_id: str) -> bool:
     return 0 < len(call_id) <= _MAX_ID and call_id.isascii() and call_id.isprintable() and " " not in call_id
 
 
-def _fresh(ordinal: int, used: set[str]) -> str:
+def _fresh(ordinal: int, *used: Container[str]) -> str:
     call_id = f"call_{ordinal}"
-    while call_id in used:
+    while any(call_id in ids for ids in used):
         call_id += "_"
     return call_id
 
@@ -81,7 +82,7 @@ def own_call(state: RunState, step: ToolStep) -> Record:
     """The one call of a tool step that the flow visits."""
     ordinal = len(state.calls) + 1
     arguments = json_text.write(step_input(state.context, step.input))
-    call_id = _fresh(ordinal, set(state.calls))
+    call_id = _fresh(ordinal, state.calls)
     fact = ToolCallRequested(
         call_id=call_id, ordinal=ordinal, tool=step.step_id, name=step.step_id, arguments=arguments
     )
@@ -104,7 +105,7 @@ def output_exit(call: ToolCall) -> Exit:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Batch:
     """The open calls of a visit, with what limits them. `step` is None for a tool step's own call."""
 
@@ -249,6 +250,8 @@ def _over_tool_limits(
     batch: Batch, checked: list[tuple[ToolCall, tuple[CallProblem, str] | None]]
 ) -> list[tuple[ToolCall, tuple[CallProblem, str] | None]]:
     """The same with the calls over their tool's own cap refused, first come first served."""
+    if batch.step is None or all(tool.max_calls is None for tool in batch.step.tools):
+        return checked
     spent = _spent(batch)
     judged: list[tuple[ToolCall, tuple[CallProblem, str] | None]] = []
     for call, problem in checked:

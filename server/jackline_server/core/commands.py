@@ -3,30 +3,30 @@
 Owns their shape. `control` says what each does to a run.
 """
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from jackline_server.core.facts import AbortMode, CommandKind, Phase
+from jackline_server.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pause:
     """Hold the run before its next call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resume:
     """Let a paused run go on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Steer:
     """Put guidance into the conversation."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Abort:
     """End the run."""
 
@@ -34,7 +34,7 @@ class Abort:
     skip_routes: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Answer:
     """Answer an open interrupt."""
 
@@ -43,7 +43,7 @@ class Answer:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SubmitToolResult:
     """Say what a call whose outcome is unknown returned: an output, or else an error."""
 
@@ -55,7 +55,7 @@ class SubmitToolResult:
 Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Command:
     """One command as it was accepted. `ordinal` is its place among the run's commands, from 1.
 

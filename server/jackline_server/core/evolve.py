@@ -7,8 +7,7 @@ log is not one of ours.
 from collections.abc import Iterable
 from typing import assert_never
 
-from jackline_server.core import evolve_calls, evolve_control, evolve_turns, json_text
-from jackline_server.core.changing import change
+from jackline_server.core import evolve_calls, evolve_control, evolve_turns, json_text, transcript
 from jackline_server.core.context import LAST_ERROR, LAST_ERROR_TYPE
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import ABORTED, Exit, is_reserved
@@ -38,7 +37,8 @@ from jackline_server.core.facts import (
     ToolCallRequested,
     ToolCallStarted,
 )
-from jackline_server.core.plan import Plan
+from jackline_server.core.frozen import change
+from jackline_server.core.plan import ModelStep, Plan
 from jackline_server.core.state import (
     Cleanup,
     Oversight,
@@ -87,7 +87,17 @@ def evolve(state: RunState, fact: Fact, *, active_ms: int) -> RunState:
 
 
 def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR0912 - one case a fact
-    match fact:
+    match fact:  # in the order of how often each comes: the first five are a turn
+        case ModelCallStarted():
+            return evolve_turns.reserve(state, fact)
+        case ModelReplied():
+            return evolve_turns.reply(state, fact)
+        case ToolCallRequested():
+            return evolve_calls.request(state, fact)
+        case ToolCallStarted():
+            return evolve_calls.start(state, fact)
+        case ToolCallFinished():
+            return evolve_calls.finish(state, fact)
         case RunStarted():
             raise CorruptLog("a run starts once")
         case RunRecovered():
@@ -100,18 +110,8 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
             return _enter(state, fact)
         case StepFinished():
             return _leave(state, fact)
-        case ModelCallStarted():
-            return evolve_turns.reserve(state, fact)
-        case ModelReplied():
-            return evolve_turns.reply(state, fact)
         case ModelCallFailed():
             return evolve_turns.fail(state, fact)
-        case ToolCallRequested():
-            return evolve_calls.request(state, fact)
-        case ToolCallStarted():
-            return evolve_calls.start(state, fact)
-        case ToolCallFinished():
-            return evolve_calls.finish(state, fact)
         case AnswerRejected():
             return evolve_turns.reject(state, fact)
         case InterruptRaised():
@@ -159,7 +159,13 @@ def _recover(state: RunState, fact: RunRecovered) -> RunState:
 def _enter(state: RunState, fact: StepStarted) -> RunState:
     if state.visit is not None:
         raise CorruptLog("a step starts inside another")
-    visit = Visit(step_id=fact.step_id, number=fact.visit, started_active_ms=state.active_ms)
+    step = state.plan.step(fact.step_id)
+    visit = Visit(
+        step_id=fact.step_id,
+        number=fact.visit,
+        started_active_ms=state.active_ms,
+        prompt=transcript.opened(state, step) if isinstance(step, ModelStep) else None,
+    )
     return change(
         state,
         visit=visit,

@@ -4,8 +4,7 @@ Owns the moves requested → started → completed | failed | denied | cancelled
 call. A call whose outcome is unknown stays open until its policy or a person settles it.
 """
 
-from jackline_server.core import json_text
-from jackline_server.core.changing import change
+from jackline_server.core import json_text, transcript
 from jackline_server.core.context import Context
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
@@ -16,6 +15,8 @@ from jackline_server.core.facts import (
     ToolCallRequested,
     ToolCallStarted,
 )
+from jackline_server.core.frozen import change
+from jackline_server.core.messages import Prompt
 from jackline_server.core.plan import ModelStep, OnUnknown, Plan, ToolStep
 from jackline_server.core.state import Interrupt, Note, Reply, RunState, ToolCall, Visit
 
@@ -158,8 +159,15 @@ def _store(state: RunState, call: ToolCall) -> RunState:
     if visit is not None and visit.open_calls:
         settled = all(is_settled(calls[name], state.plan) for name in reversed(visit.open_calls))
         if settled:
-            visit = change(visit, open_calls=())
+            state = change(state, calls=calls)
+            visit = change(visit, open_calls=(), prompt=_with_results(state, visit))
     return change(state, calls=calls, visit=visit)
+
+
+def _with_results(state: RunState, visit: Visit) -> Prompt | None:
+    """The conversation with the turn's results, which nothing changes any more."""
+    step = state.plan.step(visit.step_id)
+    return transcript.prompt(state, visit, step) if isinstance(step, ModelStep) else None
 
 
 def _call(state: RunState, call_id: str) -> ToolCall:

@@ -4,7 +4,6 @@ Owns what holds a run and what lets it go on.
 """
 
 from jackline_server.core import evolve_calls
-from jackline_server.core.changing import change
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.facts import (
     CommandApplied,
@@ -17,6 +16,7 @@ from jackline_server.core.facts import (
     TimerFired,
     TimerKind,
 )
+from jackline_server.core.frozen import change
 from jackline_server.core.state import AbortRequest, Interrupt, Note, RunState, current
 
 

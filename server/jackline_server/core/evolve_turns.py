@@ -5,7 +5,6 @@ on, and replaced by what it came to.
 """
 
 from jackline_server.core.bounds import Hold, Limit
-from jackline_server.core.changing import change
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.facts import (
     AnswerProblem,
@@ -17,6 +16,7 @@ from jackline_server.core.facts import (
     Purpose,
     Usage,
 )
+from jackline_server.core.frozen import change
 from jackline_server.core.state import Attempts, ModelCall, Note, Reply, RunState, Visit, current
 
 

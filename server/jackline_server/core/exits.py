@@ -5,9 +5,9 @@ workflow's; everything else is in the table.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jackline_server.core.facts import Phase, StopReason
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import END, JsonValue, StepPlan
 
 DEFAULT = "default"
@@ -58,7 +58,7 @@ _FAILURES = frozenset(_PHASES) - {"stopped", NEEDS_REVIEW, ABORTED}
 """Exits that fall back to the route `error`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Exit:
     """How a step ends: its signal, why, and what it leaves behind."""
 

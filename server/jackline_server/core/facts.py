@@ -8,9 +8,9 @@ Times are whole milliseconds; `*_unix_ms` is wall-clock time and only labels or 
 millionths of a US dollar. JSON documents are their text.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, OnQuestion, RunBounds
 
 
@@ -59,7 +59,7 @@ class StopReason(Enum):
     OPERATOR = "operator"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Usage:
     """Tokens of one model call. `estimated` where the provider reported nothing usable."""
 
@@ -78,7 +78,7 @@ class Usage:
 # --- run ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunStarted:
     """The run was accepted. `bounds` are the plan's, tightened by the caller."""
 
@@ -102,7 +102,7 @@ class RecoveryCause(Enum):
     WAKE = "wake"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunRecovered:
     """A worker took the run over; calls that were in flight are cut off."""
 
@@ -110,14 +110,14 @@ class RunRecovered:
     cause: RecoveryCause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunSuspended:
     """The worker let go of the run in good order, to be taken over later."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunFinished:
     """The run ended. Always the last fact."""
 
@@ -133,7 +133,7 @@ class RunFinished:
 # --- step --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StepStarted:
     """A visit of a step began. `steps` counts all visits of the run, this one included."""
 
@@ -142,7 +142,7 @@ class StepStarted:
     steps: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StepFinished:
     """A visit ended. `next_step` is empty if the run ends here.
 
@@ -171,7 +171,7 @@ class Purpose(Enum):
     FINAL_ANSWER = "final_answer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelCallStarted:
     """A model call is reserved and about to start.
 
@@ -206,7 +206,7 @@ class FinishReason(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelReplied:
     """The model replied. Its tool calls follow as facts of their own, in the same commit."""
 
@@ -252,7 +252,7 @@ _PASSING = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelCallFailed:
     """The attempt failed. `usage` and `cost_micros` are what it is charged.
 
@@ -297,7 +297,7 @@ OTHER_TOOL = "other"
 """Stands in metadata for a name that the model made up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCallRequested:
     """The model, or a visit of a tool step, asked for a call.
 
@@ -311,7 +311,7 @@ class ToolCallRequested:
     arguments: str  # content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCallStarted:
     """A tool attempt is reserved and about to start. `call_key` is the same for every attempt."""
 
@@ -322,7 +322,7 @@ class ToolCallStarted:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCallFinished:
     """A tool call ended, or was never started (`denied`).
 
@@ -354,7 +354,7 @@ class AnswerProblem(Enum):
     TOOL_REQUIRED = "tool_required"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AnswerRejected:
     """An answer did not meet its contract. `repair` is the repair that follows, 0 if none does."""
 
@@ -372,7 +372,7 @@ class InterruptKind(Enum):
     UNKNOWN_OUTCOME = "unknown_outcome"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InterruptRaised:
     """A question was opened. It expires at `expires_unix_ms`, or never if that is None."""
 
@@ -384,7 +384,7 @@ class InterruptRaised:
     question: str  # content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InterruptResolved:
     """A question was answered, or expired (then `option` and `principal` are empty)."""
 
@@ -430,7 +430,7 @@ class Rejection(Enum):
     CALL_NOT_OPEN = "CALL_NOT_OPEN"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandApplied:
     """A command took effect, by the facts that follow it in the same commit.
 
@@ -445,7 +445,7 @@ class CommandApplied:
     reason: str = ""  # content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandRejected:
     """A command can take no effect."""
 
@@ -455,21 +455,21 @@ class CommandRejected:
     rejection: Rejection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Paused:
     """The run is held before its next call."""
 
     principal: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resumed:
     """The run goes on."""
 
     principal: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Steered:
     """Guidance was put into the conversation."""
 
@@ -487,7 +487,7 @@ class TimerKind(Enum):
     INTERRUPT = "interrupt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TimerFired:
     """A timer in absolute time went off. `subject` is the interrupt, where it is one's expiry."""
 
@@ -503,7 +503,7 @@ class NoticeCode(Enum):
     CONDITION_FAILED = "condition_failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Noticed:
     """Something worth knowing. Only `budget_nearly_used` is told to the model."""
 

@@ -5,9 +5,9 @@ Both are pure: the same arguments give the same answer, in bounded time. Their i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue
 
 
@@ -27,7 +27,7 @@ class ExpressionEvaluator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Misfit:
     """Why a value does not fit: the keys and indices that lead there, and one line that may quote it."""
 
@@ -47,7 +47,7 @@ class SchemaValidator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Instruments:
     """The two together."""
 

@@ -24,13 +24,7 @@ def parse(text: str | bytes) -> JsonValue:
         JsonError: not JSON, over 100 levels deep, a number without a finite value, or a duplicate key.
     """
     try:
-        value = json.loads(
-            text,
-            parse_constant=_refuse,
-            parse_float=_finite,
-            parse_int=_whole,
-            object_pairs_hook=_unique,
-        )
+        value = _DECODER.decode(text if isinstance(text, str) else text.decode())
     except RecursionError:
         raise JsonError(f"nested more than {MAX_DEPTH} levels deep") from None
     except UnicodeDecodeError:
@@ -52,7 +46,7 @@ def parse_object(text: str | bytes) -> JsonObject:
 
 def write(value: JsonValue) -> str:
     """The compact text of a value that came from `parse` or from code."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def clean(text: str) -> str:
@@ -102,3 +96,10 @@ def _sane(value: JsonValue, depth: int) -> JsonValue:
 def _descend(depth: int) -> None:
     if depth == 0:
         raise JsonError(f"nested more than {MAX_DEPTH} levels deep")
+
+
+# Made once: the module's own functions make a new one for every call with settings.
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse, parse_float=_finite, parse_int=_whole, object_pairs_hook=_unique
+)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -4,17 +4,17 @@ Owns the message types. `transcript` makes them from a run's state; model adapte
 Provenance is one of `system`, `input`, `model`, `tool:<name>`, `steer:<principal>`, `notice`.
 """
 
-from dataclasses import dataclass
+from jackline_server.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SystemMessage:
     """Set by the workflow alone."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UserMessage:
     """Input, guidance, notices and requests to mend an answer."""
 
@@ -22,7 +22,7 @@ class UserMessage:
     provenance: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MessageToolCall:
     """A call inside an assistant message. `arguments` is always a JSON object's text."""
 
@@ -31,7 +31,7 @@ class MessageToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AssistantMessage:
     """What the model said. Has text, calls, or both."""
 
@@ -39,7 +39,7 @@ class AssistantMessage:
     calls: tuple[MessageToolCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolMessage:
     """The result of one call of the assistant message before it; exactly one for each call."""
 
@@ -50,3 +50,17 @@ class ToolMessage:
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+@frozen
+class Prompt:
+    """A conversation as a model is sent it, and what it is estimated to cost.
+
+    `entries` is how many entries of the visit it covers, `tokens` the estimate of its messages and
+    `tool_tokens` that of the tools' declarations.
+    """
+
+    entries: int
+    messages: tuple[Message, ...]
+    tokens: int
+    tool_tokens: int

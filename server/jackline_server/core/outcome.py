@@ -4,11 +4,11 @@ Owns what counts as an answer. What follows from a wrong one is decided in `turn
 """
 
 import re
-from dataclasses import dataclass
 
 from jackline_server.core import json_text
 from jackline_server.core.exits import DEFAULT
 from jackline_server.core.facts import AnswerProblem, FinishReason
+from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import AnswerForm, JsonValue, OutcomePlan
 from jackline_server.core.state import Reply
@@ -16,7 +16,7 @@ from jackline_server.core.state import Reply
 _FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Accepted:
     """An answer that meets its contract."""
 
@@ -24,7 +24,7 @@ class Accepted:
     result: JsonValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wrong:
     """An answer that does not, with words for the model."""
 

@@ -8,8 +8,9 @@ Times are whole milliseconds, money is millionths of a US dollar, JSON documents
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from jackline_server.core.frozen import frozen
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 JsonObject = dict[str, JsonValue]
@@ -85,7 +86,7 @@ class ChoiceMode(Enum):
     NAMED = "named"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolChoice:
     """`auto`, `required`, or one tool by name."""
 
@@ -93,7 +94,7 @@ class ToolChoice:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunBounds:
     """The caps of a whole run; None is no cap of that kind."""
 
@@ -104,7 +105,7 @@ class RunBounds:
     events: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StepBounds:
     """The caps of one visit of a step; None is no cap of that kind here."""
 
@@ -119,7 +120,7 @@ class StepBounds:
     tool_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Price:
     """Millionths of a US dollar for a million tokens."""
 
@@ -127,7 +128,7 @@ class Price:
     output_per_million: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelPlan:
     """A model profile as it was when the plan was made.
 
@@ -146,7 +147,7 @@ class ModelPlan:
     retry_cap_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PromptSection:
     """One part of the system message, with a heading for where it came from."""
 
@@ -154,7 +155,7 @@ class PromptSection:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolEntry:
     """A tool as one model step sees it. `ref` is both its name and the step behind it.
 
@@ -169,7 +170,7 @@ class ToolEntry:
     writes_context: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutcomePlan:
     """The contract of a step's answer.
 
@@ -183,7 +184,7 @@ class OutcomePlan:
     form: AnswerForm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelStep:
     """A step that asks a model: an `agent`, or a `completion`, which is one turn without tools.
 
@@ -209,7 +210,7 @@ class ModelStep:
     on_limit: OnLimit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HttpAction:
     """A request to a connection. Path, query and header values may hold `{{ name }}`.
 
@@ -224,14 +225,14 @@ class HttpAction:
     body_json: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FunctionAction:
     """A Python function of the operator's roots, as `package.module:name`."""
 
     function: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class McpAction:
     """A tool of an MCP connection, pinned by the digest of its description.
 
@@ -247,7 +248,7 @@ class McpAction:
 ToolAction = HttpAction | FunctionAction | McpAction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolStep:
     """A step that does one thing. A model calls it as a tool, or the flow visits it."""
 
@@ -266,7 +267,7 @@ class ToolStep:
     unknown_expiry_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RouterCase:
     """When the CEL expression over the context is true, the step ends with this signal."""
 
@@ -274,7 +275,7 @@ class RouterCase:
     signal: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RouterStep:
     """A step that only chooses: the first case that is true, else `default`."""
 
@@ -289,7 +290,7 @@ class RouterStep:
 StepPlan = ModelStep | ToolStep | RouterStep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """A whole workflow, ready to run. `flow` is the spine; its first step starts the run.
 

@@ -3,16 +3,15 @@
 Owns the classification's consequence. The chance of the jitter is handed in.
 """
 
-from dataclasses import dataclass
-
 from jackline_server.core.facts import FailureClass
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import ModelPlan, ModelStep
 from jackline_server.core.state import Visit
 
 LONGEST_RETRY_AFTER_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Failed:
     """What is known of the failure; `retry_after_ms` is what the provider asks for, if anything."""
 

@@ -5,7 +5,6 @@ frozen and small, because a fact replaces the ones it touches.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jackline_server.core.bounds import Hold, Ledger, Limit
 from jackline_server.core.context import Context
@@ -24,10 +23,12 @@ from jackline_server.core.facts import (
     RunStarted,
     Usage,
 )
+from jackline_server.core.frozen import frozen
+from jackline_server.core.messages import Prompt
 from jackline_server.core.plan import Effect, Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCall:
     """One entry of the registry.
 
@@ -57,7 +58,7 @@ class ToolCall:
     unknown_expired: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reply:
     """One reply of the model in a visit's conversation, with the calls it asked for."""
 
@@ -66,7 +67,7 @@ class Reply:
     calls: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Note:
     """Something said to the model between replies: guidance, a notice, what was wrong with an answer."""
 
@@ -74,7 +75,7 @@ class Note:
     provenance: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelCall:
     """A model call in flight, and what it holds. `sequence` is that of the fact that announced it."""
 
@@ -83,7 +84,7 @@ class ModelCall:
     hold: Hold
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempts:
     """The failed attempts at the model call that comes next.
 
@@ -96,14 +97,15 @@ class Attempts:
     retry_at_active_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Visit:
     """The step that the run is in.
 
-    `entries` is its conversation after the first message. `open_calls` are the calls of the last reply,
-    or the one call of a tool step, until all of them are settled. `answer` is a reply without calls
-    that nobody has judged yet. `request_since_ms` is the active time at which the first attempt at the
-    model call under way began. `closing` is set once a closing answer was asked for.
+    `entries` is its conversation after the first message, and `prompt` what of it can't change any more, as
+    the model is sent it. `open_calls` are the calls of the last reply, or the one call of a tool step, until
+    all of them are settled. `answer` is a reply without calls that nobody has judged yet.
+    `request_since_ms` is the active time at which the first attempt at the model call under way began.
+    `closing` is set once a closing answer was asked for.
     """
 
     step_id: str
@@ -111,6 +113,7 @@ class Visit:
     started_active_ms: int
     ledger: Ledger = Ledger()
     entries: tuple[Reply | Note, ...] = ()
+    prompt: Prompt | None = None
     iteration: int = 0
     open_calls: tuple[str, ...] = ()
     model_call: ModelCall | None = None
@@ -124,7 +127,7 @@ class Visit:
     crashes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StepSummary:
     """One visit, for those who read the run. `finished_active_ms` is None while it runs."""
 
@@ -136,7 +139,7 @@ class StepSummary:
     finished_active_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Interrupt:
     """An open question."""
 
@@ -151,7 +154,7 @@ class Interrupt:
     question: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AbortRequest:
     """An abort that was applied."""
 
@@ -161,7 +164,7 @@ class AbortRequest:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cleanup:
     """The path that an abort takes: where it began, counted in steps and in active time."""
 
@@ -169,7 +172,7 @@ class Cleanup:
     since_active_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Oversight:
     """What holds the run from outside its loop."""
 
@@ -184,7 +187,7 @@ class Oversight:
     warnings_told: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunState:
     """A run. `next_step` is where it goes when no visit is under way; empty ends it.
 

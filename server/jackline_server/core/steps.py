@@ -1,14 +1,14 @@
 """What a run can do next: the closed union that `decide` answers with and the runtime carries out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from jackline_server.core.facts import Fact, ModelCallStarted, ToolCallStarted
+from jackline_server.core.frozen import frozen
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import JsonValue, ModelPlan, ToolChoice, ToolEntry, ToolStep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Moment:
     """When `decide` is asked: the run's active time, and the wall clock for expiries to be stamped.
 
@@ -19,14 +19,14 @@ class Moment:
     unix_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Record:
     """Facts that follow from the state alone; one commit."""
 
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallModel:
     """Announce `started`, make one attempt, record what came of it.
 
@@ -42,7 +42,7 @@ class CallModel:
     idle_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolAttempt:
     """One attempt at one call, with everything the tool is given."""
 
@@ -54,21 +54,21 @@ class ToolAttempt:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CallTools:
     """Announce all attempts in one commit, run them together, record each as it ends."""
 
     attempts: tuple[ToolAttempt, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wait:
     """Nothing to do until the active time comes, or, if it is None, until a command or timer does."""
 
     until_active_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finish:
     """RunFinished is in the log."""
 

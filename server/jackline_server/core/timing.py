@@ -53,8 +53,11 @@ def wake_unix_ms(state: RunState) -> int | None:
 
 def due(state: RunState, unix_ms: int) -> tuple[Fact, ...]:
     """The facts of all timers that are due by the wall clock."""
+    timers = _timers(state)
+    if not timers:
+        return ()
     facts: list[Fact] = []
-    for when, timer in sorted(_timers(state), key=lambda pair: pair[0]):
+    for when, timer in sorted(timers, key=lambda pair: pair[0]):
         if when > unix_ms:
             continue
         facts.append(timer)

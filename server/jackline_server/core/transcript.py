@@ -1,4 +1,4 @@
-"""The conversation that a model is given, made from a run's state each time, repaired as it is made.
+"""The conversation that a model is given, made from a run's state, repaired as it is made.
 
 Owns the prompt's wording and history hygiene: every call has exactly one result, in call order; results
 follow their reply; empty replies go; arguments that are not a JSON object are quoted as text. Nothing is
@@ -7,15 +7,16 @@ workflow is fenced and says where it came from; it never becomes a system messag
 """
 
 import re
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-from jackline_server.core import json_text
+from jackline_server.core import bounds, json_text
 from jackline_server.core.context import step_input
 from jackline_server.core.facts import CallStatus
 from jackline_server.core.messages import (
     AssistantMessage,
     Message,
     MessageToolCall,
+    Prompt,
     SystemMessage,
     ToolMessage,
     UserMessage,
@@ -39,29 +40,67 @@ _ODD_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_NAME = 64
 
 
-def transcript(state: RunState, step: ModelStep, *, closing: bool = False) -> tuple[Message, ...]:
+def transcript(state: RunState, step: ModelStep) -> tuple[Message, ...]:
     """The messages of the next model call of the visit under way."""
-    visit = state.visit
-    if visit is None:
-        return ()
-    messages: list[Message] = [_system(step), UserMessage(text=_opening(state, step), provenance="input")]
-    for entry in visit.entries:
+    return () if state.visit is None else prompt(state, state.visit, step).messages
+
+
+def prompt(state: RunState, visit: Visit, step: ModelStep, *, closing: bool = False) -> Prompt:
+    """What the next model call of the visit sends.
+
+    A turn costs what it adds and not what the visit has grown to: `Visit.prompt` holds what can't change any
+    more. `closing` adds the request for a closing answer.
+    """
+    sent = visit.prompt or opened(state, step)
+    if sent.entries == len(visit.entries) and not closing:
+        return sent
+    growing = _Growing(list(sent.messages), sent.tokens)
+    for entry in visit.entries[sent.entries :]:
         match entry:
             case Reply():
-                messages.extend(_exchange(entry, state, step))
+                growing.add(*_exchange(entry, state, step))
             case Note():
-                messages.append(UserMessage(text=_note(entry), provenance=entry.provenance))
+                growing.add(UserMessage(text=_note(entry), provenance=entry.provenance))
     if closing:
-        messages.append(UserMessage(text=_CLOSING, provenance="notice"))
-    return tuple(_merged(messages))
+        growing.add(UserMessage(text=_CLOSING, provenance="notice"))
+    return Prompt(
+        entries=len(visit.entries),
+        messages=tuple(growing.messages),
+        tokens=growing.tokens,
+        tool_tokens=sent.tool_tokens,
+    )
 
 
-def texts(messages: Sequence[Message], step: ModelStep, *, with_tools: bool) -> list[str]:
-    """Every text that the prompt's estimate counts, tool declarations included."""
-    counted = [_text(message) for message in messages]
-    if with_tools:
-        counted.extend(f"{tool.ref}{tool.description}{tool.parameters_json}" for tool in step.tools)
-    return counted
+def opened(state: RunState, step: ModelStep) -> Prompt:
+    """The conversation before its first reply, with the input that the context holds as the step is entered."""
+    messages = (_system(step), UserMessage(text=_opening(state, step), provenance="input"))
+    declared = [f"{tool.ref}{tool.description}{tool.parameters_json}" for tool in step.tools]
+    return Prompt(
+        entries=0,
+        messages=messages,
+        tokens=bounds.estimate(_text(message) for message in messages),
+        tool_tokens=bounds.estimate(declared),
+    )
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A conversation while messages are added, with its estimate."""
+
+    messages: list[Message]
+    tokens: int
+
+    def add(self, *more: Message) -> None:
+        """Add messages; those of the user's role in a row become one: several providers refuse them apart."""
+        for message in more:
+            last = self.messages[-1]
+            added = message
+            if isinstance(message, UserMessage) and isinstance(last, UserMessage):
+                added = UserMessage(text=f"{last.text}\n\n{message.text}", provenance=last.provenance)
+                self.messages.pop()
+                self.tokens -= bounds.estimate((last.text,))
+            self.messages.append(added)
+            self.tokens += bounds.estimate((_text(added),))
 
 
 def _text(message: Message) -> str:
@@ -178,18 +217,6 @@ def shown(call: ToolCall, state: RunState) -> str:
     head = most * 2 // 5
     tail = most - head
     return f"{output[:head]}\n[cut: {length} in all]\n{output[-tail:] if tail else ''}"
-
-
-def _merged(messages: list[Message]) -> list[Message]:
-    """Consecutive messages of the user's role as one: several providers refuse them apart."""
-    merged: list[Message] = []
-    for message in messages:
-        last = merged[-1] if merged else None
-        if isinstance(message, UserMessage) and isinstance(last, UserMessage):
-            merged[-1] = UserMessage(text=f"{last.text}\n\n{message.text}", provenance=last.provenance)
-        else:
-            merged.append(message)
-    return merged
 
 
 def last_text(visit: Visit) -> str:

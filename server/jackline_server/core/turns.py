@@ -123,8 +123,8 @@ def model_call(
         return counted
     if visit.ledger.model_requests >= step.bounds.model_requests:
         return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests")
-    messages = conversation.transcript(state, step, closing=closing is not None)
-    prompt = bounds.estimate(conversation.texts(messages, step, with_tools=closing is None))
+    sent = conversation.prompt(state, visit, step, closing=closing is not None)
+    prompt = sent.tokens + (sent.tool_tokens if closing is None else 0)
     model = state.plan.models[step.model]
     cap = bounds.output_cap(
         model,
@@ -148,7 +148,7 @@ def model_call(
     return CallModel(
         started=started,
         model=model,
-        messages=messages,
+        messages=sent.messages,
         tools=() if closing is not None else step.tools,
         tool_choice=ToolChoice() if closing is not None else _choice(state, visit, step),
         total_ms=_total_ms(state, visit, step, now_active_ms),

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from jackline_server.core.commands import Command
 from jackline_server.core.facts import Fact, FailureClass, FinishReason, Usage
+from jackline_server.core.frozen import frozen
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import JsonValue, ModelPlan, Plan, ToolChoice, ToolEntry, ToolStep
 from jackline_server.core.state import RunState
@@ -19,7 +20,7 @@ from jackline_server.runtime.store_ports import StoredEvent
 # --- models ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelRequest:
     """One attempt at a model.
 
@@ -111,7 +112,7 @@ class Models(Protocol):
 # --- tools -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Invocation:
     """One attempt at a tool.
 
@@ -145,7 +146,7 @@ class ToolEnding(Enum):
     """Failed in a way that leaves open whether the tool acted: its answer was lost or came too late."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolResult:
     """What an attempt returned: an output as JSON text, or an error in words for the model.
 
@@ -172,7 +173,7 @@ class Toolbox(Protocol):
 # --- codec -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Envelope:
     """Where and when a fact happened. `signal` is `running` until the step or run has one."""
 
@@ -186,7 +187,7 @@ class Envelope:
     signal: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Record:
     """A fact with its envelope, as read back."""
 
@@ -241,7 +242,7 @@ class Severity(Enum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """One finding of a check. `line` and `column` are from 1, 0 where it is about the whole file."""
 
@@ -254,7 +255,7 @@ class Finding:
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Source:
     """A workflow as it was written. `file` is the name that findings cite for the YAML."""
 
@@ -263,7 +264,7 @@ class Source:
     file: str = "workflow.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorstCase:
     """The most that one run can spend; None has no cap."""
 
