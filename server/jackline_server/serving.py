@@ -26,6 +26,9 @@ from jackline_server.telemetry.logs import configure_logs
 _SWITCH_S = 0.001
 """How long a thread that computes (compiling, functions) may keep the event loop waiting when it wakes."""
 
+_COLLECT_AFTER = 20_000
+"""So many objects more than before let the collector look at the youngest."""
+
 EXIT_USAGE = 2
 EXIT_CANT_CREATE = 73
 EXIT_STORE = 74
@@ -90,9 +93,11 @@ def _settle_heap() -> None:
     """Take what booting made out of the collector's sight.
 
     A full collection stops every thread while it looks through all that there is, and most of that is code.
+    The rest is values that refer to no cycle and go by themselves, so looking for cycles can be rare.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 20, 20)
 
 
 def _say(code: int, text: str) -> int:

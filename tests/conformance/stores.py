@@ -40,10 +40,8 @@ def event(sequence: int, *, content: bytes = b"content") -> StoredEvent:
     return StoredEvent(sequence, b"meta-%d" % sequence, content)
 
 
-def head(
-    phase: Phase = Phase.RUNNING, *, wake: int | None = None, interrupts: int = 0, summary: bytes = b"summary"
-) -> RunHead:
-    return RunHead(phase=phase, wake_unix_ms=wake, open_interrupts=interrupts, summary=summary)
+def head(phase: Phase = Phase.RUNNING, *, wake: int | None = None, interrupts: int = 0) -> RunHead:
+    return RunHead(phase=phase, wake_unix_ms=wake, open_interrupts=interrupts)
 
 
 def new_run(
@@ -62,6 +60,7 @@ def new_run(
         "labels": {},
         "created_unix_ms": 1_000,
         "first": event(1),
+        "summary": b"summary",
         "head": head(Phase.QUEUED if owner is None else Phase.RUNNING),
         **more,
     }
@@ -82,7 +81,7 @@ def append(
     count: int = 1,
     epoch: int = 1,
     at: RunHead | None = None,
-    settled: Sequence[CommandOutcome] = (),
+    **more: object,
 ) -> Append:
     return Append(
         run_id=run_id,
@@ -90,7 +89,7 @@ def append(
         after_sequence=after,
         events=[event(after + place) for place in range(1, count + 1)],
         head=at or head(),
-        settled=settled,
+        **more,  # pyright: ignore[reportArgumentType] - a test names only the fields it is about
     )
 
 

@@ -138,7 +138,7 @@ async def test_an_unknown_run_has_an_empty_log(store: Store):
 
 async def test_an_append_brings_the_row_up_to_date(store: Store):
     await store.journal.create(new_run())
-    await store.journal.append(append(count=3, at=head(Phase.PAUSED, interrupts=1, summary=b"later")))
+    await store.journal.append(append(count=3, at=head(Phase.PAUSED, interrupts=1), summary=b"later"))
 
     row = await store.runs.get(DEFAULT_TENANT, "run_a")
     assert row is not None
@@ -150,7 +150,7 @@ async def test_an_append_under_another_epoch_is_fenced_without_effect(store: Sto
     await store.journal.create(new_run())
 
     with pytest.raises(Fenced):
-        await store.journal.append(append(epoch=epoch, at=head(summary=b"stale")))
+        await store.journal.append(append(epoch=epoch, summary=b"stale"))
 
     row = await store.runs.get(DEFAULT_TENANT, "run_a")
     assert await log(store) == [event(1)]

@@ -58,7 +58,7 @@ async def test_the_gap_counts_from_the_last_sign_of_life_and_stops_at_the_lease_
     await store.journal.create(new_run("run_a"))
     await store.journal.create(new_run("run_b"))
     time.advance(LEASE_MS - 1_000)
-    await store.journal.append(append("run_a"))
+    await store.journal.append(append("run_a", summary=b"later"))
     time.advance(4_000)
 
     claims = await _claim(store, "other")

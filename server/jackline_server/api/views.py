@@ -35,6 +35,7 @@ def is_full(view: run_pb2.View.ValueType) -> bool:
 def run_of_row(row: RunRow) -> run_pb2.Run:
     """The run as lists show it."""
     run = run_pb2.Run.FromString(row.summary)
+    run.head_sequence = row.head_sequence
     run.labels.update(row.labels)
     return run
 

@@ -10,20 +10,19 @@ from jackline_server.core.facts import Fact
 F = TypeVar("F", bound=Fact)
 
 
-def _nothing(fact: Fact, content: event_pb2.Content) -> None:
-    """For facts without content."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactCoder(Generic[F]):
     """One kind of fact. `field` is its member of the oneof.
 
     `pack` sets that member and nothing else. `fill` sets the content, and leaves it untouched if there
-    is none. `unpack` reads both back; the envelope's fields are set in the event when it runs.
+    is none; None for a kind without content. `holds_map` says that the content has one, which is then
+    written in the order of its keys. `unpack` reads both back; the envelope's fields are set in the event
+    when it runs.
     """
 
     fact: type[F]
     field: str
     pack: Callable[[F, event_pb2.StepEvent], None]
     unpack: Callable[[event_pb2.StepEvent], F]
-    fill: Callable[[F, event_pb2.Content], None] = _nothing
+    fill: Callable[[F, event_pb2.Content], None] | None = None
+    holds_map: bool = False

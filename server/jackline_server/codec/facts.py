@@ -20,6 +20,7 @@ from jackline_server.runtime.store_ports import StoreDamaged, StoredEvent
 
 FACT_CODERS: tuple[FactCoder[Any], ...] = (*RUN_FACTS, *TURN_FACTS, *CONTROL_FACTS)
 _BY_TYPE: dict[type[Fact], FactCoder[Any]] = {coder.fact: coder for coder in FACT_CODERS}
+_new_event = event_pb2.StepEvent
 _BY_FIELD: dict[str, FactCoder[Any]] = {coder.field: coder for coder in FACT_CODERS}
 
 
@@ -27,26 +28,30 @@ def encode_fact(record: Record) -> StoredEvent:
     """The event's bytes, metadata and content apart; `meta + content` is the full event."""
     envelope, fact = record.envelope, record.fact
     coder = _BY_TYPE[type(fact)]
-    event = event_pb2.StepEvent(
-        run_id=envelope.run_id,
-        sequence=envelope.sequence,
-        step_id=envelope.step_id,
-        iteration=envelope.iteration,
-        signal=envelope.signal,
-        active_ms=envelope.active_ms,
-        visit=envelope.visit,
-    )
+    event = _new_event()  # fields are set one by one: arguments by name cost twice as much
+    event.run_id = envelope.run_id
+    event.sequence = envelope.sequence
+    event.step_id = envelope.step_id
+    event.iteration = envelope.iteration
+    event.signal = envelope.signal
+    event.active_ms = envelope.active_ms
+    event.visit = envelope.visit
     time = event.time
     time.seconds = envelope.unix_ms // 1000
     time.nanos = envelope.unix_ms % 1000 * 1_000_000
     coder.pack(fact, event)
-    rest = event_pb2.StepEvent()
+    return StoredEvent(envelope.sequence, event.SerializeToString(), _content(coder, fact))
+
+
+def _content(coder: FactCoder[Any], fact: Fact) -> bytes:
+    """The second part of the event; empty for a kind of fact without content."""
+    if coder.fill is None:
+        return b""
+    rest = _new_event()
     coder.fill(fact, rest.content)
-    return StoredEvent(
-        envelope.sequence,
-        event.SerializeToString(),
-        rest.SerializeToString(deterministic=True),
-    )
+    if coder.holds_map:
+        return rest.SerializeToString(deterministic=True)
+    return rest.SerializeToString()
 
 
 def decode_fact(stored: StoredEvent) -> Record:

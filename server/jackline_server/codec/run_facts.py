@@ -153,6 +153,7 @@ RUN_FACTS = (
     FactCoder(
         fact=RunStarted,
         field="run_started",
+        holds_map=True,
         pack=_pack_run_started,
         fill=_fill_run_started,
         unpack=_unpack_run_started,

@@ -8,6 +8,7 @@ Put them together in that order, the slot outermost.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -49,6 +50,21 @@ class Slotted:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         """See Models. A slot that never came free is TIMEOUT, charged nothing."""
+        waited_ms = await self._take(request)
+        try:
+            if waited_ms:
+                request = replace(request, total_ms=max(request.total_ms - waited_ms, 1))
+            async with aclosing(self._inner.stream(request)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._slots.release()
+
+    async def _take(self, request: ModelRequest) -> int:
+        """Wait for a slot; the whole milliseconds that it took."""
+        if not self._slots.locked():
+            await self._slots.acquire()  # free: this takes it at once
+            return 0
         loop = asyncio.get_running_loop()
         since = loop.time()
         try:
@@ -59,14 +75,7 @@ class Slotted:
                 FailureClass.TIMEOUT,
                 f"no slot of model profile {request.plan.profile!r} came free in time; raise its concurrency",
             ) from None
-        try:
-            left_ms = request.total_ms - int((loop.time() - since) * 1000)
-            inner = self._inner.stream(replace(request, total_ms=max(left_ms, 1)))
-            async with aclosing(inner) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            self._slots.release()
+        return int((loop.time() - since) * 1000)
 
 
 class Timed:
@@ -111,45 +120,78 @@ class Timed:
 
 
 class _Pump:
-    """The task that reads an adapter, and the queue between."""
+    """The task that reads an adapter, and the few chunks between it and whoever takes them.
+
+    A chunk that is there already costs no timer; the one timer of a wait is made only when there is a wait.
+    """
 
     def __init__(self, inner: Models, request: ModelRequest) -> None:
         self._inner = inner
         self._request = request
-        self._queue: asyncio.Queue[ModelChunk | ModelFailure | None] = asyncio.Queue(_QUEUE_CHUNKS)
-        self.task = asyncio.create_task(self._run(), name="model-attempt")
+        self._chunks: deque[ModelChunk | ModelFailure | None] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._taker: asyncio.Future[None] | None = None
+        self._giver: asyncio.Future[None] | None = None
+        self.task = self._loop.create_task(self._run(), name="model-attempt")
 
     async def _run(self) -> None:
         """Read to the end; the last thing put is None or the failure."""
+        last: ModelFailure | None = None
         try:
             async with aclosing(self._inner.stream(self._request)) as chunks:
                 async for chunk in chunks:
-                    await self._queue.put(chunk)
+                    if len(self._chunks) >= _QUEUE_CHUNKS:
+                        await self._room()
+                    self._put(chunk)
         except ModelFailure as failure:
-            await self._queue.put(failure)
+            last = failure
         except asyncio.CancelledError:
             if self.task.cancelling():
                 raise
-            what = "the model adapter cancelled its own request"
-            await self._queue.put(ModelFailure(FailureClass.CONNECTION, what))
+            last = ModelFailure(FailureClass.CONNECTION, "the model adapter cancelled its own request")
         except Exception as error:  # noqa: BLE001 - the task ends here; its text may hold content, its type does not
-            what = f"the model adapter failed: {type(error).__name__}"
-            await self._queue.put(ModelFailure(FailureClass.INTERNAL, what))
-        else:
-            await self._queue.put(None)
+            last = ModelFailure(FailureClass.INTERNAL, f"the model adapter failed: {type(error).__name__}")
+        self._put(last)
+
+    def _put(self, item: ModelChunk | ModelFailure | None) -> None:
+        self._chunks.append(item)
+        _resolve(self._taker)
+
+    async def _room(self) -> None:
+        """Wait until a chunk was taken."""
+        self._giver = self._loop.create_future()
+        try:
+            await self._giver
+        finally:
+            self._giver = None
 
     async def next(self, wait_s: float, what: str) -> ModelChunk | None:
         """The next chunk, None at the end. Raises ModelFailure: the adapter's, or TIMEOUT."""
         if wait_s <= 0:
             raise ModelFailure(FailureClass.TIMEOUT, f"the model {what} in time")
-        try:
-            async with asyncio.timeout(wait_s):
-                item = await self._queue.get()
-        except TimeoutError:
-            raise ModelFailure(FailureClass.TIMEOUT, f"the model {what} within {wait_s:.3g} s") from None
+        if not self._chunks and not await self._came(wait_s):
+            raise ModelFailure(FailureClass.TIMEOUT, f"the model {what} within {wait_s:.3g} s")
+        item = self._chunks.popleft()
+        _resolve(self._giver)
         if isinstance(item, ModelFailure):
             raise item
         return item
+
+    async def _came(self, wait_s: float) -> bool:
+        """Wait for a chunk; False if the time is over without one."""
+        self._taker = self._loop.create_future()
+        timer = self._loop.call_later(wait_s, _resolve, self._taker)
+        try:
+            await self._taker
+        finally:
+            timer.cancel()
+            self._taker = None
+        return bool(self._chunks)
+
+
+def _resolve(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
 
 
 class Capped:

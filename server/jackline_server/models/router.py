@@ -5,7 +5,6 @@ lifetimes: who made them closes them.
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 
 from jackline_server.core.facts import FailureClass
 from jackline_server.core.plan import ModelPlan
@@ -26,11 +25,9 @@ class ModelRouter:
         self._profiles = profiles
         self._guarded: dict[tuple[str, str], Slotted] = {}
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
-        """See Models. A profile or adapter that this server does not have is BAD_REQUEST."""
-        async with aclosing(self._guard(request.plan).stream(request)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
+        """See Models. A profile or adapter that this server does not have is BAD_REQUEST, raised at once."""
+        return self._guard(request.plan).stream(request)
 
     def _guard(self, plan: ModelPlan) -> Slotted:
         """The adapter in its guards, made once for each profile."""

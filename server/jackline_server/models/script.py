@@ -29,6 +29,7 @@ message; a string that is nothing else takes the value with its type.
 
 import difflib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -125,6 +126,11 @@ class Turn(_Strict):
     chunk_delay_ms: Milliseconds = 0
     finish: Annotated[FinishReason, BeforeValidator(FinishReason)] | None = None
     error: ScriptFailure | None = None
+
+    @cached_property
+    def has_placeholders(self) -> bool:
+        """True if something of the turn has to be filled from the conversation."""
+        return "{{" in self.model_dump_json()
 
     @model_validator(mode="after")
     def _says_something(self) -> "Turn":

@@ -64,7 +64,8 @@ class ScriptedModels:
         if turn is None:
             raise refused(FailureClass.BAD_REQUEST, "the script has no turn for this conversation")
         pieces = play(turn, request.messages)
-        await asyncio.sleep(turn.delay_ms / 1000)
+        if turn.delay_ms:
+            await asyncio.sleep(turn.delay_ms / 1000)
         for number, piece in enumerate(pieces):
             if number and turn.chunk_delay_ms:
                 await asyncio.sleep(turn.chunk_delay_ms / 1000)
@@ -76,12 +77,20 @@ class ScriptedModels:
 
 def choose(script: Script, messages: Sequence[Message], offered: Sequence[str]) -> Turn | None:
     """The first turn that fits the conversation and the tools that the request offers."""
-    return next((turn for turn in script.turns if _fits(turn.when, messages, offered)), None)
+    number = 1 + sum(isinstance(message, AssistantMessage) for message in messages)
+    return next(
+        (
+            turn
+            for turn in script.turns
+            if turn.when.turn in (None, number) and _fits(turn.when, messages, offered)
+        ),
+        None,
+    )
 
 
 def play(turn: Turn, messages: Sequence[Message]) -> list[ModelChunk]:
     """The chunks of a turn, its end aside. Raises ModelFailure: BAD_REQUEST, for an unknown placeholder."""
-    user = _user_object(messages)
+    user = _user_object(messages) if turn.has_placeholders else {}
     pieces: list[ModelChunk] = [ReasoningChunk(part) for part in _cut(_fill_text(turn.reasoning, user))]
     pieces += [TextChunk(part) for part in _cut(_spoken(turn, user))]
     number = sum(len(message.calls) for message in messages if isinstance(message, AssistantMessage))
@@ -97,22 +106,15 @@ def play(turn: Turn, messages: Sequence[Message]) -> list[ModelChunk]:
 
 
 def _fits(when: When, messages: Sequence[Message], offered: Sequence[str]) -> bool:
-    users = [message.text for message in messages if isinstance(message, UserMessage)]
-    systems = [message.text for message in messages if isinstance(message, SystemMessage)]
-    results = [message.text for message in messages if isinstance(message, ToolMessage)]
-    turn = 1 + sum(isinstance(message, AssistantMessage) for message in messages)
     last = messages[-1] if messages else None
-    return all(
-        (
-            when.turn in (None, turn),
-            _contain(systems, when.system_contains),
-            _contain(users, when.user_contains),
-            _contain(users[-1:], when.last_user_contains),
-            _contain(results, when.tool_results_contain),
-            _contain(results[-1:], when.last_result_contains),
-            when.after_tool is None or (isinstance(last, ToolMessage) and last.name == when.after_tool),
-            _are_offered(when.tools_offered, offered),
-        )
+    return (
+        (when.after_tool is None or (isinstance(last, ToolMessage) and last.name == when.after_tool))
+        and _are_offered(when.tools_offered, offered)
+        and _contain(messages, SystemMessage, when.system_contains)
+        and _contain(messages, UserMessage, when.user_contains)
+        and _contain(messages, UserMessage, when.last_user_contains, newest=1)
+        and _contain(messages, ToolMessage, when.tool_results_contain)
+        and _contain(messages, ToolMessage, when.last_result_contains, newest=1)
     )
 
 
@@ -123,8 +125,19 @@ def _are_offered(wanted: Sequence[str] | None, offered: Sequence[str]) -> bool:
     return set(wanted) <= set(offered) if wanted else not offered
 
 
-def _contain(texts: Sequence[str], wanted: Sequence[str]) -> bool:
-    """True if each wanted text stands in one of the texts, whatever its case."""
+def _contain(
+    messages: Sequence[Message],
+    kind: type[SystemMessage | UserMessage | ToolMessage],
+    wanted: Sequence[str],
+    *,
+    newest: int = 0,
+) -> bool:
+    """True if each wanted text stands in a message of that kind, or in one of so many newest; any case."""
+    if not wanted:
+        return True
+    texts = [message.text for message in messages if isinstance(message, kind)]
+    if newest:
+        texts = texts[-newest:]
     return all(any(want.casefold() in text.casefold() for text in texts) for want in wanted)
 
 
@@ -216,7 +229,8 @@ def _said(piece: ModelChunk) -> str:
 
 
 def _tokens(text: str) -> int:
-    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return -(-size // _BYTES_PER_TOKEN)
 
 
 def _failure(error: ScriptFailure, *, started: bool) -> ModelFailure:

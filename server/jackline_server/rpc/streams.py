@@ -14,6 +14,7 @@ from jackline_server.api.run_requests import check_run
 from jackline_server.api.views import is_full
 from jackline_server.rpc.calls import Call
 from jackline_server.rpc.frames import FrameCache, FrameWriter
+from jackline_server.rpc.stall import Stall
 from jackline_server.runtime.refusals import Refused
 from jackline_server.runtime.service_ports import RunUseCases
 from jackline_server.runtime.use_cases import Frame
@@ -101,25 +102,30 @@ class ProgressStreams:
             after_sequence=request.after_sequence,
             deltas=request.include_deltas,
         )
-        async with _closing(frames):
-            async for frame in frames:
-                for data, through in writer.write(frame):
-                    await self._write(call, data)
-                    position.sent_through = through
-
-    async def _write(self, call: Call, data: bytes) -> None:
-        timer = asyncio.timeout(self._stall_seconds)
+        stall = Stall(wait_s=self._stall_seconds)
         try:
-            async with timer:
-                await call.context.write(data)
-        except TimeoutError:
-            if not timer.expired():
+            async with _closing(frames):
+                async for frame in frames:
+                    for data, through in writer.write(frame):
+                        await self._write(call, data, stall)
+                        position.sent_through = through
+        finally:
+            stall.close()
+
+    async def _write(self, call: Call, data: bytes, stall: Stall) -> None:
+        stall.begin()
+        try:
+            await call.context.write(data)
+        except asyncio.CancelledError:
+            if not stall.is_over():
                 raise
             raise DoorRefused(
                 DoorReason.SLOW_CONSUMER,
                 f"Nothing of the stream was taken for {self._stall_seconds} s. "
                 "Resume after the last event that you have.",
             ) from None
+        finally:
+            stall.end()
 
 
 class _Position:

@@ -29,6 +29,8 @@ from jackline_server.core.facts import (
     StepStarted,
     TimerFired,
     ToolCallFinished,
+    ToolCallRequested,
+    ToolCallStarted,
 )
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
@@ -46,7 +48,12 @@ from jackline_server.runtime.store_ports import (
 )
 from jackline_server.runtime.use_cases import LiveDelta
 
-_OF_THE_RUN = (RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired)
+SUMMARY_MS = 1_000
+"""How far behind the log lists may be in what each turn changes: usage, spending, time."""
+
+_OF_THE_RUN = frozenset((RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired))
+_OF_TURNS = frozenset((ModelCallStarted, ModelReplied, ToolCallRequested, ToolCallStarted, ToolCallFinished))
+"""The facts that never let a run's active time stand still, or go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,8 @@ class LiveRun:
         self._committer = Committer(epoch, journal=tools.journal, clock=tools.clock)
         self._active_base_ms = state.active_ms
         self._active_since_ms: int | None = None
+        self._shown: tuple[RunHead, str, int | None] | None = None
+        self._shown_ms = 0
         self._run_clock()
 
     @property
@@ -120,12 +129,18 @@ class LiveRun:
     def note(self, *facts: Fact) -> None:
         """Fold facts into the working state; they become durable with the next flush."""
         for fact in facts:
-            before = self._state
-            active_ms = self.active_ms()
-            self._state = evolve(before, fact, active_ms=active_ms)
-            envelope = self._envelope(fact, before, active_ms)
+            before, active_ms = self._state, self.active_ms()
+            self._state = state = evolve(before, fact, active_ms=active_ms)
+            envelope = envelope_of(
+                fact,
+                before,
+                sequence=state.sequence,
+                active_ms=active_ms,
+                unix_ms=self._tools.clock.unix_ms(),
+            )
             self._noted.append((Record(envelope=envelope, fact=fact), before))
-            self._run_clock()
+            if type(fact) not in _OF_TURNS:
+                self._run_clock()
 
     async def record(self, *facts: Fact) -> None:
         """Make facts durable, together with everything noted before them."""
@@ -181,22 +196,32 @@ class LiveRun:
         finishing: bool,
     ) -> Append:
         finished_unix_ms = noted[-1][0].envelope.unix_ms if finishing else None
+        head = RunHead(
+            phase=state.phase,
+            wake_unix_ms=timing.wake_unix_ms(state),
+            open_interrupts=len(state.oversight.interrupts),
+        )
         return Append(
             run_id=state.run_id,
             epoch=self._committer.epoch,
             after_sequence=events[0].sequence - 1,
             events=events,
-            head=RunHead(
-                phase=state.phase,
-                wake_unix_ms=timing.wake_unix_ms(state),
-                open_interrupts=len(state.oversight.interrupts),
-                summary=self._tools.codec.summarize(
-                    state, created_unix_ms=self._created_unix_ms, finished_unix_ms=finished_unix_ms
-                ),
-            ),
+            head=head,
+            summary=self._summary(state, head, finished_unix_ms),
             settled=[outcome for record, _ in noted if (outcome := _outcome(record)) is not None],
             finishing=finishing,
             finished_unix_ms=finished_unix_ms,
+        )
+
+    def _summary(self, state: RunState, head: RunHead, finished_unix_ms: int | None) -> bytes | None:
+        """What lists show of the run, if where it stands has changed or they have not heard for a while."""
+        step_id = state.visit.step_id if state.visit is not None else ""
+        stands, now = (head, step_id, finished_unix_ms), self._tools.clock.monotonic_ms()
+        if stands == self._shown and now - self._shown_ms < SUMMARY_MS:
+            return None
+        self._shown, self._shown_ms = stands, now
+        return self._tools.codec.summarize(
+            state, created_unix_ms=self._created_unix_ms, finished_unix_ms=finished_unix_ms
         )
 
     async def _publish(
@@ -225,15 +250,6 @@ class LiveRun:
         elif not dormant and self._active_since_ms is None:
             self._active_since_ms = self._tools.clock.monotonic_ms()
 
-    def _envelope(self, fact: Fact, before: RunState, active_ms: int) -> Envelope:
-        return envelope_of(
-            fact,
-            before,
-            sequence=self._state.sequence,
-            active_ms=active_ms,
-            unix_ms=self._tools.clock.unix_ms(),
-        )
-
 
 def envelope_of(fact: Fact, before: RunState, *, sequence: int, active_ms: int, unix_ms: int) -> Envelope:
     """Where a fact happened: the step, visit and turn that the state before it was in."""
@@ -241,7 +257,7 @@ def envelope_of(fact: Fact, before: RunState, *, sequence: int, active_ms: int, 
     step_id, number, iteration, signal = "", 0, 0, RUNNING
     if isinstance(fact, StepStarted):
         step_id, number = fact.step_id, fact.visit
-    elif visit is not None and not isinstance(fact, _OF_THE_RUN):
+    elif visit is not None and type(fact) not in _OF_THE_RUN:
         step_id, number = visit.step_id, visit.number
         iteration = fact.iteration if isinstance(fact, ModelCallStarted) else visit.iteration
     if isinstance(fact, StepFinished | RunFinished):

@@ -126,8 +126,10 @@ class Runner:
 
     async def _settle_what_came(self) -> None:
         due = timing.due(self._run.state, self._tools.clock.unix_ms())
-        self._run.note(*due)
-        await self._hear()
+        if due:
+            self._run.note(*due)
+        if self._inbox.nudged:
+            await self._hear()
         if self._run.state.finished is None:
             self._inbox.settle(self._run)
 

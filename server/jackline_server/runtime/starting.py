@@ -192,7 +192,7 @@ class Starting:
             owner=new.owner,
             head_sequence=1,
             phase=state.phase,
-            summary=new.head.summary,
+            summary=new.summary,
         )
         if here:
             self._scheduler.adopt(row, state)
@@ -218,8 +218,8 @@ class Starting:
                 phase=state.phase,
                 wake_unix_ms=timing.wake_unix_ms(state),
                 open_interrupts=0,
-                summary=self._codec.summarize(state, created_unix_ms=now, finished_unix_ms=None),
             ),
+            summary=self._codec.summarize(state, created_unix_ms=now, finished_unix_ms=None),
         )
 
 

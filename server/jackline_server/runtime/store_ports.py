@@ -102,13 +102,11 @@ class RunHead:
     """What each append says about the run beside its events.
 
     `wake_unix_ms` is when somebody has to look at a paused or waiting run; None is never.
-    `summary` is the encoded metadata view of the run, as lists show it.
     """
 
     phase: Phase
     wake_unix_ms: int | None
     open_interrupts: int
-    summary: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,8 @@ class NewRun:
     """A run to create with its first event.
 
     `owner` takes the lease at `epoch` 1; None leaves the run queued at epoch 0. `fingerprint` is
-    compared when `request_id` was used before; an empty `request_id` never was.
+    compared when `request_id` was used before; an empty `request_id` never was. `summary` is the encoded
+    metadata view of the run, as lists show it.
     """
 
     tenant: Tenant
@@ -131,6 +130,7 @@ class NewRun:
     owner: str | None
     first: StoredEvent
     head: RunHead
+    summary: bytes
 
 
 class Creation(Enum):
@@ -185,6 +185,8 @@ class Append:
 
     `finishing` marks the last commit of the run; it fails with CommandsWaiting unless every pending
     command of the run is in `settled`. The lease of a finished run is given up by the same commit.
+    `summary` replaces what lists show of the run, and is a sign of life of its owner; None leaves both, so
+    that a turn need not write them.
     """
 
     run_id: str
@@ -192,6 +194,7 @@ class Append:
     after_sequence: int
     events: Sequence[StoredEvent]
     head: RunHead
+    summary: bytes | None = None
     settled: Sequence[CommandOutcome] = ()
     finishing: bool = False
     finished_unix_ms: int | None = None

@@ -70,7 +70,7 @@ class MemoryJournal:
             return Created(creation=creation, run_id=known[0])
         if new.run_id in tables.runs:
             return Created(creation=Creation.CONFLICT, run_id=new.run_id)
-        run = MemoryRun(new=new, epoch=0, owner=None, head=new.head, log=[new.first])
+        run = MemoryRun(new=new, epoch=0, owner=None, head=new.head, summary=new.summary, log=[new.first])
         if new.owner is not None:
             tables.grant(run, new.owner, epoch=1)
         tables.runs[new.run_id] = run
@@ -94,6 +94,7 @@ class MemoryJournal:
         at = append.after_sequence
         run.log[at : at + len(append.events)] = append.events
         run.head = append.head
+        run.summary = run.summary if append.summary is None else append.summary
         for outcome in append.settled:
             _settle(run, outcome)
         if append.finishing or append.head.phase.terminal:

@@ -21,6 +21,7 @@ class MemoryRun:
     epoch: int
     owner: str | None
     head: RunHead
+    summary: bytes
     lease_until_ms: int = 0
     seen_ms: int | None = None
     finished_unix_ms: int | None = None
@@ -51,7 +52,7 @@ class MemoryRun:
             owner=self.owner,
             head_sequence=len(self.log),
             phase=self.head.phase,
-            summary=self.head.summary,
+            summary=self.summary,
         )
 
     def let_go(self) -> None:

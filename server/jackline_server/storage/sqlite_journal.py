@@ -34,9 +34,9 @@ INSERT INTO requests (tenant, request_id, fingerprint, run_id, created_unix_ms) 
 """
 _INSERT_RUN = """
 INSERT INTO runs (tenant, run_id, workflow, plan_digest, labels, created_unix_ms, epoch, owner,
-  lease_until_ms, seen_ms, seen_unix_ms, head_sequence, phase, terminal, ready, wake_unix_ms, open_interrupts,
+  lease_until_ms, seen_ms, seen_unix_ms, phase, terminal, ready, wake_unix_ms, open_interrupts,
   pending_commands, summary)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, 0, ?, ?, ?, 0, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?)
 """
 _INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, 1, ?, ?, ?)"
 
@@ -97,20 +97,20 @@ def _move(session: Session, head: Head, append: Append) -> None:
     if append.settled:
         session.flush()
         settle(session, head, append.settled)
-    told = append.head
+    told, summary = append.head, append.summary
     if append.finishing or told.phase.terminal:
         head.terminal = True
         head.owner = None
-        session.rewrite(head, told, finished_unix_ms=append.finished_unix_ms)
+        session.rewrite(head, told, summary=summary, finished_unix_ms=append.finished_unix_ms)
     elif (
         append.settled
         or told.phase is not head.phase
         or told.wake_unix_ms != head.wake_unix_ms
         or told.open_interrupts != head.open_interrupts
     ):
-        session.rewrite(head, told, finished_unix_ms=None)
-    else:
-        session.advance(head, told)
+        session.rewrite(head, told, summary=summary, finished_unix_ms=None)
+    elif summary is not None:
+        session.advance(head, summary)
 
 
 def _create(session: Session, new: NewRun) -> Created:
@@ -160,7 +160,7 @@ def _insert_run(session: Session, new: NewRun) -> int:
             session.is_ready(new.head.phase, pending=0),
             new.head.wake_unix_ms,
             new.head.open_interrupts,
-            new.head.summary,
+            new.summary,
         ),
     )
     return session.connection.last_insert_rowid()

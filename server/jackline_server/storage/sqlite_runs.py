@@ -10,7 +10,8 @@ from jackline_server.storage.sqlite_readers import Readers
 
 _COLUMNS = """
 SELECT tenant, run_id, workflow, plan_digest, labels, created_unix_ms, finished_unix_ms, epoch, owner,
-  head_sequence, phase, summary FROM runs WHERE tenant = ?
+  (SELECT max(sequence) FROM events WHERE events.run_key = runs.run_key), phase, summary
+FROM runs WHERE tenant = ?
 """
 _GET = f"{_COLUMNS} AND run_id = ?"
 _COUNT = "SELECT count(*) FROM runs WHERE tenant = ?"

@@ -41,7 +41,8 @@ CREATE TABLE plans (
 
 -- `lease_until_ms` and `seen_ms` are of this boot's monotonic clock. `seen_unix_ms` is the last sign of
 -- an owner that has not let go, and the only one of the three that means anything to the next boot.
--- `ready` says that a worker is needed now: by phase, or for a pending command.
+-- `ready` says that a worker is needed now: by phase, or for a pending command. The row holds nothing that
+-- each event changes, so most appends leave it alone.
 CREATE TABLE runs (
   run_key INTEGER PRIMARY KEY,
   tenant TEXT NOT NULL,
@@ -56,7 +57,6 @@ CREATE TABLE runs (
   lease_until_ms INTEGER,
   seen_ms INTEGER,
   seen_unix_ms INTEGER,
-  head_sequence INTEGER NOT NULL,
   phase TEXT NOT NULL,
   terminal INTEGER NOT NULL,
   ready INTEGER NOT NULL,

@@ -16,18 +16,19 @@ from jackline_server.storage.sqlite_database import Database
 _CACHED_HEADS = 4_096
 
 _LOAD = """
-SELECT run_key, epoch, head_sequence, pending_commands, terminal, owner, phase, wake_unix_ms, open_interrupts
+SELECT run_key, epoch, (SELECT max(sequence) FROM events WHERE events.run_key = runs.run_key),
+  pending_commands, terminal, owner, phase, wake_unix_ms, open_interrupts
 FROM runs WHERE run_id = ?
 """
 
 _INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, ?, ?, ?, ?)"
 
 _UPDATE_PLAIN = """
-UPDATE runs SET head_sequence = ?, summary = ?, seen_ms = ?, seen_unix_ms = ? WHERE run_key = ?
+UPDATE runs SET summary = ?, seen_ms = ?, seen_unix_ms = ? WHERE run_key = ?
 """
 
 _UPDATE_WHOLE = """
-UPDATE runs SET head_sequence = ?, summary = ?, seen_ms = ?, seen_unix_ms = ?, phase = ?, terminal = ?,
+UPDATE runs SET summary = coalesce(?, summary), seen_ms = ?, seen_unix_ms = ?, phase = ?, terminal = ?,
   ready = ?, wake_unix_ms = ?, open_interrupts = ?, pending_commands = ?, owner = ?, finished_unix_ms = ?
 WHERE run_key = ?
 """
@@ -59,7 +60,7 @@ class Session:
         self.lease_ms = lease_ms
         self._heads: dict[str, Head] = {}
         self._events: list[tuple[int, int, int, bytes, bytes]] = []
-        self._plain: list[tuple[int, bytes, int | None, int | None, int]] = []
+        self._plain: list[tuple[bytes, int | None, int | None, int]] = []
 
     def head(self, run_id: str) -> Head | None:
         """The run's head, None if there is no such run."""
@@ -84,12 +85,14 @@ class Session:
         """Let an event wait for `flush`."""
         self._events.append((head.run_key, sequence, head.epoch, meta, content))
 
-    def advance(self, head: Head, told: RunHead) -> None:
-        """Note what an append that changes nothing but length and summary says; waits for `flush`."""
+    def advance(self, head: Head, summary: bytes) -> None:
+        """Note the summary of an append that changes nothing else of the row; waits for `flush`."""
         seen, seen_unix = self.sign_of_life(head)
-        self._plain.append((head.sequence, told.summary, seen, seen_unix, head.run_key))
+        self._plain.append((summary, seen, seen_unix, head.run_key))
 
-    def rewrite(self, head: Head, told: RunHead, *, finished_unix_ms: int | None) -> None:
+    def rewrite(
+        self, head: Head, told: RunHead, *, summary: bytes | None, finished_unix_ms: int | None
+    ) -> None:
         """Write the whole row from the cached head and what an append says."""
         self.flush()
         ready = not head.terminal and self.is_ready(told.phase, pending=head.pending)
@@ -97,8 +100,7 @@ class Session:
         self.connection.execute(
             _UPDATE_WHOLE,
             (
-                head.sequence,
-                told.summary,
+                summary,
                 seen,
                 seen_unix,
                 told.phase.value,

@@ -3,7 +3,8 @@
 Owns the queue, the transaction around a group and what becomes of its errors. Does not own what an
 operation does.
 
-A commit takes whatever queued while the last one ran, at most 256 operations; nobody lingers. Operations
+What is asked for in one iteration of the event loop goes to the thread together, and a commit takes whatever
+queued while the last one ran, at most 256 operations; nobody lingers. Operations
 check first and write after, so a refused one leaves nothing behind and the group goes on without it. Any
 other error rolls the whole group back and carries its operations out one by one, so that only the guilty
 fail. A failed write or sync of the disk breaks the store for good: nobody knows what the disk holds then,
@@ -26,6 +27,8 @@ from jackline_server.storage.sqlite_folder import DataFolder
 from jackline_server.storage.sqlite_session import Session
 
 _GROUP = 256
+_BATCH = 128
+"""So many operations go to the thread at once; a group is one or more batches, below `_GROUP`."""
 _IDLE_S = 2.0
 _CHECKPOINT_PAGES = 4_000
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -51,7 +54,8 @@ class Writer:
         self._folder = folder
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
+        self._gathered: list[_Entry] = []
+        self._queue: SimpleQueue[list[_Entry] | None] = SimpleQueue()
         self._in_hand: list[_Entry] = []
         self._log_pages = 0
         self._closing = False
@@ -77,8 +81,16 @@ class Writer:
         if self._closing:
             raise StoreUnavailable("the store is closed")
         future: asyncio.Future[R] = self._loop.create_future()
-        self._queue.put((operation, argument, future))
+        if not self._gathered:
+            self._loop.call_soon(self._send)
+        self._gathered.append((operation, argument, future))
         return await future
+
+    def _send(self) -> None:
+        """Give what was gathered in this iteration of the loop to the thread."""
+        gathered, self._gathered = self._gathered, []
+        for start in range(0, len(gathered), _BATCH):
+            self._queue.put(gathered[start : start + _BATCH])
 
     async def close(self, *, within_ms: int) -> None:
         """Finish the commit in hand, fail what queues with StoreUnavailable, end the thread. Idempotent.
@@ -86,6 +98,7 @@ class Writer:
         A disk that hangs is waited for no longer than `within_ms`; the thread then ends with the process.
         """
         self._closing = True
+        self._send()
         self._queue.put(None)
         try:
             async with asyncio.timeout(within_ms / 1000):
@@ -119,19 +132,18 @@ class Writer:
         """The next group; empty when nothing came for a while, None at the end."""
         queue = self._queue
         try:
-            first = queue.get(timeout=_IDLE_S)
+            group = queue.get(timeout=_IDLE_S)
         except Empty:
             return []
-        if first is None or self._closing:
-            self._hand_over(self._refuse([first] if first is not None else []))
+        if group is None or self._closing:
+            self._hand_over(self._refuse(group or []))
             return None
-        group = [first]
-        for _ in range(min(queue.qsize(), _GROUP - 1)):
-            entry = queue.get_nowait()
-            if entry is None:
+        while len(group) <= _GROUP - _BATCH and not queue.empty():
+            more = queue.get_nowait()
+            if more is None:
                 queue.put(None)
                 break
-            group.append(entry)
+            group += more
         return group
 
     def _commit(self, group: list[_Entry]) -> list[_Outcome]:
@@ -180,9 +192,7 @@ class Writer:
     def _rest(self) -> list[_Entry]:
         rest: list[_Entry] = []
         while not self._queue.empty():
-            entry = self._queue.get_nowait()
-            if entry is not None:
-                rest.append(entry)
+            rest += self._queue.get_nowait() or []
         return rest
 
     def _roll_back(self) -> None:

@@ -32,12 +32,18 @@ class Attempts:
         Returns at most half a second after the time is over, even if the tool swallows cancellation. Being
         cancelled cancels the attempt, waits as long for it, and raises CancelledError.
         """
-        task = asyncio.create_task(_guarded(attempt, repeatable=repeatable))
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(_guarded(attempt, repeatable=repeatable))
+        over: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(timeout_ms / 1000, _resolve, over)
+        task.add_done_callback(lambda _: _resolve(over))
         try:
-            await asyncio.wait({task}, timeout=timeout_ms / 1000)
+            await over
         except asyncio.CancelledError:
             await self._end(task)
             raise
+        finally:
+            timer.cancel()
         if task.done():
             return task.result()
         await self._end(task)
@@ -61,6 +67,11 @@ async def _guarded(attempt: Callable[[], Awaitable[ToolResult]], *, repeatable: 
         return failed("The tool was cancelled.", uncertain=not repeatable)
     except BaseException as error:  # noqa: BLE001 - a task ends here, and SystemExit must not end the server
         return failed(f"The tool failed: {type(error).__name__}.", uncertain=not repeatable)
+
+
+def _resolve(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def _words(milliseconds: int) -> str:

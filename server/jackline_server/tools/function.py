@@ -21,7 +21,7 @@ from jackline_server.core import json_text
 from jackline_server.core.plan import FunctionAction, JsonValue
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.function_catalog import FoundFunction, FunctionCatalog, FunctionProblem
-from jackline_server.tools.results import NotJson, completed, failed, shortened, to_json
+from jackline_server.tools.results import NotJson, completed, failed, is_small, shortened, to_json
 from jackline_server.tools.tool_call import ToolCall
 
 _SHOWN_PROBLEMS = 5
@@ -130,6 +130,8 @@ async def _outcome_async(called: _Called) -> ToolResult:
         raise
     except BaseException as error:  # noqa: BLE001 - the tool ends here, and SystemExit must not end the server
         return called.raised(error)
+    if is_small(value):
+        return _kept(value)
     return await asyncio.to_thread(_kept, value)  # a large result must not hold up the event loop
 
 
@@ -157,8 +159,7 @@ def _keywords(function: FoundFunction, invocation: Invocation) -> dict[str, obje
 
     Raises ValidationError for a missing argument, a wrong one, or an unknown one that the caller chose.
     """
-    fields = function.arguments.model_fields
-    parameters = {field.alias: name for name, field in fields.items() if field.alias is not None}
+    parameters = function.parameters
     given: dict[str, JsonValue] = {
         name: value for name, value in invocation.step_input.items() if name in parameters
     }

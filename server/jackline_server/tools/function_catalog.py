@@ -35,11 +35,12 @@ class FunctionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFunction:
-    """A function that may be called. `arguments` validates them; its fields' aliases are the parameters."""
+    """A function that may be called. `arguments` validates them; `parameters` leads to its fields' names."""
 
     name: str
     call: Callable[..., object]
     arguments: type[BaseModel]
+    parameters: Mapping[str, str]
     takes_call: bool
     is_async: bool
     description: FunctionDescription
@@ -131,6 +132,9 @@ def _examined(function: str, value: Callable[..., object]) -> FoundFunction:
         name=function,
         call=value,
         arguments=arguments,
+        parameters={
+            field.alias: name for name, field in arguments.model_fields.items() if field.alias is not None
+        },
         takes_call=takes_call,
         is_async=inspect.iscoroutinefunction(value),
         description=FunctionDescription(

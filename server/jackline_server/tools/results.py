@@ -32,6 +32,9 @@ _MOST_MARKS = 50_000
 _MAX_DEPTH = 64
 _MAX_NODES = 200_000
 _MAX_INTEGER = 2**64
+_SMALL_NODES = 64
+_SMALL_CHARS = 4_096
+_PLAIN = (bool, int, float)
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SPELLED = (datetime, date, time, Decimal, UUID)
 
@@ -90,6 +93,28 @@ def to_json(value: object) -> JsonValue:
         NotJson: another type, a cycle or over 64 levels, over 200,000 values, a number that JSON has not.
     """
     return _Walk().value(value, _MAX_DEPTH)
+
+
+def is_small(value: object) -> bool:
+    """True for plain JSON of so few values and so little text that a thread would cost more than it saves."""
+    nodes, chars = _SMALL_NODES, _SMALL_CHARS
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        nodes -= 1
+        kind = type(found)
+        if kind is str:
+            chars -= len(cast(str, found))
+        elif kind is dict:
+            waiting.extend(cast("dict[object, object]", found).values())
+            chars -= sum(len(key) if type(key) is str else 0 for key in cast("dict[object, object]", found))
+        elif kind is list:
+            waiting.extend(cast("list[object]", found))
+        elif found is not None and kind not in _PLAIN:
+            return False
+        if nodes < len(waiting) or chars < 0:
+            return False
+    return True
 
 
 class _Walk:
