@@ -17,6 +17,7 @@ from jackline_server import failpoints
 from jackline_server.api.server_info import ServerInfo
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.config import Config, model_plans
+from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
@@ -56,7 +57,7 @@ FAILPOINTS_VARIABLE = "FAILPOINTS"
 FUNCTION_THREADS = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Running:
     """A server that serves. `address` is `host:port` as bound."""
 
@@ -196,7 +197,7 @@ async def _models(config: Config, stack: AsyncExitStack) -> Models:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Tools:
     """Where tools come from."""
 

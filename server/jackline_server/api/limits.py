@@ -5,13 +5,15 @@ event loop, so sizes and counts are what keeps the loop free: whatever passes th
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+
+from jackline_server.core.frozen import frozen
 
 _KIB = 1024
 _MIB = 1024 * _KIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limits:
     """The table; the defaults are the contract's."""
 

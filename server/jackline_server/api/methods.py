@@ -5,13 +5,13 @@ inline workflow, an answer to a question) is in `check_request`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
 from jackline.v1 import run_pb2, run_service_pb2
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
+from jackline_server.core.frozen import frozen
 from jackline_server.identity.principals import Principal, Scope
 from jackline_server.runtime.refusals import Violation
 
@@ -19,7 +19,7 @@ _RUNS = "/jackline.v1.RunService/"
 _WORKFLOWS = "/jackline.v1.WorkflowService/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MethodRule:
     """Who may use a method: anybody (`public`), or whoever holds one of `any_of`.
 

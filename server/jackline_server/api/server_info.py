@@ -1,11 +1,11 @@
 """What a server says of itself, as bootstrap knows it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jackline.v1 import run_service_pb2
 from jackline_server.api.limits import LIMITS, Limits
 from jackline_server.codec.enums import COMMAND_KIND
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.store_ports import Durability
 
 _DURABILITY = {
@@ -15,7 +15,7 @@ _DURABILITY = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerInfo:
     """Version, what an acknowledgement is worth, and what is served here."""
 

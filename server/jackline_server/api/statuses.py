@@ -6,7 +6,6 @@ printable ASCII, the details at most 6 KiB.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from google.protobuf.message import Message
@@ -18,6 +17,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # ships its
 
 from jackline.v1 import error_reason_pb2
 from jackline_server.api.refusals import DoorReason, DoorRefused
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.ports import UnknownFact
 from jackline_server.runtime.refusals import Refused, Violation
 from jackline_server.runtime.store_ports import AliasMoved, StoreDamaged, StoreError, StoreFull
@@ -43,7 +43,7 @@ class Detail(Enum):
     INCIDENT = "incident"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rule:
     """One line of the table. `subject` is the metadata key that names what it is about.
 

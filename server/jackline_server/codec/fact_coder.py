@@ -1,16 +1,16 @@
 """How one kind of fact stands in a `StepEvent`: the shape that the tables of facts are made of."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from jackline.v1 import event_pb2
 from jackline_server.core.facts import Fact
+from jackline_server.core.frozen import frozen
 
 F = TypeVar("F", bound=Fact)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FactCoder(Generic[F]):
     """One kind of fact. `field` is its member of the oneof.
 

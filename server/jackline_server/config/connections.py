@@ -5,7 +5,6 @@ Owns what an operator says about one: where it is, what goes with every request,
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
@@ -13,6 +12,7 @@ from jackline_server.config.mcp_connections import read_mcp
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.http_ports import HttpConnection, Origin, Reach
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.secrets import Secret
@@ -36,7 +36,7 @@ _PORTS = {"http": 80, "https": 443}
 _NOWHERE = Origin(scheme="https", host="nowhere.invalid", port=443)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Connections:
     """The connections of each kind, by name. No name stands for two."""
 

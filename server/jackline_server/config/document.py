@@ -7,20 +7,20 @@ values mean (`sections`).
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from jackline_server.config.file import FileProblem, read_file
 from jackline_server.config.problems import Problem, ProblemCode
 from jackline_server.config.references import BadReference, has_reference, references_in, resolved
+from jackline_server.core.frozen import frozen
 
 PREFIX = "JACKLINE_"
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Given:
     """A value as it was given. `folder` is where a relative path starts; a hidden value is never shown.
 
@@ -39,7 +39,7 @@ class Given:
 Tree = dict[str, "Tree | Given"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Document:
     """What was read. `problems` may hold some already; then the tree has what could be read."""
 
@@ -48,7 +48,7 @@ class Document:
     problems: Sequence[Problem]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sources:
     """Where a config comes from. The variables of `server_keys`, those of `[server]`, have short names."""
 

@@ -8,11 +8,11 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 from jackline_server.config.problems import ProblemCode
+from jackline_server.core.frozen import frozen
 
 _MAX_BYTES = 1_048_576
 
@@ -26,7 +26,7 @@ class FileProblem(Exception):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConfigFile:
     """What was in it. `notice` says that it was reached by a symlink, or is empty."""
 

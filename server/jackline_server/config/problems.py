@@ -1,8 +1,9 @@
 """What can be wrong with a config, and the error that carries all of it at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from jackline_server.core.frozen import frozen
 
 
 class ProblemCode(Enum):
@@ -20,7 +21,7 @@ class ProblemCode(Enum):
     INSECURE = "insecure"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """One problem. `where` is a file with its line, a variable or a flag; `key` the dotted TOML path.
 

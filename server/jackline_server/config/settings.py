@@ -4,16 +4,16 @@ Times are milliseconds, money is millionths of a US dollar.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Price
 from jackline_server.runtime.http_ports import HttpConnection
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.secrets import Secret
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Listen:
     """Where to listen. `host` is without brackets; port 0 takes a free one."""
 
@@ -25,7 +25,7 @@ class Listen:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerSettings:
     """Section `[server]`. `volatile` keeps everything in memory alone."""
 
@@ -41,7 +41,7 @@ class ServerSettings:
     enable_failpoints: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelProfile:
     """A section `[models.<name>]`. `adapter` is `litellm` or `scripted`, never `auto`.
 
@@ -62,7 +62,7 @@ class ModelProfile:
     price: Price | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Config:
     """All of it. `notices` are worth a line in the log at boot; `file` is None without a file."""
 

@@ -8,8 +8,8 @@ assignment.
 """
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, TypeVar, dataclass_transform
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
+from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 Value = TypeVar("Value")
 
@@ -22,12 +22,14 @@ def frozen(kind: type[Value]) -> type[Value]:
     """Make a class of annotated fields a frozen dataclass whose arguments are keywords.
 
     Raises:
-        TypeError: the class has slots or `__post_init__`, which a copy would pass by.
+        TypeError: the class has slots or `__post_init__`, which a copy would pass by, or a `default_factory`.
     """
     if "__slots__" in vars(kind) or hasattr(kind, "__post_init__"):
         raise TypeError(f"{kind.__name__} has slots or __post_init__")
-    made = dataclass(frozen=True, kw_only=True)(kind)
-    setattr(made, "__init__", _constructor(made))  # noqa: B010 - pyright takes an assignment for a mistake
+    made = dataclass(init=False, repr=False, eq=False, kw_only=True)(kind)
+    for name, method in (("__init__", _constructor(made)), *_METHODS.items()):
+        if name not in vars(kind):
+            setattr(made, name, method)
     return made
 
 
@@ -69,3 +71,34 @@ def _default(field: Field[Any]) -> object:
     if field.default_factory is not MISSING:
         raise TypeError(f"the field {field.name} has a default_factory; give it a frozen default")
     return field.default
+
+
+def _equal(self: object, other: object) -> bool:
+    return self.__dict__ == other.__dict__ if type(self) is type(other) else NotImplemented
+
+
+def _hash(self: object) -> int:
+    return hash(tuple(self.__dict__.values()))
+
+
+def _repr(self: object) -> str:
+    values = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())
+    return f"{type(self).__qualname__}({values})"
+
+
+def _refuse_set(self: object, name: str, _value: object) -> NoReturn:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_delete(self: object, name: str) -> NoReturn:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+_METHODS = {
+    "__eq__": _equal,
+    "__hash__": _hash,
+    "__repr__": _repr,
+    "__setattr__": _refuse_set,
+    "__delattr__": _refuse_delete,
+}
+"""One of each for all classes: compiling them anew for each class takes long at the start of a server."""

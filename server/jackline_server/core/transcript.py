@@ -72,7 +72,7 @@ def prompt(state: RunState, visit: Visit, step: ModelStep, *, closing: bool = Fa
 
 
 def opened(state: RunState, step: ModelStep) -> Prompt:
-    """The conversation before its first reply, with the input that the context holds as the step is entered."""
+    """The conversation before its first reply, with the input that the step is entered with."""
     messages = (_system(step), UserMessage(text=_opening(state, step), provenance="input"))
     declared = [f"{tool.ref}{tool.description}{tool.parameters_json}" for tool in step.tools]
     return Prompt(

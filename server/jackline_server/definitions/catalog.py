@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import ModelPlan
 from jackline_server.definitions import defaults
 from jackline_server.runtime.mcp_ports import Catalog as McpCatalog
@@ -18,7 +19,7 @@ from jackline_server.runtime.mcp_ports import McpConnection
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}(?:/[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,126}){1,4}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FunctionDescription:
     """A function of the operator's roots: JSON Schema of its parameters, and its docstring."""
 

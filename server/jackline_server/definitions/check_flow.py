@@ -6,9 +6,9 @@ or its caps (`check_bounds`).
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from jackline_server.core.exits import ABORTED, ANY, DEFAULT, ERROR
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import END, RESERVED_EXITS, ModelStep, Plan, RouterStep, StepPlan, ToolStep
 from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.parameters import placeholders
@@ -20,7 +20,7 @@ from jackline_server.definitions.yaml_nodes import Path
 _ENGINE_KEYS = ("_last_error", "_last_error_type")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Graph:
     """Where each step can lead, and what a run can visit. `tools` are called by visited model steps."""
 

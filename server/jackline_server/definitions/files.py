@@ -11,9 +11,9 @@ import os
 import stat
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from jackline_server.core.frozen import frozen
 from jackline_server.definitions import yaml_text
 from jackline_server.definitions.assets import MAX_FILES, named_files, path_problem
 from jackline_server.definitions.mcp_source import is_pins, mcp_connections
@@ -36,7 +36,7 @@ class FileRefused(Exception):
     """A file can't be read safely; the message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loaded:
     """A workflow file of a folder, by its path there. `source` is None if it can't be read at all."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jackline_server.core import templates
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue
 from jackline_server.definitions.catalog import FunctionDescription, nearest
 from jackline_server.definitions.report import Report
@@ -60,7 +61,7 @@ def as_json(value: object) -> JsonValue:
     return json.loads(json_text(value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Signature:
     """What a tool step takes. `names` is None if its schema does not say."""
 

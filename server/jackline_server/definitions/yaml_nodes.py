@@ -6,6 +6,7 @@ Owns nodes, marks and paths. Does not own parsing (`yaml_text`) or meaning (`sha
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jackline_server.core.frozen import frozen
 from jackline_server.definitions.yaml_scalars import Scalar
 
 Path = tuple[str | int, ...]
@@ -28,7 +29,7 @@ class Problem:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ScalarNode:
     """A scalar: its value, and the text it was written as."""
 
@@ -37,7 +38,7 @@ class ScalarNode:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ListNode:
     """A list."""
 
@@ -45,7 +46,7 @@ class ListNode:
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """A key with its value."""
 
@@ -54,7 +55,7 @@ class Entry:
     value: "Node"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MapNode:
     """A mapping; its keys are texts, each once."""
 

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 import yaml
 
+from jackline_server.core.frozen import frozen
 from jackline_server.definitions import yaml_messages, yaml_scalars
 from jackline_server.definitions.yaml_nodes import Entry, ListNode, MapNode, Mark, Node, Problem, ScalarNode
 
@@ -27,7 +28,7 @@ _REFUSED = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029
 """Control characters, lone surrogates, and the line breaks of YAML 1.1 that YAML 1.2 reads as text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parsed:
     """What a text holds. `root` is None if it is no tree at all; problems may remain with a tree too."""
 

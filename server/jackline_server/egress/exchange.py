@@ -13,6 +13,7 @@ from typing import Literal
 import aiohttp
 from yarl import URL
 
+from jackline_server.core.frozen import frozen
 from jackline_server.egress.policy import problem_of_address
 from jackline_server.egress.resolving import MakeSocket, PinnedResolver, Resolve, checked_sockets
 from jackline_server.runtime.http_ports import (
@@ -42,7 +43,7 @@ class Progress:
     sent: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Exchange:
     """One hop of a request. `deadline` and `header_deadline` are times of the event loop, in seconds."""
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue
 
 MAX_NODES = 50_000
@@ -47,7 +48,7 @@ class Token:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Macro:
     """A call of a macro. `body` are the tokens between its parentheses."""
 
@@ -56,7 +57,7 @@ class Macro:
     body: tuple[Token, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shape:
     """An expression as far as cost goes."""
 

@@ -4,12 +4,12 @@ Owns the only use of the validator's library, and the bound of what one validati
 interrupted, and lists all errors or one. Does not own the budgets of a schema (`schema_walk`).
 """
 
-from dataclasses import dataclass
 from typing import cast
 
 import jsonschema_rs
 
 from jackline_server.core import json_text
+from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Misfit
 from jackline_server.core.plan import JsonValue
 from jackline_server.expressions.schema_overlap import overlap
@@ -29,7 +29,7 @@ _CHARACTERS_A_VALUE = 256
 _BYTES_AN_ENTRY, _BYTES_A_CHARACTER = 8 * 1024, 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Compiled:
     validator: jsonschema_rs.Validator
     overlap: int

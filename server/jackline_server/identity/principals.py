@@ -3,9 +3,9 @@
 Owns the closed set of scopes. Which call needs which is the doors' table.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.store_ports import Tenant
 
 
@@ -27,7 +27,7 @@ class Scope(Enum):
 ALL_SCOPES = frozenset(Scope)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Principal:
     """A verified caller. `name` is what facts and receipts show."""
 

@@ -6,8 +6,8 @@ Owns the comparison. A token itself is kept nowhere here, only its SHA-256.
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from jackline_server.core.frozen import frozen
 from jackline_server.identity.principals import Principal
 
 LONGEST_TOKEN = 4096
@@ -19,7 +19,7 @@ def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KnownToken:
     """One token that is accepted: its SHA-256, and who it stands for."""
 

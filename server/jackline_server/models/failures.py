@@ -8,11 +8,11 @@ provider library. The message is cleansed by `redaction`.
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import cast
 
 from jackline_server.core.facts import FailureClass, Usage
+from jackline_server.core.frozen import frozen
 from jackline_server.models.redaction import safe_message
 from jackline_server.runtime.ports import ModelFailure
 
@@ -99,7 +99,7 @@ _WORDS: Mapping[FailureClass, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FailureContext:
     """What is known around a failure: what must not show, and whether the provider had begun to answer."""
 
@@ -215,7 +215,7 @@ def _class_of_answer(status: int | None, told: "_Told") -> tuple[FailureClass, b
     return failure, is_refused and failure is not FailureClass.TIMEOUT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Told:
     """What a provider said of an error. `code` is a short word, else empty."""
 

@@ -4,13 +4,13 @@ Owns the settings type. They come from the operator's config; `bootstrap` conver
 holds them.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.secrets import Secret
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelProfile:
     """The settings of one profile.
 

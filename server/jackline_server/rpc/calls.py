@@ -1,10 +1,10 @@
 """One call as the servicers see it: who makes it, and how much of its time is left."""
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import grpc.aio
 
+from jackline_server.core.frozen import frozen
 from jackline_server.identity.principals import Principal
 from jackline_server.runtime.store_ports import Tenant
 from jackline_server.runtime.use_cases import Caller
@@ -14,7 +14,7 @@ Transport = Any
 """What a handler of a library is given as its context."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Call:
     """A call that was let in. `context` belongs to the transport; only streams write to it."""
 

@@ -19,12 +19,12 @@ _MORE = 0x80
 class FrameCache:
     """The event bytes of recent frames, by run, range and view: events never change."""
 
-    __slots__ = ("_kept", "_most_bytes", "_room")
+    __slots__ = ("_kept", "_kept_bytes", "_most_bytes")
 
-    def __init__(self, *, room: int = 64, most_bytes: int = 64 * 1024) -> None:
-        self._room = room
+    def __init__(self, *, most_bytes: int = 4 * 1024 * 1024) -> None:
         self._most_bytes = most_bytes
         self._kept: dict[tuple[str, int, int, bool], bytes] = {}
+        self._kept_bytes = 0
 
     def events(self, run_id: str, events: Sequence[StoredEvent], *, full: bool) -> bytes:
         """The events as field 1 of a frame; `events` is a gapless range of the run's log."""
@@ -34,10 +34,10 @@ class FrameCache:
         found = self._kept.get(key)
         if found is None:
             found = _joined(events, full=full)
-            if len(found) <= self._most_bytes:
-                if len(self._kept) >= self._room:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[key] = found
+            self._kept[key] = found
+            self._kept_bytes += len(found)
+            while self._kept_bytes > self._most_bytes:
+                self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
         return found
 
 

@@ -4,13 +4,12 @@ Owns the options that were measured. What it serves is put together here from th
 are is bootstrap's business.
 """
 
-from dataclasses import dataclass
-
 import grpc
 import grpc.aio
 
 from jackline_server.api.page_tokens import PageTokens
 from jackline_server.api.server_info import ServerInfo
+from jackline_server.core.frozen import frozen
 from jackline_server.rpc.guard import Authenticate, Guard
 from jackline_server.rpc.introspection import Health, add_reflection
 from jackline_server.rpc.runs import RunMethods
@@ -35,7 +34,7 @@ class AddressRefused(Exception):
         self.address = address
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Served:
     """What the server serves. `page_key` is random and kept with the data, so that page tokens outlive us."""
 

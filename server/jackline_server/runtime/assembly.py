@@ -5,6 +5,7 @@ Owns which part gets which collaborator. Chooses no implementation: whoever call
 
 from dataclasses import dataclass, field
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.effects import Effects
@@ -39,7 +40,7 @@ class Ring:
     catalogs: Catalogs = field(default_factory=NoCatalogs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Runtime:
     """One process's runtime. `scheduler.start` begins to drive runs, `shut_down` ends it."""
 

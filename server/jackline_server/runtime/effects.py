@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from jackline_server import failpoints
 from jackline_server.core import bounds, calls, json_text, retries
@@ -23,6 +22,7 @@ from jackline_server.core.facts import (
     ToolCallFinished,
     Usage,
 )
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, JsonValue, ModelPlan, ModelStep
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, ToolAttempt
@@ -52,7 +52,7 @@ MAX_KEPT_BYTES = 1024 * 1024
 """The most that a reply may come to as JSON: it is kept in one event, and twice in that of its step's end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Effects:
     """The world as runs reach it. One for all runs."""
 

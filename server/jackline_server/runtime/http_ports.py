@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.secrets import Secret
 
 UNREACHABLE = "The server could not be reached."
 """What a model is told of a host that is blocked, unknown, silent or refuses TLS: always the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Origin:
     """Where a server is. `scheme` is `http` or `https`, `host` lower-case ASCII without brackets."""
 
@@ -30,7 +31,7 @@ class Origin:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reach:
     """What the operator lets the requests of one connection reach beyond public addresses.
 
@@ -62,7 +63,7 @@ class HttpRequest:
     reach: Reach = field(default_factory=Reach)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HttpResponse:
     """A whole answer. Header names are lower-case; of a name that comes twice the first value is kept.
 
@@ -122,7 +123,7 @@ class HttpClients(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HttpConnection:
     """A connection of the operator's config that workflows name.
 

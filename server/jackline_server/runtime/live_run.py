@@ -8,7 +8,6 @@ of what follows from it share one commit, and nothing is shown that a crash coul
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jackline_server import failpoints
 from jackline_server.core import timing
@@ -32,6 +31,7 @@ from jackline_server.core.facts import (
     ToolCallRequested,
     ToolCallStarted,
 )
+from jackline_server.core.frozen import frozen
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.committing import Committer
@@ -56,7 +56,7 @@ _OF_TURNS = frozenset((ModelCallStarted, ModelReplied, ToolCallRequested, ToolCa
 """The facts that never let a run's active time stand still, or go on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LiveRunTools:
     """What every live run shares."""
 

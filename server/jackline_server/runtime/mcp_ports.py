@@ -8,12 +8,12 @@ reached (`tools.mcp`). Times are milliseconds.
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 from jackline_server.core import json_text
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonObject, JsonValue, Plan
 from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.secrets import Secret
@@ -35,7 +35,7 @@ class ToolHint(Enum):
     DESTRUCTIVE = "destructive"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class McpTool:
     """A tool as its server describes it. `output_schema_json` is None if it promises no structure."""
 
@@ -136,7 +136,7 @@ def _canonical(value: JsonValue) -> str:
 # --- connections -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class McpProcess:
     """A server that we start ourselves and speak to over its standard input and output.
 
@@ -148,7 +148,7 @@ class McpProcess:
     directory: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class McpEndpoint:
     """A server that is reached by streamable HTTP. `path` begins with `/`; each request has the `headers`."""
 
@@ -157,7 +157,7 @@ class McpEndpoint:
     headers: Mapping[str, Secret]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class McpConnection:
     """A connection of the operator's config that speaks MCP.
 

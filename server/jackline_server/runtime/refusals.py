@@ -5,8 +5,9 @@ doors hold the one table that maps a reason to a status.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from jackline_server.core.frozen import frozen
 
 
 class Reason(Enum):
@@ -43,7 +44,7 @@ class Reason(Enum):
     DATA_LOSS = "DATA_LOSS"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Violation:
     """One field that breaks a rule. `field` is its path in the request, as the contract spells it."""
 

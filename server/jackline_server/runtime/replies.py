@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from jackline_server.core.facts import FinishReason, Usage
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.ports import EndChunk, ModelChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
 CALL_ID_CHARS = 128
@@ -19,7 +20,7 @@ CALL_NAME_CHARS = 256
 """A tool name is kept up to here; no tool has so long a one, so what is cut names none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReplyCall:
     """One tool call as the model wrote it. `index` is its place in the reply, from 0, without holes.
 
@@ -32,7 +33,7 @@ class ReplyCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reply:
     """A whole reply. `usage` is None if the provider reported none that is usable."""
 

@@ -6,7 +6,6 @@ person: it keeps no memory here), suspended for a drain, or lost to another work
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
@@ -14,6 +13,7 @@ from jackline_server import failpoints
 from jackline_server.core import exits, leaving, timing
 from jackline_server.core.decide import decide
 from jackline_server.core.facts import AbortMode, Fact, RunFinished, RunSuspended, StopReason
+from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.steps import CallModel, CallTools, Finish, Record, Step, Wait
 from jackline_server.runtime.committing import RETRY_MS
@@ -42,7 +42,7 @@ class Ending(Enum):
     SUSPENDED = "suspended"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunnerTools:
     """What every runner shares."""
 

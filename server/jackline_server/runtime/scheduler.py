@@ -10,10 +10,10 @@ import logging
 from collections import Counter
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from jackline_server import failpoints
 from jackline_server.core.facts import Phase, RecoveryCause, RunRecovered
+from jackline_server.core.frozen import frozen
 from jackline_server.core.state import RunState
 from jackline_server.runtime.committing import RETRY_MS
 from jackline_server.runtime.feed import Feed
@@ -38,7 +38,7 @@ CUT_OFF_AT_ONCE_S = 0.5
 """The same where nothing can be written any more: just the time to stop what is under way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SchedulerSettings:
     """`worker` is unique among all processes of a store. `lease_ms` is the store's lease time."""
 
@@ -48,7 +48,7 @@ class SchedulerSettings:
     drain_grace_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SchedulerTools:
     """What the scheduler works with."""
 

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from jackline_server.core.facts import Phase
+from jackline_server.core.frozen import frozen
 
 # StoreError
 # ├── StoreUnavailable   can't be reached just now; nothing is known about the call in hand
@@ -97,7 +98,7 @@ class StoredEvent:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunHead:
     """What each append says about the run beside its events.
 
@@ -109,7 +110,7 @@ class RunHead:
     open_interrupts: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NewRun:
     """A run to create with its first event.
 
@@ -141,7 +142,7 @@ class Creation(Enum):
     CONFLICT = "conflict"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Created:
     """The run that a create made or found. CONFLICT: the request id belongs to another content."""
 
@@ -157,7 +158,7 @@ class CommandState(Enum):
     REJECTED = "rejected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandOutcome:
     """What an append says of one command. `rejection` is empty for an applied one."""
 
@@ -167,7 +168,7 @@ class CommandOutcome:
     rejection: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandRow:
     """One row of the command table. `payload` is the encoded command."""
 
@@ -179,7 +180,7 @@ class CommandRow:
     rejection: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Append:
     """One commit of one run: events right after `after_sequence`, under `epoch`.
 
@@ -200,7 +201,7 @@ class Append:
     finished_unix_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunRow:
     """A run as the store knows it."""
 
@@ -218,7 +219,7 @@ class RunRow:
     summary: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunQuery:
     """A page of runs, newest first (by creation time, then id, both descending).
 
@@ -239,7 +240,7 @@ class RunQuery:
     limit: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunPage:
     """The rows of a page, and how many match the query in all, `before` left aside."""
 
@@ -247,7 +248,7 @@ class RunPage:
     total: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Claim:
     """A run that this worker owns from now on, under `epoch`.
 
@@ -357,7 +358,7 @@ class Leases(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RevisionRow:
     """One immutable revision of a workflow: its source, and what it was compiled to."""
 
@@ -394,7 +395,7 @@ class Revisions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Store:
     """All of it, as bootstrap hands it around; usually one object in five roles."""
 

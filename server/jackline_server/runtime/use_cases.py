@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from jackline_server.core.commands import Action
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import OnQuestion, Plan, RunBounds
 from jackline_server.core.state import RunState
 from jackline_server.runtime.ports import Finding, Source, WorstCase
 from jackline_server.runtime.store_ports import RevisionRow, RunRow, StoredEvent, Tenant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Caller:
     """Who asks: the tenant of the credential, and the principal that facts name."""
 
@@ -22,7 +23,7 @@ class Caller:
     principal: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TighterBounds:
     """Bounds given at the start; None leaves the workflow's."""
 
@@ -33,7 +34,7 @@ class TighterBounds:
     events: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StartRun:
     """A run to start. Exactly one of `workflow` (name, name@alias, name@digest) and `inline` is set.
 
@@ -61,7 +62,7 @@ class Disposition(Enum):
     DEDUPLICATED = "deduplicated"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Started:
     """The run that a start made or found."""
 
@@ -77,7 +78,7 @@ class Stage(Enum):
     SETTLED = "settled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ControlRun:
     """One command for a run. An empty `command_id` is made up. `wait_ms` bounds the wait for `wait`."""
 
@@ -92,7 +93,7 @@ class ControlRun:
     wait_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Receipt:
     """What became of a command. `sequence` is 0 while it is pending; `rejection` names a reason."""
 
@@ -106,7 +107,7 @@ class Receipt:
     reached: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Snapshot:
     """A run as its durable facts have it."""
 
@@ -137,7 +138,7 @@ class LiveDelta:
         return len(self.text) + len(self.reasoning) + len(self.fragment) + len(self.tool) + 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Frame:
     """What a watcher gets next, in order: events, and live pieces if it asked for them.
 
@@ -154,7 +155,7 @@ class Frame:
     degraded: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checked:
     """What a check of a workflow found."""
 
@@ -162,7 +163,7 @@ class Checked:
     plan: Plan | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PutDone:
     """A stored revision."""
 
@@ -171,7 +172,7 @@ class PutDone:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Described:
     """A revision with what it compiles to now."""
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from jackline_server.runtime.feed import Channel, Feed, Watcher
+from jackline_server.runtime.pages import PAGE_EVENTS, Pages
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import (
     Journal,
@@ -20,7 +21,6 @@ from jackline_server.runtime.store_ports import (
 from jackline_server.runtime.store_refusals import refusing_store_errors
 from jackline_server.runtime.use_cases import Frame
 
-PAGE_EVENTS = 64
 HEARTBEAT_MS = 15_000
 POLL_MS = 1_000
 
@@ -29,7 +29,7 @@ class Watching:
     """Opens streams over runs."""
 
     def __init__(self, *, journal: Journal, runs: Runs, feed: Feed) -> None:
-        self._journal = journal
+        self._pages = Pages(journal)
         self._runs = runs
         self._feed = feed
 
@@ -61,7 +61,7 @@ class Watching:
         kept = channel.after(after, PAGE_EVENTS) if channel.driven or channel.ended else None
         if kept is not None:
             return kept
-        return await self._journal.read(run_id, after_sequence=after, limit=PAGE_EVENTS)
+        return await self._pages.after(run_id, after)
 
     async def refreshed(self, row: RunRow) -> RunRow:
         """The row as it is now."""

@@ -5,7 +5,8 @@ Owns nothing but the pair of functions, so that tests and simulations can hand i
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from jackline_server.core.frozen import frozen
 
 LEASE_MS = 15_000
 """How long a lease lives without being renewed."""
@@ -19,7 +20,7 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoreClock:
     """Milliseconds: `monotonic_ms` counts leases, `unix_ms` only bridges a restart."""
 

@@ -6,11 +6,11 @@ What is done with the tables is in the modules of the roles; `sqlite_writer` say
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.store_ports import Durability, Store, StoreError
 from jackline_server.storage.boot_errors import StoreInUse, StoreUnsuitable
 from jackline_server.storage.clocks import LEASE_MS, StoreClock
@@ -36,7 +36,7 @@ def _say_nothing(_error: StoreError) -> None:
     """The default of `on_broken`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SqliteSettings:
     """How a store is opened. `check_ms` bounds the search for damage at boot.
 
@@ -54,7 +54,7 @@ class SqliteSettings:
     upgrade: UpgradeSettings = UpgradeSettings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Boot:
     connection: Database
     generation: str

@@ -8,13 +8,13 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from jackline_server.core import json_text
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonObject, JsonValue
 from jackline_server.tools.tool_call import ToolCall
 
@@ -25,7 +25,7 @@ _MAX_DESCRIPTION = 4_000
 _MAX_SCHEMA_DEPTH = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FunctionDescription:
     """What a model is told of a function: the JSON Schema of its arguments and what its docstring says."""
 
@@ -33,7 +33,7 @@ class FunctionDescription:
     description: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FoundFunction:
     """A function that may be called. `arguments` validates them; `parameters` leads to its fields' names."""
 

@@ -6,10 +6,10 @@ number of path segments, adds no query parameter and ends no header line. Pure.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from jackline_server.core import json_text, templates
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import HttpAction, JsonValue
 
 _LITERAL_SAFE = "%!$&'()*+,;=:@-._~"
@@ -22,7 +22,7 @@ class MessageProblem(ValueError):
     """The values make no request. The message is for the model, and shows no value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HttpMessage:
     """The parts that the workflow and the call decide. `target` is encoded; `body` is JSON."""
 

@@ -1,12 +1,12 @@
 """What a Python tool may know of the call that it serves."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolCall:
     """Handed to a function that has a parameter `call: ToolCall`; a model never sees that parameter.
 

@@ -11,9 +11,9 @@ import signal
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import IO
 
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.mcp_ports import McpProcess
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _STDERR_LINES = 200
 _CHUNK = 65_536
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerPipes:
     """The two pipes that speak the protocol."""
 
