@@ -111,6 +111,11 @@ class Doors:
                 return found
             request.page_token = page.next_page_token
 
+    async def count_active(self) -> int:
+        """How many runs are running now."""
+        request = ListRunsRequest(states=[RunState.RUN_STATE_RUNNING], page_size=1)
+        return (await self._list(request, metadata=self._metadata, timeout=CALL_S)).total_size
+
     async def watch(self, watching: Watching, *, view: View.ValueType = View.VIEW_FULL) -> Watching:
         """Take the run's frames to its end."""
         request = StreamProgressRequest(run_id=watching.run_id, view=view)

@@ -22,6 +22,9 @@ from benchmarks.served import Served, Setup, served, until_written
 
 SOLO_RUNS = 3
 
+_LOOK_S = 0.02
+"""How often the end of a round is looked for; a look is one row of a list."""
+
 TARGETS = (Target(figure="cpu_us_per_turn", at_most=300), Target(figure="ratio", at_most=2.2))
 
 
@@ -40,10 +43,11 @@ class LoopParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Round:
-    """One round as it was seen from outside."""
+    """One round as it was seen from outside. `turns` is that of all its runs, the answering ones included."""
 
     cpu_s: float
     wall_s: float
+    turns: int
     watched: Sequence[Watched]
 
 
@@ -54,20 +58,22 @@ async def measure(parameters: LoopParameters, folder: Path) -> Result:
     """Measure in a folder of its own. Raises ServerTrouble and ProgramFailed."""
     setup = Setup(files=loop_files(parameters.turns), profile=parameters.profile)
     async with served(setup, folder) as server, doors_of(server) as doors:
-        warm = await _round(server, doors, min(parameters.runs, 4))
-        solos = [await _round(server, doors, 1) for _ in range(SOLO_RUNS)]
+        each = parameters.turns + 1
+        warm = await _live_round(server, doors, min(parameters.runs, 4), each)
+        solos = [await _live_round(server, doors, 1, each) for _ in range(SOLO_RUNS)]
         server.start_profile()
-        rounds = [await _round(server, doors, parameters.runs) for _ in range(parameters.rounds)]
+        rounds = [await _round(server, doors, parameters.runs, each) for _ in range(parameters.rounds)]
         server.stop_profile()
+        live = [await _live_round(server, doors, parameters.runs, each) for _ in range(parameters.rounds)]
         if parameters.profile is not None:
             await until_written(parameters.profile)
-    every = [watched for part in (warm, *solos, *rounds) for watched in part.watched]
+    every = [watched for part in (warm, *solos, *rounds, *live) for watched in part.watched]
     cuts = cuts_of(max((solo.watched[0] for solo in solos), key=lambda solo: len(solo.frames)))
     problems = _problems(parameters, every, server.data, cuts)
     floor = {} if problems else await _floor(rounds, cuts, folder)
     return Result(
         name="loop",
-        figures=_figures(parameters, solos, rounds, cuts, floor),
+        figures=_figures(_Rounds(solos=solos, rounds=rounds, live=live), cuts, floor),
         targets=TARGETS,
         problems=problems,
         parameters={"runs": parameters.runs, "turns": parameters.turns, "rounds": parameters.rounds},
@@ -75,8 +81,28 @@ async def measure(parameters: LoopParameters, folder: Path) -> Result:
     )
 
 
-async def _round(server: Served, doors: Doors, runs: int) -> _Round:
-    """Start so many runs at once, each with a watcher of all it has, to the end of the last."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rounds:
+    """All rounds: one run alone, many at once, and many at once with a live watcher each."""
+
+    solos: Sequence[_Round]
+    rounds: Sequence[_Round]
+    live: Sequence[_Round]
+
+
+async def _round(server: Served, doors: Doors, runs: int, turns: int) -> _Round:
+    """Start so many runs at once, until none of them runs any more; then watch each from its first event."""
+    cpu, wall = cpu_s(server.pid), time.monotonic()
+    run_ids = await asyncio.gather(*(doors.start(WORKFLOW, INPUT) for _ in range(runs)))
+    while await doors.count_active():  # noqa: ASYNC110 - the server tells of one run at a time
+        await asyncio.sleep(_LOOK_S)
+    cpu, wall = cpu_s(server.pid) - cpu, time.monotonic() - wall
+    watching = await asyncio.gather(*(doors.watch(Watching(run_id=run_id)) for run_id in run_ids))
+    return _Round(cpu_s=cpu, wall_s=wall, turns=runs * turns, watched=[each.watched() for each in watching])
+
+
+async def _live_round(server: Served, doors: Doors, runs: int, turns: int) -> _Round:
+    """Start so many runs at once, each with a watcher from its start, to the end of the last."""
     cpu, wall = cpu_s(server.pid), time.monotonic()
 
     async def one() -> Watched:
@@ -84,7 +110,9 @@ async def _round(server: Served, doors: Doors, runs: int) -> _Round:
         return (await doors.watch(Watching(run_id=run_id))).watched()
 
     watched = await asyncio.gather(*(one() for _ in range(runs)))
-    return _Round(cpu_s=cpu_s(server.pid) - cpu, wall_s=time.monotonic() - wall, watched=watched)
+    return _Round(
+        cpu_s=cpu_s(server.pid) - cpu, wall_s=time.monotonic() - wall, turns=runs * turns, watched=watched
+    )
 
 
 def cuts_of(solo: Watched) -> list[int]:
@@ -129,32 +157,31 @@ async def _floor(rounds: Sequence[_Round], cuts: Sequence[int], folder: Path) ->
 
 
 def _figures(
-    parameters: LoopParameters,
-    solos: Sequence[_Round],
-    rounds: Sequence[_Round],
-    cuts: Sequence[int],
-    floor: dict[str, list[float]],
+    measured: _Rounds, cuts: Sequence[int], floor: dict[str, list[float]]
 ) -> dict[str, float | list[float] | None]:
-    turns = parameters.runs * parameters.turns
+    solos, rounds = measured.solos, measured.rounds
+    turns = rounds[0].turns
     each = [part.cpu_s / turns * 1e6 for part in rounds]
+    live = [part.cpu_s / turns * 1e6 for part in measured.live]
     floors = [cpu / turns * 1e6 for cpu in floor.get("codec", ())]
     wires = [cpu / turns * 1e6 for cpu in floor.get("wire", ())]
     cost = statistics.median(each)
     least = statistics.median(floors) if floors else None
     fsync = floor["fsync_ms"][0] if floor else None
-    commits = len(cuts) / parameters.turns
+    commits = len(cuts) / solos[0].turns
     return {
         "cpu_us_per_turn": cost,
         "floor_us_per_turn": least,
         "ratio": cost / least if least else None,
         "wire_floor_us_per_turn": statistics.median(wires) if wires else None,
+        "watched_cpu_us_per_turn": statistics.median(live),
         "cpu_us_per_turn_rounds": each,
         "floor_us_per_turn_rounds": floors,
         "wall_s": statistics.median(part.wall_s for part in rounds),
         "floor_wall_s": statistics.median(floor["wall"]) if floor else None,
-        "events_per_turn": sum(cuts) / parameters.turns,
+        "events_per_turn": sum(cuts) / solos[0].turns,
         "appends_per_turn": commits,
-        "solo_wall_ms_per_turn": statistics.median(solo.wall_s for solo in solos) / parameters.turns * 1e3,
+        "solo_wall_ms_per_turn": statistics.median(solo.wall_s for solo in solos) / solos[0].turns * 1e3,
         "solo_floor_ms_per_turn": commits * fsync if fsync else None,
         "fsync_ms": fsync,
     }
@@ -162,7 +189,8 @@ def _figures(
 
 def _notes(parameters: LoopParameters) -> list[str]:
     notes = [
-        f"divided by the {parameters.turns} turns with a tool call; start, answer, end and streams are in it",
+        f"{parameters.turns} turns with a tool call and one that answers; start and end are in it",
+        "watched: the same with a watcher of everything on each run from its start",
         "solo floor: appends a turn times the time of one fsync",
     ]
     if parameters.profile is not None:

@@ -39,7 +39,6 @@ _FSYNCS = 100
 _SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
 _RUNS = "SELECT * FROM runs WHERE run_id = ?"
 _INSERT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, ?, 1, ?, ?)"
-_ADVANCE = "UPDATE runs SET head_sequence = ?, summary = ? WHERE run_key = ?"
 
 Encoded = tuple[int, bytes, bytes]
 Encode = Callable[[], list[Encoded]]
@@ -109,7 +108,6 @@ class BareStore:
             _INSERT,
             [(key, number, meta, content) for key, events, _, _ in group for number, meta, content in events],
         )
-        connection.executemany(_ADVANCE, [(events[-1][0], summary, key) for key, events, summary, _ in group])
         connection.execute("COMMIT")
         self.commits += 1
 

@@ -52,12 +52,23 @@ roots = ["harbour"]
 """
 
 
+_USAGE = {"prompt_tokens": 120, "completion_tokens": 12}
+"""What the model reports, as providers do."""
+
+
 def loop_files(turns: int) -> dict[str, str]:
     """A server's files whose workflow `loop` makes `turns` turns with one tool call each, then answers."""
     script = {
         "turns": [
-            {"when": {"turn": turns + 1}, "text": "Every berth that was looked up is free."},
-            {"tool_calls": [{"name": "look_up", "arguments": {"berth": "north quay 12"}}]},
+            {
+                "when": {"turn": turns + 1},
+                "text": "Every berth that was looked up is free.",
+                "usage": _USAGE,
+            },
+            {
+                "tool_calls": [{"name": "look_up", "arguments": {"berth": "north quay 12"}}],
+                "usage": _USAGE,
+            },
         ]
     }
     return {

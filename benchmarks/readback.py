@@ -16,7 +16,11 @@ from jackline_server.storage.sqlite_database import Database, connect
 
 FILE = "jackline.db"
 
-_RUNS = "SELECT run_key, run_id, phase, head_sequence, terminal, summary FROM runs"
+_RUNS = """
+SELECT run_key, run_id, phase, (SELECT max(sequence) FROM events WHERE events.run_key = runs.run_key),
+  terminal, summary
+FROM runs
+"""
 _PARTS = "SELECT sequence, meta, content FROM events WHERE run_key = ? ORDER BY sequence"
 _KEY = "SELECT run_key FROM runs WHERE run_id = ?"
 

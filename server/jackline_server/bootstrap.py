@@ -21,14 +21,14 @@ from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
-from jackline_server.egress.client import GuardedClients
+from jackline_server.egress.late import LateClients
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.folder import WorkflowFolder
 from jackline_server.identity.local_token import local_token, state_directory, token_path
 from jackline_server.identity.principals import Principal
 from jackline_server.identity.tokens import TokenRegister
-from jackline_server.models.litellm_adapter import LiteLLMModels
+from jackline_server.models.late import LateLiteLLMModels
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.models.script import load_script
@@ -116,14 +116,14 @@ async def running(
         yield Running(address=address, runtime=runtime)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Workbench:
     """What a config stands for without a server: its compiler, and tools behind the runtime's own doors."""
 
     compiler: WorkflowCompiler
     toolbox: StepToolbox
     mcp: McpServers
-    clients: GuardedClients
+    clients: LateClients
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ async def _models(config: Config, stack: AsyncExitStack) -> Models:
         for name, profile in profiles.items()
         if profile.script is not None
     }
-    litellm = LiteLLMModels(profiles=profiles)
+    litellm = LateLiteLLMModels(profiles=profiles)
     stack.push_async_callback(litellm.close)
     return ModelRouter(
         adapters={"litellm": litellm, "scripted": ScriptedModels(scripts=scripts)}, profiles=profiles
@@ -201,13 +201,13 @@ async def _models(config: Config, stack: AsyncExitStack) -> Models:
 class _Tools:
     """Where tools come from."""
 
-    clients: GuardedClients
+    clients: LateClients
     functions: FunctionCatalog
     mcp: McpServers
 
 
 async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
-    clients = GuardedClients(own_ports=frozenset({config.server.listen.port} - {0}))
+    clients = LateClients(own_ports=frozenset({config.server.listen.port} - {0}))
     mcp = McpServers(config.mcp_connections, clients=clients)
     stack.push_async_callback(mcp.close)
     return _Tools(clients=clients, functions=FunctionCatalog(roots=config.function_roots), mcp=mcp)

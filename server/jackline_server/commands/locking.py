@@ -5,7 +5,6 @@ Owns where they are kept. Does not own their format (`runtime.mcp_ports`) or wha
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jackline_server.bootstrap import workbench
@@ -23,6 +22,7 @@ from jackline_server.commands.pins import Drift, drift, drift_lines
 from jackline_server.commands.toolshed import NoTools
 from jackline_server.commands.writing import write_whole
 from jackline_server.config import Config
+from jackline_server.core.frozen import frozen
 from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.files import Loaded, load_folder, mcp_connections_of
 from jackline_server.runtime.mcp_ports import BadPins, Catalog, pins_path, read_pins
@@ -31,7 +31,7 @@ from jackline_server.tools.mcp.failures import ServerDown
 _COMMAND = "tools lock"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Lock:
     """One file: what it pinned before, and what the server lists now. `note` says what was wrong with it."""
 

@@ -6,14 +6,14 @@ Owns the comparison and its lines. Does not own the format of a lock file (`runt
 import difflib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.mcp_ports import Catalog, McpTool
 
 _LONGEST = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Drift:
     """Names of tools, each in order."""
 

@@ -9,7 +9,6 @@ import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -33,6 +32,7 @@ from jackline_server.commands.given import (
     say_json,
 )
 from jackline_server.config import Config
+from jackline_server.core.frozen import frozen
 
 if TYPE_CHECKING:
     from jackline_server.bootstrap import Workbench
@@ -46,7 +46,7 @@ _LOCK = "tools lock"
 _HARMLESS = "read"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Wanted:
     """Which tools: of a connection, of a workflow, or all of the config."""
 

@@ -6,12 +6,12 @@ any other, so that what is shown and called here is what a run would have.
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jackline_server.bootstrap import Workbench
 from jackline_server.commands.compiling import compiled, loaded_workflow, place_of
 from jackline_server.commands.pins import drift
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import (
     FunctionAction,
     HttpAction,
@@ -49,7 +49,7 @@ class NoTools(Exception):
         self.unavailable = unavailable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shown:
     """A tool. `parameters` leaves out the `bound` names, which the engine sets in a run.
 
@@ -74,7 +74,7 @@ class Shown:
         return name in (self.name, self.own_name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """The tools of one connection or workflow, or why they can't be had."""
 

@@ -6,7 +6,6 @@ never gets in here: what is noted is already masked.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from jackline_server.config.load import read_config
 from jackline_server.config.problems import Problem
 from jackline_server.config.section import Section
 from jackline_server.config.settings import Config
+from jackline_server.core.frozen import frozen
 from jackline_server.runtime.secrets import Secret
 
 MASK = "***"
@@ -37,7 +37,7 @@ _LOOKS_SECRET = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Setting:
     """One setting. `value` is what may be shown; `where` is file:line, a variable, a flag or `default`.
 
@@ -50,7 +50,7 @@ class Setting:
     references: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Effective:
     """The config and its settings in the order of its sections."""
 

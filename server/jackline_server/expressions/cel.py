@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-import cel
-
 from jackline_server.core.instruments import ExpressionError
 from jackline_server.core.plan import JsonValue
 from jackline_server.expressions import linear_regex
 from jackline_server.expressions.cel_cost import Shape, Token, TooCostly, check_cost, shape
+from jackline_server.expressions.cel_library import cel
 from jackline_server.expressions.cel_reading import member_paths, slip
 from jackline_server.expressions.sized_cache import SizedCache
 

@@ -9,12 +9,12 @@ import errno
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
 
+from jackline_server.core.frozen import frozen
 from jackline_server.failpoints import hit
 from jackline_server.runtime.store_ports import StoreDamaged, StoreFull, StoreUnavailable
 from jackline_server.storage.boot_errors import StoreUnsuitable
@@ -72,7 +72,7 @@ def copy_database(source: Database, target: Path, *, vfs: str | None) -> None:
     sync_folder(target.parent)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Backup:
     """One automatic backup, and the schema it holds."""
 

@@ -9,10 +9,10 @@ How to change the tables: append a `Migration` to MIGRATIONS, make the same chan
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import apsw
 
+from jackline_server.core.frozen import frozen
 from jackline_server.failpoints import hit
 from jackline_server.storage.boot_errors import UpgradeFailed
 from jackline_server.storage.sqlite_database import Database
@@ -21,7 +21,7 @@ FIRST_VERSION = 1
 """The schema of the first release; nothing leads to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Migration:
     """One change of the tables, from the schema before `version` to `version`.
 

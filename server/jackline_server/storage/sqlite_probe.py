@@ -7,9 +7,9 @@ must hold of a folder before it is used (`sqlite_folder`, `sqlite_schema`).
 import fcntl
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
+from jackline_server.core.frozen import frozen
 from jackline_server.storage.sqlite_folder import DATABASE, LOCK
 from jackline_server.storage.sqlite_schema import APPLICATION_ID, SCHEMA_VERSION
 
@@ -18,7 +18,7 @@ _MAGIC = b"SQLite format 3\x00"
 _OPEN_TO_OTHERS = 0o077
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FolderLook:
     """What a data folder looks like from outside.
 

@@ -7,11 +7,11 @@ complete.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
+from jackline_server.core.frozen import frozen
 from jackline_server.storage.boot_errors import UpgradeFailed
 from jackline_server.storage.sqlite_backup import KEPT, BackupFolder, copy_database, free_bytes, require_room
 from jackline_server.storage.sqlite_database import Database
@@ -26,7 +26,7 @@ from jackline_server.storage.sqlite_migrations import (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UpgradeSettings:
     """`release` names this version, empty where it has no name. `kept` backups stay after an upgrade, from 1.
 
@@ -39,7 +39,7 @@ class UpgradeSettings:
     free: Callable[[Path], int] = free_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Upgrade:
     """What an upgrade did: from one schema to another, with a backup of the first."""
 

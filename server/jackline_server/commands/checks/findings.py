@@ -5,8 +5,9 @@ Owns running them at once. Does not own what any of them looks at, or how the fi
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from jackline_server.core.frozen import frozen
 
 
 class Verdict(StrEnum):
@@ -17,7 +18,7 @@ class Verdict(StrEnum):
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """One line of the report: about what, how bad, what was seen, and what to do about it."""
 
@@ -42,7 +43,7 @@ def problem(subject: str, what: str, advice: str) -> Found:
     return Found(subject=subject, verdict=Verdict.PROBLEM, what=what, advice=advice)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Check:
     """One look. `look` may wait; it raises nothing."""
 
@@ -50,7 +51,7 @@ class Check:
     look: Callable[[], Awaitable[Sequence[Found]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Report:
     """All findings in the order of the checks. `ran_out`: one was given up, and its thread may still run."""
 

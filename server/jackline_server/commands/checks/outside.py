@@ -7,7 +7,6 @@ the other end: a list of models, a HEAD request, a list of tools.
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -15,6 +14,7 @@ from jackline_server.bootstrap import Workbench
 from jackline_server.commands.checks.findings import Check, Found, ok, problem, warning
 from jackline_server.commands.pins import drift
 from jackline_server.config import Config, ModelProfile
+from jackline_server.core.frozen import frozen
 from jackline_server.definitions.catalog import nearest
 from jackline_server.models.script import ScriptError, load_script
 from jackline_server.runtime.http_ports import (
@@ -169,7 +169,7 @@ async def _http(connection: HttpConnection, clients: HttpClients, wait_ms: int) 
     return [ok(subject, f"{where}: it answers ({tried.status} to HEAD){unchecked}")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Tried:
     """A status; 0 for a server that was reached and gave no whole answer. Or why it was not reached."""
 
