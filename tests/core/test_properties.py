@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jackline_server.core import transcript
 from jackline_server.core.commands import Action, Answer, Resume
 from jackline_server.core.decide import decide
-from jackline_server.core.evolve import replay
+from jackline_server.core.evolve import begin, evolve, replay
 from jackline_server.core.facts import (
     CallStatus,
     CommandApplied,
@@ -21,10 +22,12 @@ from jackline_server.core.facts import (
     ModelCallStarted,
     RunFinished,
     RunRecovered,
+    RunStarted,
     StepFinished,
     StepStarted,
     ToolCallStarted,
 )
+from jackline_server.core.frozen import change
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import Effect, ModelStep, OnUnknown, Plan, ToolStep
 from jackline_server.core.state import RunState
@@ -87,6 +90,7 @@ def check_whole(driver: Driver) -> None:
     check_log(driver)
     check_bounds(driver)
     check_steps(driver)
+    check_conversations(driver)
     for call in driver.model_calls:
         check_paired(call.messages)
 
@@ -103,6 +107,27 @@ def check_log(driver: Driver) -> None:
     assert len(commands) == len(set(commands))
     assert driver.state.ledger.reserved_tokens == 0
     assert driver.state.ledger.reserved_cost_micros == 0
+
+
+def check_conversations(driver: Driver) -> None:
+    """What the state keeps of a conversation is what it would be if it were made anew from its opening."""
+    (first, active_ms), *later = driver.log
+    assert isinstance(first, RunStarted)
+    state = begin(driver.state.run_id, driver.state.plan, first, active_ms=active_ms)
+    opening = None
+    for fact, at in later:
+        if isinstance(fact, ModelCallStarted):
+            visit, step = state.visit, state.plan.step(fact_step(state))
+            assert visit is not None and isinstance(step, ModelStep)
+            kept = transcript.prompt(state, visit, step)
+            assert kept == transcript.prompt(state, change(visit, prompt=opening), step)
+        state = evolve(state, fact, active_ms=at)
+        if isinstance(fact, StepStarted) and state.visit is not None:
+            opening = state.visit.prompt
+
+
+def fact_step(state: RunState) -> str:
+    return "" if state.visit is None else state.visit.step_id
 
 
 def check_steps(driver: Driver) -> None:

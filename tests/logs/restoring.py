@@ -63,7 +63,8 @@ async def _restore(store: Store, log: GoldenLog) -> None:
             fingerprint=b"fingerprint",
             owner=_WORKER if epoch else None,
             first=first[0],
-            head=_head(log, first[2], first[1].fact),
+            head=_head(first[2]),
+            summary=_summary(log, first[2], first[1].fact),
         )
     )
     for command in log.commands:
@@ -81,7 +82,8 @@ async def _restore(store: Store, log: GoldenLog) -> None:
                 epoch=epoch,
                 after_sequence=event.sequence - 1,
                 events=[event],
-                head=_head(log, state, record.fact),
+                head=_head(state),
+                summary=_summary(log, state, record.fact),
                 settled=[outcomes[event.sequence]] if event.sequence in outcomes else [],
                 finishing=isinstance(record.fact, RunFinished),
                 finished_unix_ms=log.finished_unix_ms if isinstance(record.fact, RunFinished) else None,
@@ -89,14 +91,17 @@ async def _restore(store: Store, log: GoldenLog) -> None:
         )
 
 
-def _head(log: GoldenLog, state: RunState, fact: Fact) -> RunHead:
-    ended = log.finished_unix_ms if isinstance(fact, RunFinished) else None
+def _head(state: RunState) -> RunHead:
     return RunHead(
         phase=state.phase,
         wake_unix_ms=timing.wake_unix_ms(state),
         open_interrupts=len(state.oversight.interrupts),
-        summary=CODEC.summarize(state, created_unix_ms=log.created_unix_ms, finished_unix_ms=ended),
     )
+
+
+def _summary(log: GoldenLog, state: RunState, fact: Fact) -> bytes:
+    ended = log.finished_unix_ms if isinstance(fact, RunFinished) else None
+    return CODEC.summarize(state, created_unix_ms=log.created_unix_ms, finished_unix_ms=ended)
 
 
 def _outcome(command: CommandRow) -> CommandOutcome:

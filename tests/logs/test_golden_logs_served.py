@@ -153,7 +153,7 @@ async def test_a_run_that_holds_a_fact_of_a_newer_version_is_streamed_and_left_a
     newer = StoredEvent(number, meta, b"")
     opened = await open_sqlite(server.data)
     (claim,) = await opened.store.leases.claim("newer", limit=1, now_unix_ms=0)
-    head = RunHead(phase=log.phase, wake_unix_ms=None, open_interrupts=0, summary=log.summary)
+    head = RunHead(phase=log.phase, wake_unix_ms=None, open_interrupts=0)
     await opened.store.journal.append(
         Append(run_id=log.run_id, epoch=claim.epoch, after_sequence=number - 1, events=[newer], head=head)
     )
