@@ -34,8 +34,8 @@ class FanoutParameters:
 
     watchers: int = 100
     processes: int = 4
-    turns: int = 100
-    passes: int = 20
+    turns: int = 400
+    passes: int = 5
     rounds: int = 3
 
 

@@ -118,7 +118,8 @@ def check_conversations(driver: Driver) -> None:
     for fact, at in later:
         if isinstance(fact, ModelCallStarted):
             visit, step = state.visit, state.plan.step(fact_step(state))
-            assert visit is not None and isinstance(step, ModelStep)
+            assert visit is not None
+            assert isinstance(step, ModelStep)
             kept = transcript.prompt(state, visit, step)
             assert kept == transcript.prompt(state, change(visit, prompt=opening), step)
         state = evolve(state, fact, active_ms=at)

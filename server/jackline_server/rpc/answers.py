@@ -6,6 +6,7 @@ caller hanging, so it is a bug like any other.
 """
 
 import asyncio
+import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,6 @@ from typing import TypeVar
 
 import grpc
 import grpc.aio
-import structlog
 
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.api.statuses import refusal_of, status_of
@@ -28,7 +28,7 @@ _REQUEST_ID_KEY = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
-_log = structlog.stdlib.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def answer(method: str, context: Context, work: Callable[[], Awaitable[T]]) -> T:
@@ -41,7 +41,10 @@ async def answer(method: str, context: Context, work: Callable[[], Awaitable[T]]
     except (Refused, DoorRefused) as error:
         refused = error
     except (StoreError, UnknownFact) as error:
-        _log.warning("store_refused", method=method, request_id=request_id, error=type(error).__name__)
+        _log.warning(
+            "store_refused",
+            extra={"method": method, "request_id": request_id, "error": type(error).__name__},
+        )
         refused = refusal_of(error)
     except grpc.aio.AbortError:
         raise  # the handler has answered by itself
@@ -77,7 +80,7 @@ def _request_id(context: Context) -> str:
 def _bug(method: str, request_id: str) -> DoorRefused:
     """Log the exception in hand under a fresh incident id, and say no more than that."""
     incident = secrets.token_hex(8)
-    _log.exception("call_failed", method=method, request_id=request_id, incident_id=incident)
+    _log.exception("call_failed", extra={"method": method, "request_id": request_id, "incident_id": incident})
     return DoorRefused(
         DoorReason.INTERNAL,
         f"The server has met a bug, incident {incident}. Tell the operator; its log says more.",

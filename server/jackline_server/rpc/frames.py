@@ -26,15 +26,16 @@ class FrameCache:
         self._kept: dict[tuple[str, int, int, bool], bytes] = {}
         self._kept_bytes = 0
 
-    def events(self, run_id: str, events: Sequence[StoredEvent], *, full: bool) -> bytes:
-        """The events as field 1 of a frame; `events` is a gapless range of the run's log."""
-        if not events:
-            return b""
-        key = (run_id, events[0].sequence, events[-1].sequence, full)
-        found = self._kept.get(key)
+    def kept(self, run_id: str, events: Sequence[StoredEvent], *, full: bool) -> bytes | None:
+        """The events as field 1 of a frame, if they are at hand; `events` is a gapless range, not empty."""
+        return self._kept.get((run_id, events[0].sequence, events[-1].sequence, full))
+
+    def made(self, run_id: str, events: Sequence[StoredEvent], *, full: bool) -> bytes:
+        """The same, made if need be, and kept for a while."""
+        found = self.kept(run_id, events, full=full)
         if found is None:
             found = _joined(events, full=full)
-            self._kept[key] = found
+            self._kept[run_id, events[0].sequence, events[-1].sequence, full] = found
             self._kept_bytes += len(found)
             while self._kept_bytes > self._most_bytes:
                 self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
@@ -54,21 +55,24 @@ class FrameWriter:
 
     def write(self, frame: Frame) -> Iterator[tuple[bytes, int]]:
         """The frame in as many pieces as its size asks for, each with the event it is sent through."""
-        pieces = self._pieces(frame.events)
-        last = pieces.pop() if pieces else ()
-        for piece in pieces:
-            through = piece[-1].sequence
-            tail = run_service_pb2.StreamProgressResponse(sent_through=through, head_sequence=frame.head)
-            yield self._events(piece) + tail.SerializeToString(), through
-        yield self._events(last) + _tail(frame).SerializeToString(), frame.sent_through
+        events = frame.events
+        whole = self._cache.kept(self._run_id, events, full=self._full) if events else b""
+        if whole is None:
+            *pieces, last = self._pieces(events)
+            for piece in pieces:
+                through = piece[-1].sequence
+                tail = run_service_pb2.StreamProgressResponse(sent_through=through, head_sequence=frame.head)
+                yield self._events(piece) + tail.SerializeToString(), through
+            whole = self._events(last)
+        yield whole + _tail(frame).SerializeToString(), frame.sent_through
 
     def _events(self, events: Sequence[StoredEvent]) -> bytes:
-        return self._cache.events(self._run_id, events, full=self._full)
+        return self._cache.made(self._run_id, events, full=self._full)
 
     def _pieces(self, events: Sequence[StoredEvent]) -> list[Sequence[StoredEvent]]:
         sizes = [len(event.meta) + (len(event.content) if self._full else 0) for event in events]
         if sum(sizes) <= self._most:
-            return [events] if events else []
+            return [events]
         pieces: list[Sequence[StoredEvent]] = []
         start = held = 0
         for index, size in enumerate(sizes):

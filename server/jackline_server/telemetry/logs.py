@@ -5,33 +5,18 @@ Owns their form. Fields are capped, and JSON escapes what could break a line. Co
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from datetime import UTC, datetime
 from typing import Any
 
-import structlog
+from pythonjsonlogger.json import JsonFormatter
 
 MAX_FIELD = 2_000
 
 
 def configure_logs(*, level: int = logging.INFO) -> None:
     """Send everything that is logged in this process through one JSON formatter."""
-    shared: list[Any] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-        _cap,
-    ]
-    formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.JSONRenderer(ensure_ascii=True),
-        ],
-    )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    handler.setFormatter(_Lines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
@@ -39,8 +24,22 @@ def configure_logs(*, level: int = logging.INFO) -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-def _cap(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    for key, value in event.items():
-        if isinstance(value, str) and len(value) > MAX_FIELD:
-            event[key] = f"{value[:MAX_FIELD]}... ({len(value)} characters)"
-    return event
+class _Lines(JsonFormatter):
+    """The line of one record: what happened, how bad it is, who says so, when, and what `extra` gave."""
+
+    def add_fields(
+        self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
+    ) -> None:
+        """Put the fields in their order."""
+        log_data["event"] = record.getMessage()
+        log_data["level"] = record.levelname.lower()
+        log_data["logger"] = record.name
+        log_data["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat()
+        super().add_fields(log_data, record, message_dict)
+        for unwanted in ("message", "taskName"):
+            log_data.pop(unwanted, None)
+        if "exc_info" in log_data:
+            log_data["exception"] = log_data.pop("exc_info")
+        for name, value in log_data.items():
+            if isinstance(value, str) and len(value) > MAX_FIELD:
+                log_data[name] = f"{value[:MAX_FIELD]}... ({len(value)} characters)"
