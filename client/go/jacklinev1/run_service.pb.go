@@ -1183,8 +1183,8 @@ func (x *ListRunsRequest) GetPageToken() string {
 // Response of ListRuns.
 type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The runs in view METADATA, newest first. Of a run that is running, usage, ledger and active time may be those of
-	// a second ago; GetRun is exact.
+	// The runs in view METADATA, newest first. Of a run that another process drives, usage, ledger and active time may be
+	// those of its last written view; GetRun is exact.
 	Runs []*Run `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
 	// For the next page; empty after the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`

@@ -14,6 +14,8 @@ from jackline_server.runtime.use_cases import Frame, LiveDelta
 _EVENTS_TAG = b"\x0a"
 _SEVEN_BITS = 0x7F
 _MORE = 0x80
+_ENTRY_BYTES = 400
+"""What an entry of the cache takes beside its bytes."""
 
 
 class FrameCache:
@@ -36,9 +38,9 @@ class FrameCache:
         if found is None:
             found = _joined(events, full=full)
             self._kept[run_id, events[0].sequence, events[-1].sequence, full] = found
-            self._kept_bytes += len(found)
+            self._kept_bytes += _ENTRY_BYTES + len(found)
             while self._kept_bytes > self._most_bytes:
-                self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))))
+                self._kept_bytes -= _ENTRY_BYTES + len(self._kept.pop(next(iter(self._kept))))
         return found
 
 

@@ -64,7 +64,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     loading = Loading(journal=store.journal, codec=ring.codec)
     scheduler = _scheduler(ring, settings, loading=loading, feed=feed)
     ring.signals.subscribe(scheduler.nudge)
-    snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler)
+    snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler, codec=ring.codec)
     workflows = Workflows(
         revisions=store.revisions,
         compiler=ring.compiler,

@@ -67,14 +67,11 @@ class Inbox:
             return
         held: list[Command] = []
         for command in self._waiting:
-            if aborts_only and not isinstance(command.action, Abort):
+            if (aborts_only and not isinstance(command.action, Abort)) or not _settled(run, command):
                 held.append(command)
-                continue
-            facts = control.settle(run.state, command, run.moment())
-            if facts is None:
-                held.append(command)
-            else:
-                run.note(*facts)
+            elif held and not aborts_only:
+                # It may have settled the fate of those that came before it, and they come before the next.
+                held = [earlier for earlier in held if not _settled(run, earlier)]
         self._waiting = held
 
     def reject_rest(self, run: LiveRun) -> None:
@@ -89,3 +86,12 @@ class Inbox:
         if not modes:
             return None
         return AbortMode.NOW if AbortMode.NOW in modes else AbortMode.GRACEFUL
+
+
+def _settled(run: LiveRun, command: Command) -> bool:
+    """Note the facts of a command; False if it has to wait."""
+    facts = control.settle(run.state, command, run.moment())
+    if facts is None:
+        return False
+    run.note(*facts)
+    return True

@@ -49,7 +49,7 @@ from jackline_server.runtime.store_ports import (
 from jackline_server.runtime.use_cases import LiveDelta
 
 SUMMARY_MS = 1_000
-"""How far behind the log lists may be in what each turn changes: usage, spending, time."""
+"""How often what each turn changes (usage, spending, time) is written for lists, at most."""
 
 _OF_THE_RUN = frozenset((RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired))
 _OF_TURNS = frozenset((ModelCallStarted, ModelReplied, ToolCallRequested, ToolCallStarted, ToolCallFinished))
@@ -83,7 +83,7 @@ class LiveRun:
         self._committer = Committer(epoch, journal=tools.journal, clock=tools.clock)
         self._active_base_ms = state.active_ms
         self._active_since_ms: int | None = None
-        self._shown: tuple[RunHead, str, int | None] | None = None
+        self._shown: tuple[RunHead, str] | None = None
         self._shown_ms = 0
         self._run_clock()
 
@@ -167,6 +167,10 @@ class LiveRun:
                 count = await self._committer.commit(append)
                 del self._noted[:count]
                 self._durable = self._noted[0][1] if self._noted else state
+                if append.summary is not None:
+                    # Only now: a commit that was refused, or was written in part before, has shown nothing.
+                    self._shown = None if self._noted else _standing(state, append.head)
+                    self._shown_ms = self._tools.clock.monotonic_ms()
                 await self._publish(noted[:count], events[:count], ended=finishing and not self._noted)
 
     def take_back(self) -> None:
@@ -215,11 +219,9 @@ class LiveRun:
 
     def _summary(self, state: RunState, head: RunHead, finished_unix_ms: int | None) -> bytes | None:
         """What lists show of the run, if where it stands has changed or they have not heard for a while."""
-        step_id = state.visit.step_id if state.visit is not None else ""
-        stands, now = (head, step_id, finished_unix_ms), self._tools.clock.monotonic_ms()
-        if stands == self._shown and now - self._shown_ms < SUMMARY_MS:
+        late_ms = self._tools.clock.monotonic_ms() - self._shown_ms
+        if finished_unix_ms is None and _standing(state, head) == self._shown and late_ms < SUMMARY_MS:
             return None
-        self._shown, self._shown_ms = stands, now
         return self._tools.codec.summarize(
             state, created_unix_ms=self._created_unix_ms, finished_unix_ms=finished_unix_ms
         )
@@ -249,6 +251,11 @@ class LiveRun:
             self._active_since_ms = None
         elif not dormant and self._active_since_ms is None:
             self._active_since_ms = self._tools.clock.monotonic_ms()
+
+
+def _standing(state: RunState, head: RunHead) -> tuple[RunHead, str]:
+    """Where a run stands, as far as lists show it at once."""
+    return head, "" if state.visit is None else state.visit.step_id
 
 
 def envelope_of(fact: Fact, before: RunState, *, sequence: int, active_ms: int, unix_ms: int) -> Envelope:

@@ -13,6 +13,9 @@ from jackline_server.runtime.store_ports import Journal, StoredEvent
 PAGE_EVENTS = 256
 KEPT_BYTES = 8 * 1024 * 1024
 
+_PAGE_BYTES, _EVENT_BYTES = 600, 250
+"""What a page and an event take beside their bytes."""
+
 _Key = tuple[str, int]
 _Page = Sequence[StoredEvent]
 
@@ -52,7 +55,7 @@ class Pages:
         return page
 
     def _keep(self, key: _Key, page: _Page) -> None:
-        size = sum(len(event.meta) + len(event.content) for event in page)
+        size = _PAGE_BYTES + sum(_EVENT_BYTES + len(event.meta) + len(event.content) for event in page)
         self._kept[key] = (page, size)
         self._kept_bytes += size
         while self._kept_bytes > KEPT_BYTES:

@@ -79,9 +79,10 @@ class RunService:
             return await self._snapshots.of(row)
 
     async def page(self, query: RunQuery) -> RunPage:
-        """A page of runs."""
+        """A page of runs, those that are driven here as they are now."""
         with refusing_store_errors():
-            return await self._runs.page(query)
+            page = await self._runs.page(query)
+        return RunPage(rows=[self._snapshots.fresh(row) for row in page.rows], total=page.total)
 
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:
         """The conversation of one visit, as the model saw it."""

@@ -3,8 +3,10 @@
 Owns the choice between a run driven here, whose durable state is at hand, and one that is replayed.
 """
 
+from dataclasses import replace
+
 from jackline_server.runtime.loading import Loading
-from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.ports import Codec, UnknownFact
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.scheduler import Scheduler
 from jackline_server.runtime.store_ports import RunRow, Runs, Tenant
@@ -15,8 +17,9 @@ from jackline_server.runtime.watching import not_found
 class Snapshots:
     """Reads runs. The store's own errors pass through."""
 
-    def __init__(self, *, runs: Runs, loading: Loading, scheduler: Scheduler) -> None:
+    def __init__(self, *, runs: Runs, loading: Loading, scheduler: Scheduler, codec: Codec) -> None:
         self._runs = runs
+        self._codec = codec
         self._loading = loading
         self._scheduler = scheduler
 
@@ -26,6 +29,16 @@ class Snapshots:
         if row is None:
             raise not_found(run_id)
         return row
+
+    def fresh(self, row: RunRow) -> RunRow:
+        """The row with the summary of the run's durable state, if it is driven here."""
+        state = self._scheduler.durable_state(row.run_id)
+        if state is None or row.phase.terminal or state.finished is not None:
+            return row
+        summary = self._codec.summarize(
+            state, created_unix_ms=row.created_unix_ms, finished_unix_ms=row.finished_unix_ms
+        )
+        return replace(row, summary=summary, head_sequence=state.sequence)
 
     async def of(self, row: RunRow) -> Snapshot:
         """The run of that row. Raises Refused(DATA_VERSION_NEWER)."""

@@ -32,9 +32,9 @@ _MOST_MARKS = 50_000
 _MAX_DEPTH = 64
 _MAX_NODES = 200_000
 _MAX_INTEGER = 2**64
-_SMALL_NODES = 64
+_SMALL_NODES = 128
 _SMALL_CHARS = 4_096
-_PLAIN = (bool, int, float)
+_PLAIN = (str, bool, int, float)
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SPELLED = (datetime, date, time, Decimal, UUID)
 
@@ -101,20 +101,27 @@ def is_small(value: object) -> bool:
     waiting = [value]
     while waiting:
         found = waiting.pop()
-        nodes -= 1
-        kind = type(found)
-        if kind is str:
-            chars -= len(cast(str, found))
-        elif kind is dict:
-            waiting.extend(cast("dict[object, object]", found).values())
-            chars -= sum(len(key) if type(key) is str else 0 for key in cast("dict[object, object]", found))
-        elif kind is list:
-            waiting.extend(cast("list[object]", found))
-        elif found is not None and kind not in _PLAIN:
+        inside = _inside(found)
+        if inside is None or len(inside) > nodes:  # its length is asked before anything in it: it may be huge
             return False
-        if nodes < len(waiting) or chars < 0:
+        nodes -= 1 + len(inside)
+        chars -= len(found) if isinstance(found, str) else 0
+        if isinstance(inside, dict):
+            waiting.extend(inside)
+            waiting.extend(inside.values())
+        else:
+            waiting.extend(inside)
+        if nodes < 0 or chars < 0:
             return False
     return True
+
+
+def _inside(value: object) -> Sequence[object] | dict[object, object] | None:
+    """What a plain JSON value holds; None for any other."""
+    kind = type(value)
+    if kind is list or kind is dict:
+        return cast("list[object] | dict[object, object]", value)
+    return () if value is None or kind in _PLAIN else None
 
 
 class _Walk:

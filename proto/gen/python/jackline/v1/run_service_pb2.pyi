@@ -641,8 +641,8 @@ class ListRunsResponse(_message.Message):
     """How many runs match in all."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.Run]:
-        """The runs in view METADATA, newest first. Of a run that is running, usage, ledger and active time may be those of
-        a second ago; GetRun is exact.
+        """The runs in view METADATA, newest first. Of a run that another process drives, usage, ledger and active time may be
+        those of its last written view; GetRun is exact.
         """
 
     def __init__(

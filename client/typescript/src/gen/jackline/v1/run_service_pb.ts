@@ -592,8 +592,8 @@ export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
  */
 export type ListRunsResponse = Message<"jackline.v1.ListRunsResponse"> & {
   /**
-   * The runs in view METADATA, newest first. Of a run that is running, usage, ledger and active time may be those of
-   * a second ago; GetRun is exact.
+   * The runs in view METADATA, newest first. Of a run that another process drives, usage, ledger and active time may be
+   * those of its last written view; GetRun is exact.
    *
    * @generated from field: repeated jackline.v1.Run runs = 1;
    */
