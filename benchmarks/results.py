@@ -5,7 +5,7 @@ Owns both forms of that, one line of JSON and a table for people. Does not measu
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 Figure = float | int | bool | str | None | Sequence[float]
@@ -58,6 +58,12 @@ class Result:
     def ok(self) -> bool:
         """True if it is verified and every target is met."""
         return self.verified and all(target.is_met(self.figures) for target in self.targets)
+
+    def unjudged(self) -> "Result":
+        """The same without targets: of a size at which a figure says nothing."""
+        return replace(
+            self, targets=(), notes=(*self.notes, "tiny: no figure means anything, none is judged")
+        )
 
 
 def as_json(result: Result, surroundings: Mapping[str, Any]) -> str:

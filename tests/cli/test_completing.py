@@ -2,7 +2,8 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -11,6 +12,7 @@ import pytest
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1 import workflow_service_pb2 as flows
 from jackline.v1.run_pb2 import Run
+from jackline_client.cli import completing
 from tests.cli.console import Console
 from tests.support.scripted_service import RUN_ID, Failure, ScriptedService
 
@@ -74,15 +76,36 @@ async def silent(tmp_path: Path) -> AsyncIterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("where", ["nobody there", "no address", "no such context", "no token"])
+@pytest.mark.parametrize(
+    "where",
+    ["nobody there", "no address", "no label", "a long label", "no such context", "no token", "no path"],
+)
 async def test_what_can_not_be_asked_offers_nothing_and_says_nothing(console: Console, where: str) -> None:
     environ = {
         "nobody there": {"JACKLINE_ADDRESS": "127.0.0.1:1"},
         "no address": {"JACKLINE_ADDRESS": "nowhere"},
+        "no label": {"JACKLINE_ADDRESS": "a..b:50051"},
+        "a long label": {"JACKLINE_ADDRESS": f"{'a' * 70}:50051"},
         "no such context": {"JACKLINE_ADDRESS": "", "JACKLINE_CONTEXT": "nowhere"},
         "no token": {"JACKLINE_TOKEN": "", "JACKLINE_TOKEN_FILE": "missing"},
+        "no path": {"JACKLINE_ADDRESS": f"unix:/{'a' * 200}"},
     }[where]
     assert await console.complete("get", "", **environ) == []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """The words typed so far."""
+
+    params: Mapping[str, str]
+
+    def find_root(self) -> "Typed":
+        return self
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 70], ids=["no label", "a long label"])
+def test_a_host_that_can_not_be_looked_up_fails_in_no_thread(host: str) -> None:
+    assert completing.runs(Typed(params={"address": f"{host}:50051"}), "") == []
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for(console: Console, silent: str) -> None:
@@ -94,10 +117,13 @@ async def test_a_refusal_is_not_shown(console: Console, service: ScriptedService
     assert await console.complete("get", "") == []
 
 
-async def test_a_damaged_file_of_contexts_is_not_shown(console: Console) -> None:
+@pytest.mark.parametrize(
+    "text", ["[", "x = " + "[" * 3_000 + "]" * 3_000, "x = " + "9" * 5_000], ids=["open", "deep", "long"]
+)
+async def test_a_damaged_file_of_contexts_is_not_shown(console: Console, text: str) -> None:
     folder = console.home / ".config/jackline"
     folder.mkdir(parents=True)
-    (folder / "contexts.toml").write_text("[")
+    (folder / "contexts.toml").write_text(text)
     assert await console.complete("get", "", JACKLINE_ADDRESS="") == []
     assert await console.complete("--context", "") == []
 

@@ -90,6 +90,31 @@ async def test_no_secret_is_printed_wherever_it_stands(project: Project, form: s
     assert "models.internal" in done.out
 
 
+async def test_a_password_in_a_command_is_not_printed(project: Project):
+    words = [
+        "/bin/echo",
+        "--dsn=postgres://bob:hunter2@db/app",
+        "DATABASE_URL=postgres://bob:hunter2@db/app",
+        "postgresql://bob:pa/hunter2@db/app",
+        "https://h.example/sse/hunter2",
+        "--header",
+        "X-Api-Key: hunter2",
+        "--pw",
+        "hunter2",
+    ]
+    project.write(
+        "jackline.toml",
+        f'[connections.c]\nkind = "mcp"\ntransport = "stdio"\ncommand = {json.dumps(words)}\n'
+        '[connections.d]\nkind = "mcp"\ntransport = "http"\nurl = "https://h.example/sse/hunter2"\n',
+    )
+    for form in ("toml", "json"):
+        done = await project.run("config", "show", "--config", "jackline.toml", "-o", form)
+        assert (done.code, "hunter2" in done.out + done.err) == (0, False)
+        assert '"/bin/echo"' in done.out
+        assert '"--dsn=***"' in done.out
+        assert '"https://h.example/sse/***"' in done.out
+
+
 async def test_a_reference_is_named_where_its_value_is_masked(project: Project):
     shown = await settings(project)
     assert shown["models.fast.api_key"]["value"] == "***"

@@ -1,6 +1,8 @@
 """`jackline context`, and which server and token a command takes."""
 
+import asyncio
 import json
+import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +21,7 @@ from jackline_client.cli.context_file import (
     write_contexts,
 )
 from jackline_client.cli.server_choice import Named
+from jackline_client.credentials import read_token_file
 from jackline_client.errors import AddressError, CredentialError
 from tests.cli.console import Console
 from tests.support.scripted_service import TOKEN, ScriptedService
@@ -260,7 +263,11 @@ def test_what_is_written_is_read_again(
     path = tmp_path_factory.mktemp("contexts") / "contexts.toml"
     contexts = Contexts(
         by_name={
-            name: Context(name=name, address="h:1", token_file=file.encode("utf-8", "replace").decode())
+            name: Context(
+                name=name,
+                address="h:1",
+                token_file="/" + file.replace("\0", "").encode("utf-8", "replace").decode(),
+            )
             for name, file in files.items()
         },
         current=next(iter(files), ""),
@@ -284,6 +291,11 @@ def test_what_is_written_is_read_again(
         'contexts.a = {address = "h:1", token_env = "A", token_file = "/b"}',
         'contexts.a = {address = "h:1", token_env = "A B"}',
         "contexts.a = {}",
+        'contexts.a = {address = "h:1", token_file = "../b"}',
+        'contexts.a = {address = "h:1", token_file = "/a\\u0000b"}',
+        'contexts.a = {address = "h:1", token_file = "\\u0000/b"}',
+        "current = " + "9" * 5_000,
+        "x = " + "[" * 3_000 + "]" * 3_000,
         "[",
         "\udcff",
         "#" * 1_100_000,
@@ -296,6 +308,32 @@ def test_a_file_that_says_something_else_is_refused_whole_with_its_name(tmp_path
     path.chmod(0o600)
     with pytest.raises(AddressError, match=str(path)):
         read_contexts(path)
+
+
+@pytest.mark.parametrize("instead", ["pipe", "device", "folder"])
+async def test_what_is_no_file_is_refused_and_not_waited_for(console: Console, instead: str) -> None:
+    path = path_in(console)
+    path.parent.mkdir(parents=True)
+    match instead:
+        case "pipe":
+            os.mkfifo(path, 0o600)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.mkdir()
+    async with asyncio.timeout(20):
+        done = await console.run("context", "ls")
+    assert (done.code, str(path) in done.err, "Traceback" in done.err) == (2, True, False)
+
+
+@pytest.mark.parametrize("instead", ["pipe", "device", "folder", "nul"])
+def test_a_token_file_that_is_no_file_is_an_error_and_not_waited_for(tmp_path: Path, instead: str) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    path = {"device": Path("/dev/zero"), "folder": tmp_path, "nul": tmp_path / "a\0b"}.get(
+        instead, tmp_path / instead
+    )
+    with pytest.raises(CredentialError):
+        read_token_file(path, named_by="a test")
 
 
 def test_a_file_that_others_can_change_is_not_believed(tmp_path: Path) -> None:

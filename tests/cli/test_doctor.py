@@ -134,6 +134,41 @@ async def test_a_key_in_the_variable_of_the_provider_is_found(project: Project):
     assert (code, verdicts(checks, "model own")) == (0, ["ok"])
 
 
+BY_REFERENCE = """\
+[server]
+listen = "127.0.0.1:0"
+workflows = "${env:HIDDEN}"
+data = "${env:HIDDEN}/store"
+[models.script]
+script = "${env:HIDDEN}.yaml"
+[models.named]
+model = "${env:HIDDEN}"
+[models.own]
+model = "openai/own"
+base_url = "http://${env:HIDDEN}.invalid:9/v1"
+[connections.till]
+kind = "mcp"
+transport = "stdio"
+command = ["/bin/false"]
+lock = "locks/${file:hidden}"
+[connections.shop]
+kind = "http"
+base_url = "http://${env:HIDDEN}.invalid:9"
+"""
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_what_came_by_a_reference_is_masked_in_the_report(project: Project, form: str):
+    project.write("hidden", "by-a-file\n")
+    project.write("jackline.toml", BY_REFERENCE)
+    done = await project.run("doctor", "--config", "jackline.toml", "-o", form, HIDDEN="by-a-variable")
+    assert done.code == 1, done.err
+    for hidden in ("by-a-variable", "by-a-file"):
+        assert hidden not in done.out + done.err
+    for shown in ("model script", "model named", "connection till", "workflows", "***"):
+        assert shown in done.out
+
+
 async def test_an_address_in_use_is_a_problem(project: Project):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

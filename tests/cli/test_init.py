@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from jackline.v1.workflow_service_pb2 import Severity
 from jackline_client import JacklineClient
 from jackline_client.credentials import find_token
@@ -102,6 +104,30 @@ async def test_nothing_that_is_there_is_overwritten_unless_forced(tmp_path: Path
     assert (tmp_path / "script.yaml").read_text("utf-8") != "mine"
     assert not (tmp_path / "notes.py").is_symlink()
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "missing", "workflows"])
+@pytest.mark.parametrize("words", [(), ("--force",)])
+async def test_nothing_is_written_through_a_folder_that_leads_out(
+    tmp_path: Path, words: tuple[str, ...], target: str
+):
+    project = tmp_path / "proj"
+    project.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    link = project / "workflows"
+    link.symlink_to(link if target == "workflows" else tmp_path / target)
+    done = await Console(address="", home=tmp_path).run("init", "proj", *words, JACKLINE_TOKEN="")
+    assert (done.code, "Traceback" in done.err) == (2, False)
+    assert str(Path("proj/workflows")) in done.err
+    assert written(tmp_path) == set()
+
+
+async def test_a_folder_that_is_a_link_to_one_inside_is_written_to(tmp_path: Path):
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "workflows").symlink_to("flows")
+    done = await Console(address="", home=tmp_path).run("init", JACKLINE_TOKEN="")
+    assert done.code == 0, done.err
+    assert (tmp_path / "flows/assistant.yaml").exists()
 
 
 async def test_a_place_that_can_not_be_written_is_said(tmp_path: Path):

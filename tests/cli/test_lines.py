@@ -13,16 +13,18 @@ from jackline.v1.event_pb2 import (
     ModelCallFailed,
     ModelCallStarted,
     ModelFailureClass,
+    Paused,
     RecoveryCause,
     ResultContent,
     RunFinished,
     RunRecovered,
+    Steered,
     StepEvent,
     StepFinished,
     ToolCallFinished,
     ToolCallRequested,
 )
-from jackline.v1.run_pb2 import RunState, StopReason, ToolCallStatus, Usage
+from jackline.v1.run_pb2 import InterruptKind, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.cli.event_lines import EventLines
 
 
@@ -109,3 +111,48 @@ def test_an_abort_is_said_once_with_its_reason() -> None:
         "step handle → aborted (by a command)",
         "run aborted (by a command)",
     ]
+
+
+PAUSE, STEER = CommandKind.COMMAND_KIND_PAUSE, CommandKind.COMMAND_KIND_STEER
+
+
+def test_a_command_and_what_it_did_are_one_line_with_its_reason() -> None:
+    shown = lines(
+        [
+            StepEvent(
+                sequence=4,
+                command_applied=CommandApplied(kind=STEER, principal="local"),
+                content=Content(text="the skipper asked"),
+            ),
+            StepEvent(sequence=5, steered=Steered(principal="local"), content=Content(text="Slowly.")),
+            StepEvent(sequence=6, command_applied=CommandApplied(kind=PAUSE, principal="local")),
+            StepEvent(sequence=7, paused=Paused(principal="local")),
+        ]
+    )
+    assert shown[:2] == ["  guidance by local (the skipper asked): Slowly.", "paused by local"]
+    assert sum("local" in line for line in shown) == 2
+
+
+def test_a_run_that_woke_up_was_not_taken_over() -> None:
+    woke = StepEvent(run_recovered=RunRecovered(epoch=2, cause=RecoveryCause.RECOVERY_CAUSE_WAKE))
+    assert lines([woke]) == []
+    assert len(lines([CRASHED])) == 1
+
+
+def test_a_failed_call_does_not_promise_another_attempt() -> None:
+    failed = ModelCallFailed(failure=ModelFailureClass.MODEL_FAILURE_CLASS_CONNECTION, retry_in_ms=554)
+    (line,) = lines([StepEvent(model_call_failed=failed)])
+    assert "may be repeated in 554 ms" in line
+
+
+def test_each_answer_to_an_unknown_outcome_says_what_it_means() -> None:
+    raised = InterruptRaised(
+        interrupt_id="int_1",
+        call_id="c1",
+        kind=InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME,
+        options=["succeeded", "failed", "retry", "later"],
+    )
+    shown = lines([StepEvent(run_id="run_1", interrupt_raised=raised)])
+    meanings = [line for line in shown if line.startswith("      ")]
+    assert len(meanings) == 3
+    assert "jackline submit run_1 c1 --output JSON" in meanings[0]

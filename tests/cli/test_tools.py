@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jackline_server.runtime.mcp_ports import read_pins
+from jackline_server.runtime.mcp_ports import BadPins, read_pins
 from tests.cli.projects import WORKFLOW, Project
 from tests.support.tool_service import tools_served
 
@@ -133,6 +133,46 @@ async def test_what_can_not_be_done_is_refused_before_anything_is_called(
     assert done.err.startswith(("jackline tools", "Usage"))
 
 
+async def test_a_name_that_stands_for_different_tools_is_refused_until_a_workflow_is_named(project: Project):
+    async with tools_served() as service:
+        project.config(f'[connections.orders]\nkind = "http"\nbase_url = "{service.base_url}"\n')
+        (project.folder / "flows/payer.yaml").unlink()
+        one = ORDERS.replace("name: orders", "name: a")
+        project.write("flows/a.yaml", one.replace("effect: write", "effect: read"))
+        project.write("flows/b.yaml", ORDERS.replace("name: orders", "name: b"))
+        words = (
+            "tools",
+            "test",
+            "refund",
+            "--config",
+            "jackline.toml",
+            "--args",
+            '{"order": "A-1", "shop": "eu"}',
+        )
+        refused = await project.run(*words, "--yes")
+        assert (refused.code, service.entries) == (2, [])
+        assert "flows/a.yaml" in refused.err
+        assert "flows/b.yaml" in refused.err
+        project.write("flows/a.yaml", one.replace("/refunds", "/others"))
+        assert (await project.run(*words, "--yes")).code == 2
+        project.write("flows/a.yaml", one.replace("{{ shop }}", "{{ shop }}!"))
+        assert (await project.run(*words, "--yes")).code == 2
+        assert service.entries == []
+        named = await project.run(*words, "--yes", "--workflow", "flows/a.yaml")
+        assert (named.code, len(service.entries)) == (0, 1), named.err
+
+
+async def test_a_name_that_stands_for_the_same_tool_in_two_workflows_is_called(project: Project):
+    async with tools_served() as service:
+        project.config(f'[connections.orders]\nkind = "http"\nbase_url = "{service.base_url}"\n')
+        (project.folder / "flows/payer.yaml").unlink()
+        for name in ("a", "b"):
+            project.write(f"flows/{name}.yaml", ORDERS.replace("name: orders", f"name: {name}"))
+        words = ("test", "refund", "--yes", "--args", '{"order": "A-1", "shop": "eu"}')
+        code, result = await tools(project, *words)
+        assert (code, result["status"], len(service.entries)) == (0, "completed", 1)
+
+
 async def test_a_server_that_is_down_leaves_the_tools_of_the_others(project: Project):
     project.config(
         project.till() + '[connections.down]\nkind = "mcp"\ntransport = "stdio"\ncommand = ["/bin/false"]\n'
@@ -209,3 +249,12 @@ async def test_a_connection_that_nothing_gives_a_place_to_is_refused_by_name_and
     assert named.code == 65
     every = await project.run("tools", "lock", "--all", "--config", "jackline.toml")
     assert (every.code, "skipped: till" in every.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "tool", [{}, {"description": "d", "inputSchema": {}, "annotations": {}, "digest": "x"}]
+)
+def test_what_is_said_of_a_bad_lock_file_is_short_whatever_is_in_it(tool: dict[str, Any]):
+    with pytest.raises(BadPins) as caught:
+        read_pins(json.dumps({"version": 1, "tools": {"a" * 100_000: tool}}))
+    assert len(str(caught.value)) < 250

@@ -57,6 +57,8 @@ from tests.support.scripted_service import (
         ("run", "a", "--input-file", "missing.json"),
         ("run", "a", "--input-file", "."),
         ("run", "a", "-i", "novalue"),
+        ("run", "a", "-i", "boat=a", "-i", "boat=b"),
+        ("run", "a", "-i", "boat=a", "-i", "boat:=1"),
         ("run", "a", "-i", "k:=nojson"),
         ("run", "a", "--bound", "bogus=1"),
         ("run", "a", "--bound", "steps=-1"),
@@ -213,6 +215,7 @@ async def test_help_lists_every_command_and_every_exit_code(console: Console) ->
         "tools",
         "schema",
         "backup",
+        "restore",
         "health",
     ):
         assert f"  {name} " in done.out
@@ -298,6 +301,7 @@ async def test_a_busy_server_says_when_to_try_again(console: Console, service: S
         ("jackline_server", ("init",)),
         ("jackline_server", ("schema",)),
         ("jackline_server", ("backup", "file")),
+        ("jackline_server", ("restore", "file")),
         ("jackline_server", ("health",)),
         ("apsw", ("serve", "--listen", "127.0.0.1:0", "--data", "data")),
     ],
@@ -324,3 +328,47 @@ async def test_the_token_is_printed_for_other_tools(console: Console) -> None:
     assert done.out == "authorization: Bearer abc\n"
     done = await console.run("token", "print", JACKLINE_TOKEN="")
     assert (done.code, done.out) == (77, "")
+
+
+async def test_a_text_where_another_type_is_wanted_is_met_with_what_to_write(
+    console: Console, service: ScriptedService
+) -> None:
+    wrong = Failure(
+        code=grpc.StatusCode.INVALID_ARGUMENT,
+        reason="INVALID_INPUT",
+        violations=(("input.length", '"9" is not of type "number"'), ("input.boat", "too short")),
+    )
+    service.script("StartRun", wrong, wrong)
+    done = await console.run("run", "a", "-i", "length=9", "-i", "boat=1")
+    assert done.code == 65
+    assert "write -i length:=9" in done.err
+    assert "boat:=" not in done.err
+    assert ":=nine" not in (await console.run("run", "a", "-i", "length=nine", "-i", "boat=1")).err
+
+
+async def test_a_refused_token_is_named_by_where_it_came_from(console: Console) -> None:
+    refused = await console.run("ls", JACKLINE_TOKEN="wrong")
+    assert refused.code == 77
+    assert "came from JACKLINE_TOKEN" in refused.err
+    file = console.home / "token"
+    file.write_text("wrong")
+    file.chmod(0o600)
+    by_file = await console.run("ls", JACKLINE_TOKEN="", JACKLINE_TOKEN_FILE=str(file))
+    assert f"came from {file}" in by_file.err
+    assert "came from" not in (await console.run("ls", JACKLINE_TOKEN="")).err
+
+
+async def test_a_bound_is_called_what_it_is_called_on_the_command_line(
+    console: Console, service: ScriptedService
+) -> None:
+    high = Failure(
+        code=grpc.StatusCode.INVALID_ARGUMENT,
+        reason="BOUND_TOO_HIGH",
+        metadata={"field": "bounds.cost_budget_micros", "limit": "500000"},
+        violations=(("bounds.cost_budget_micros", "looser than the workflow's"),),
+    )
+    service.script("StartRun", high)
+    done = await console.run("run", "a", "--bound", "cost_budget_usd=9")
+    assert done.code == 65
+    assert "cost_budget_usd=0.500000" in done.err
+    assert "micros" not in done.err

@@ -1,10 +1,15 @@
 """The run as lists show it."""
 
+import pytest
+
 from jackline.v1 import run_pb2
 from jackline_server.codec.proto_codec import ProtoCodec
+from jackline_server.codec.run_view import interrupt_messages, tool_call_messages
 from jackline_server.core.evolve import begin, evolve
-from jackline_server.core.facts import Phase, RunFinished, StepStarted, StopReason
+from jackline_server.core.facts import CallStatus, Phase, RunFinished, StepStarted, StopReason
+from jackline_server.core.plan import Effect
 from jackline_server.testing import plans
+from jackline_server.testing.driving import Call, Driver, Ends, Says, Scenario
 
 CODEC = ProtoCodec()
 PLAN = plans.agent_plan()
@@ -42,3 +47,19 @@ def test_an_exhausted_run_says_which_limit_ended_it_and_shows_no_content() -> No
     assert (run.outcome.signal, run.outcome.partial) == ("budget_exceeded", True)
     assert (run.step_id, run.active_time.nanos) == (plans.AGENT, 90_000_000)
     assert len(run.steps) == 0
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_call_is_shown_with_what_the_workflow_gave_it_where_content_is_shown(full: bool) -> None:
+    write = plans.tool("send", Effect.WRITE)
+    plan = plans.agent_plan(write, tools=(plans.entry("send", bind={"folder": "/input/folder"}),))
+    scenario = Scenario(
+        plan=plan,
+        replies=[Says(calls=(Call("send", arguments='{"name":"a"}'),))],
+        tools={"send": [Ends(status=CallStatus.UNKNOWN, error="cut")]},
+        started=plans.started(plan, input_json='{"folder":"harbour/7"}'),
+    )
+    state = Driver(scenario).run().state
+    shown = b'{"name":"a","folder":"harbour/7"}' if full else b""
+    (interrupt,), (call,) = interrupt_messages(state, full=full), tool_call_messages(state, full=full)
+    assert (interrupt.arguments_json, call.arguments_json) == (shown, shown)

@@ -69,7 +69,7 @@ def test_a_command_that_a_search_path_would_decide_is_refused(tmp_path: Path, co
         (HTTP, ProblemCode.MISSING, "url"),
         (HTTP + "url = 'file:///etc/passwd'\n", ProblemCode.BAD_VALUE, "url"),
         (HTTP + "url = 'https://u:p@host/mcp'\n", ProblemCode.BAD_VALUE, "url"),
-        (STDIO + COMMAND + "env = {'A=B' = 'x'}\n", ProblemCode.BAD_VALUE, "env.A=B"),
+        (STDIO + COMMAND + "env = {'A=B' = 'x'}\n", ProblemCode.BAD_VALUE, "env.A***"),
         (STDIO + COMMAND + "url = 'https://host'\n", ProblemCode.UNKNOWN_KEY, "url"),
         (STDIO + COMMAND + "alow = ['x']\n", ProblemCode.UNKNOWN_KEY, "alow"),
     ],

@@ -111,3 +111,31 @@ async def _digest(store: Store, reference: str) -> str:
     row = await store.revisions.get(DEFAULT_TENANT, "refunds", reference)
     assert row is not None
     return row.digest
+
+
+async def test_digests_are_found_by_their_beginning_within_one_workflow_of_one_tenant(store: Store):
+    digests = ["aa1", "aa2", "ab0", "af9"]
+    for digest in digests:
+        await store.revisions.put(revision(digest), alias="prod", expect=None)
+    await store.revisions.put(revision("aa3", name="other"), alias="prod", expect=None)
+    await store.revisions.put(revision("aa4", tenant=OTHER_TENANT), alias="prod", expect=None)
+
+    async def found(prefix: str, limit: int = 9) -> list[str]:
+        return list(await store.revisions.digests(DEFAULT_TENANT, "refunds", prefix=prefix, limit=limit))
+
+    assert await found("aa") == ["aa1", "aa2"]
+    assert await found("a") == digests
+    assert await found("a", 1) == ["aa1"]
+    assert await found("b") == await found("aa11") == []
+
+
+async def test_aliases_and_names_are_those_of_the_tenant_in_order(store: Store):
+    await store.revisions.put(revision("d1"), alias="staging", expect=None)
+    await store.revisions.put(revision("d2"), alias="prod", expect=None)
+    await store.revisions.put(revision("d3", name="berth"), alias="", expect=None)
+    await store.revisions.put(revision("d4", tenant=OTHER_TENANT, name="secret"), alias="a", expect=None)
+
+    assert list(await store.revisions.aliases(DEFAULT_TENANT, "refunds")) == ["latest", "prod", "staging"]
+    assert list(await store.revisions.aliases(DEFAULT_TENANT, "secret")) == []
+    assert list(await store.revisions.names(DEFAULT_TENANT, limit=9)) == ["berth", "refunds"]
+    assert list(await store.revisions.names(DEFAULT_TENANT, limit=1)) == ["berth"]

@@ -1,5 +1,6 @@
 """Bounds: each is exact at 0, at 1 and at N, in every scope in which it exists. Proves B1 without a crash."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,7 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.messages import ToolMessage, UserMessage
-from jackline_server.core.plan import Effect, Plan, Price
+from jackline_server.core.plan import Effect, OnLimit, Plan, Price
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Fails, Says, Scenario, drive, then_for_ever
 
@@ -396,3 +397,43 @@ def test_a_truncated_reply_with_calls_is_a_turn_like_any_other() -> None:
         ANSWER,
     )
     assert [call.problem for call in driver.state.calls.values()] == [CallProblem.MALFORMED_ARGUMENTS]
+
+
+# --- what a budget lacked ----------------------------------------------------------------------
+
+
+def numbers(text: str) -> list[int]:
+    return [int(one) for one in re.findall(r"\d+", text)]
+
+
+def test_a_token_budget_that_was_never_touched_says_what_the_call_needs() -> None:
+    plan = replace(plans.agent_plan(), bounds=plans.run_bounds(token_budget=1))
+    driver = drive(plan)
+    needed, left, budget = numbers(driver.finished.error)
+    assert (left, budget) == (1, 1)
+    enough = replace(plan, bounds=plans.run_bounds(token_budget=needed))
+    assert len(drive(enough, ANSWER).model_calls) == 1
+    short = replace(plan, bounds=plans.run_bounds(token_budget=needed - 1))
+    assert drive(short).model_calls == []
+
+
+def test_a_cost_budget_that_was_never_touched_says_what_the_call_needs() -> None:
+    priced = {plans.MODEL: plans.model(price=PRICE)}
+    plan = replace(plans.agent_plan(), models=priced, bounds=plans.run_bounds(cost_budget_micros=1))
+    driver = drive(plan)
+    needed, left, budget = (
+        round(float(one) * 1_000_000) for one in re.findall(r"\$([\d.]+)", driver.finished.error)
+    )
+    assert (left, budget) == (1, 1)
+    enough = replace(plan, bounds=plans.run_bounds(cost_budget_micros=needed))
+    assert len(drive(enough, ANSWER).model_calls) == 1
+    short = replace(plan, bounds=plans.run_bounds(cost_budget_micros=needed - 1))
+    assert drive(short).model_calls == []
+
+
+def test_room_that_is_kept_for_a_closing_answer_is_part_of_what_is_needed() -> None:
+    plan = plans.agent_plan(on_limit=OnLimit.FINAL_ANSWER)
+    plan = replace(plan, bounds=plans.run_bounds(token_budget=1))
+    closing = drive(plan)
+    plain = drive(replace(plans.agent_plan(), bounds=plan.bounds))
+    assert numbers(closing.finished.error)[0] > numbers(plain.finished.error)[0] + 512 - LEAST_OUTPUT_TOKENS

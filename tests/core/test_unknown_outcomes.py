@@ -299,3 +299,39 @@ def test_the_clock_of_an_expiry_is_the_wall_clock_alone() -> None:
     driver = asking()
     assert driver.active_ms < 1_000
     assert driver.unix_ms == STARTED_UNIX_MS + driver.active_ms
+
+
+# --- what the workflow gave --------------------------------------------------------------------
+
+
+def bound_plan() -> Plan:
+    return plans.agent_plan(SEND, tools=(plans.entry("send", bind={"folder": "/input/folder"}),))
+
+
+def asked_with(plan: Plan, input_json: str) -> Driver:
+    scenario = Scenario(
+        plan=plan,
+        replies=[SENDS, ANSWER],
+        tools={"send": [LOST]},
+        started=plans.started(plan, input_json=input_json),
+    )
+    return Driver(scenario).run()
+
+
+def test_the_question_says_what_the_workflow_gave_the_call() -> None:
+    raised = question(asked_with(bound_plan(), '{"folder":"harbour/7"}'))
+    assert "harbour/7" in raised.question
+    assert "gave" not in question(asking()).question
+
+
+def test_a_large_value_is_cut_in_the_question() -> None:
+    raised = question(asked_with(bound_plan(), json.dumps({"folder": "x" * 9_000})))
+    assert 100 < len(raised.question) < 500
+
+
+def test_the_registry_keeps_what_a_call_was_given() -> None:
+    driver = asked_with(bound_plan(), '{"folder":"harbour/7"}')
+    driver.send(Answer(interrupt_id=question(driver).interrupt_id, option="succeeded", text=""))
+    driver.run_to_end()
+    (call,) = driver.state.calls.values()
+    assert call.bound == {"folder": "harbour/7"} == driver.attempts[0].bound

@@ -77,6 +77,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_name", E, changed(("name: refunds", "name: " + "a" * 300)), "name"),
     ("bad_name", E, changed(("name: refunds", "name: Refunds")), "name"),
     ("bad_name", E, changed(("  sort:\n", "  Sort:\n")), "steps.Sort"),
+    ("not_all_checked", I, changed(("model: fast", "modl: fast")), ""),
     ("reserved_name", E, changed(("  sort:\n", "  end:\n")), "steps.end"),
     # what the names name
     ("model_missing", E, changed(("model: fast\n", "")), "steps.handle"),
@@ -226,12 +227,24 @@ def test_all_problems_are_reported_at_once_errors_first():
 
     done = compile_text(text)
 
-    assert [one.code for one in done.findings] == ["duplicate_key", "bad_duration", "unknown_key"]
-    assert [one.line for one in done.findings] == sorted(one.line for one in done.findings)
+    *errors, last = done.findings
+    assert [one.code for one in errors] == ["duplicate_key", "bad_duration", "unknown_key"]
+    assert [one.line for one in errors] == sorted(one.line for one in errors)
+    assert last.code == "not_all_checked"
+
+
+def test_errors_of_names_and_types_say_that_more_may_be_found_and_those_after_them_do_not():
+    early = changed(("15m", "15"), ("error: sort", "error: nowhere"))
+    late = changed(("error: sort", "error: nowhere"))
+
+    assert [one.code for one in compile_text(early).findings] == ["bad_duration", "not_all_checked"]
+    codes = {one.code for one in compile_text(late).findings}
+    assert codes
+    assert "not_all_checked" not in codes
 
 
 def test_a_duplicate_key_names_both_lines():
-    (found,) = compile_text(changed(("model: fast", "model: fast\nmodel: fast"))).findings
+    found, _ = compile_text(changed(("model: fast", "model: fast\nmodel: fast"))).findings
 
     assert (found.line, found.column) == (3, 1)
     assert "line 2" in found.message

@@ -1,6 +1,7 @@
 """Conditions: what they give, what is refused when a plan is made, and that data can't make them costly."""
 
 import contextlib
+import re
 import time
 from typing import Any
 
@@ -161,3 +162,31 @@ def test_a_nest_of_macros_is_refused_before_it_is_compiled():
     assert CEL.check("a.all(x," * 240 + "1" + ")" * 240)
     assert CEL.check("(" * 900 + "1" + ")" * 900)
     assert time.thread_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    ("expression", "place", "word"),
+    [
+        ("a ==", "at line 1, character 5: ", "ends"),
+        ("", "at line 1, character 1: ", "ends"),
+        ("\n\n a ==", "at line 3, character 6: ", "ends"),
+        ("a == 'x", "at line 1, character 6: ", "has no end"),
+        ("(a", "at line 1, character 3: ", "`)` is missing at the end"),
+        ("(a b)", "at line 1, character 4: ", "`b`"),
+        ("a b", "at line 1, character 3: ", "`b` is left over"),
+        ("a ! b", "at line 1, character 3: ", "`!` can't stand here"),
+        ("a..b", "at line 1, character 3: ", "`..`"),
+        ("a ? b", "at line 1, character 1: ", "not complete"),
+        ("é == 1", "at line 1, character 1: ", "`é`"),
+        ("a " + "b" * 500, "at line 1, character 3: ", "`" + "b" * 40 + "…`"),
+    ],
+)
+def test_a_slip_of_syntax_is_told_in_a_short_sentence_with_its_place(
+    expression: str, place: str, word: str
+) -> None:
+    problem = CelExpressions().check(expression)
+    assert problem is not None
+    assert problem.startswith(place)
+    assert word in problem
+    assert len(problem) < 120
+    assert not {"expecting", "EOF", "input", "Syntax", "IDENTIFIER"} & set(re.findall("[A-Za-z]+", problem))

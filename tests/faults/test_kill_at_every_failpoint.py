@@ -80,8 +80,12 @@ ELSEWHERE = {
     "migrate.mid",
     "migrate.before_commit",
     "migrate.after",
+    "restore.prepared",
+    "restore.mid",
+    "restore.before_place",
+    "restore.after",
 }
-"""F20, F21: tests/storage/test_migrations_killed.py, with migrations that only tests have."""
+"""F20, F21: tests/storage/test_migrations_killed.py, with migrations of its own; test_restore.py."""
 
 
 def test_every_failpoint_has_a_case():

@@ -31,6 +31,7 @@ NEEDS_SERVER = {
     "backup": ("data.tgz",),
     "doctor": (),
     "health": (),
+    "restore": ("copy.db",),
     "schema": (),
     "serve": (),
     "tools": ("lock", "files"),
@@ -74,6 +75,16 @@ def test_a_command_of_the_server_says_how_to_get_it(plain: Environment, tmp_path
     assert ended.returncode == EXIT_USAGE
     assert "pip install 'jackline[server]'" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_project_of_a_plain_install_is_written_with_what_to_install_first(
+    plain: Environment, tmp_path: Path
+) -> None:
+    ended = plain.call("init", str(tmp_path / "project"), home=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    told, _, then = ended.stdout.partition("Next:\n")
+    assert "pip install 'jackline[server]'" in told
+    assert "jackline serve" in then
 
 
 def test_what_is_locked_is_what_the_server_extra_asks_for(server: Environment) -> None:

@@ -19,12 +19,13 @@ from jackline_server.core.facts import (
 from jackline_server.core.messages import AssistantMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import Effect
 from jackline_server.runtime.ports import ModelRequest, Record
+from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import World, process
-from jackline_server.testing.plans import MODEL, agent_plan, entry, model, tool
+from jackline_server.testing.plans import AGENT, MODEL, agent_plan, entry, model, tool
 
 
 def two_tools_then_answer(request: ModelRequest) -> ScriptedReply:
@@ -148,3 +149,23 @@ async def test_a_reply_that_no_event_could_hold_is_a_failed_attempt(reply: Scrip
         )
     assert failed.failure is FailureClass.MALFORMED
     assert here.tools.ledger == []
+
+
+@pytest.mark.parametrize(
+    ("step_id", "visit", "field"),
+    [("nope", 0, "step_id"), (AGENT, 3, "visit"), ("", 3, "visit"), ("look", 1, "visit")],
+)
+async def test_the_conversation_of_a_step_or_visit_that_there_is_not_is_refused(
+    step_id: str, visit: int, field: str
+) -> None:
+    async with process(scene().world) as jackline, asyncio.timeout(5):
+        run_id = await jackline.start()
+        await jackline.follow(run_id)
+        runs = jackline.runtime.runs
+        with pytest.raises(Refused) as refused:
+            await runs.messages(DEFAULT_TENANT, run_id, step_id=step_id, visit=visit)
+        still_to_come = await runs.messages(DEFAULT_TENANT, run_id, step_id="look", visit=0)
+        assert await runs.messages(DEFAULT_TENANT, run_id, step_id=AGENT, visit=1)
+    assert refused.value.reason is Reason.INVALID_REQUEST
+    assert [violation.field for violation in refused.value.violations] == [field]
+    assert list(still_to_come) == []

@@ -3,12 +3,12 @@
 # ruff: noqa: ASYNC240 - these tests look at small files; nothing else runs on their loop
 
 import asyncio
-import os
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
+import apsw
 import pytest
 
 from jackline_server import failpoints
@@ -16,9 +16,11 @@ from jackline_server.runtime.store_ports import DEFAULT_TENANT, StoreDamaged, St
 from jackline_server.storage.boot_errors import StoreUnsuitable
 from jackline_server.storage.sqlite import open_sqlite
 from jackline_server.storage.sqlite_backup import back_up
+from jackline_server.storage.sqlite_copy import copy_database
+from jackline_server.storage.sqlite_database import Database
 from tests.conformance.stores import event, log, new_run
 from tests.storage.disks import look_into
-from tests.storage.upgrades import content_of, old_store
+from tests.storage.upgrades import PRIORITY, RUNS, command, content_of, left_by_a_kill, old_store, to
 
 _CANT_CREATE, _STORE = 73, 74
 
@@ -83,15 +85,124 @@ async def test_a_copy_of_a_store_that_nobody_serves_is_the_same(folder: Path, tm
 async def test_a_copy_has_what_a_killed_server_left_in_its_log(folder: Path, tmp_path: Path):
     running = await open_sqlite(folder)
     await running.store.journal.create(new_run("run_in_the_log"))
-    left = tmp_path / "left"
-    left.mkdir(mode=0o700)
-    for name in ("jackline.db", "jackline.db-wal", "jackline.lock"):
-        (left / name).write_bytes((folder / name).read_bytes())
+    left = left_by_a_kill(folder, tmp_path / "left")
     await running.close()
 
     back_up(left, tmp_path / "copy.db")
 
     assert await opened_copy(tmp_path / "copy.db", tmp_path / "from") == ["run_in_the_log"]
+
+
+async def test_a_folder_that_nobody_uses_looks_as_it_did_before(folder: Path, tmp_path: Path):
+    await old_store(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*")}
+
+    back_up(folder, tmp_path / "copy.db")
+
+    assert {path: path.read_bytes() for path in folder.rglob("*")} == before
+
+
+async def test_a_log_that_a_killed_server_left_stays_as_it_is(folder: Path, tmp_path: Path):
+    running = await open_sqlite(folder)
+    await running.store.journal.create(new_run("run_in_the_log"))
+    left = left_by_a_kill(folder, tmp_path / "left")
+    await running.close()
+    before = {path: path.read_bytes() for path in left.iterdir()}
+
+    back_up(left, tmp_path / "copy.db")
+
+    assert {path: path.read_bytes() for path in before} == before
+
+
+# --- several at once ---------------------------------------------------------------------------
+
+
+class _Watched(apsw.Connection):
+    """A source that lets something happen when the pages have been copied, before they have a name."""
+
+    def __init__(self, database: Path, meanwhile: Callable[[], object]) -> None:
+        super().__init__(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+        self._meanwhile = meanwhile
+
+    def execute(self, statements: str, bindings: Any = None, **options: Any) -> Any:
+        done = super().execute(statements, bindings, **options)  # pyright: ignore[reportUnknownMemberType] - the driver's types need Python 3.12
+        if statements == "COMMIT":
+            self._meanwhile()
+        return done
+
+
+@pytest.mark.parametrize("disk_has_links", [True, False])
+async def test_a_file_that_appears_while_the_copy_is_made_is_not_written_over(
+    folder: Path, tmp_path: Path, disk_has_links: bool
+):
+    await old_store(folder)
+    target = tmp_path / "copy.db"
+    failpoints.configure("" if disk_has_links else "backup.before_publish=err(EPERM)")
+
+    source = _Watched(folder / "jackline.db", lambda: target.write_text("mine"))
+    with closing(source), pytest.raises(FileExistsError):
+        copy_database(cast("Database", source), target, vfs=None)
+
+    assert target.read_text() == "mine"
+    assert set(tmp_path.iterdir()) == {folder, target}
+
+
+async def test_of_two_copies_to_one_name_the_first_stays_and_the_second_is_refused(
+    folder: Path, tmp_path: Path
+):
+    await old_store(folder)
+    target = tmp_path / "copy.db"
+    first: list[bytes] = []
+
+    def another() -> None:
+        back_up(folder, target)
+        first.append(target.read_bytes())
+
+    source = _Watched(folder / "jackline.db", another)
+    with closing(source), pytest.raises(FileExistsError):
+        copy_database(cast("Database", source), target, vfs=None)
+
+    assert [target.read_bytes()] == first
+    assert content_of(target) == content_of(folder / "jackline.db")
+    assert set(tmp_path.iterdir()) == {folder, target}
+
+
+async def test_an_unfinished_copy_of_another_process_is_left_alone(folder: Path, tmp_path: Path):
+    await old_store(folder)
+    others = [tmp_path / "copy.db.partial", tmp_path / ".copy.db.0123456789abcdef.partial"]
+    for other in others:
+        other.write_text("under way")
+
+    back_up(folder, tmp_path / "copy.db")
+
+    assert [other.read_text() for other in others] == ["under way"] * 2
+    assert set(tmp_path.iterdir()) == {folder, tmp_path / "copy.db", *others}
+
+
+async def test_a_file_that_was_replaced_before_it_got_its_name_is_not_published(folder: Path, tmp_path: Path):
+    await old_store(folder)
+    (tmp_path / "to").mkdir()
+
+    def replace() -> None:
+        (partial,) = (tmp_path / "to").glob("*.partial")
+        partial.rename(tmp_path / "away")
+        partial.write_bytes((tmp_path / "away").read_bytes())
+
+    source = _Watched(folder / "jackline.db", replace)
+    with closing(source), pytest.raises(StoreDamaged):
+        copy_database(cast("Database", source), tmp_path / "to" / "copy.db", vfs=None)
+
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+async def test_a_disk_without_links_gets_a_copy_all_the_same(folder: Path, tmp_path: Path):
+    await old_store(folder)
+    failpoints.configure("backup.before_publish=err(EOPNOTSUPP)")
+
+    back_up(folder, tmp_path / "copy.db")
+
+    assert content_of(tmp_path / "copy.db") == content_of(folder / "jackline.db")
+    assert set(tmp_path.iterdir()) == {folder, tmp_path / "copy.db"}
 
 
 # --- refusals ----------------------------------------------------------------------------------
@@ -143,11 +254,58 @@ async def test_what_can_t_be_copied_leaves_no_copy_and_changes_nothing(
         back_up(folder, target)
 
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert {path: after.get(path) for path in before} == before
-    assert {path.name for path in after} - {path.name for path in before} <= {
-        "jackline.db-wal",
-        "jackline.db-shm",
-    }
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("jackline.db-wal", "jackline.db-shm", "jackline.db-journal", "JACKLINE.DB-WAL"),
+        *("jackline.db.new", "jackline.db.restored-20260921T141320Z", "jackline.lock", "backups"),
+        *("kept/backups/jackline-v1-20260921T141320Z.db", "link/jackline.db-wal", "link/jackline.lock.1"),
+        "../elsewhere.db-wal",
+    ],
+)
+async def test_a_name_under_which_the_copy_would_vanish_is_refused(folder: Path, tmp_path: Path, name: str):
+    await old_store(folder)
+    (tmp_path / "link").symlink_to(folder)
+    (folder / "link").symlink_to(folder)
+    (folder / "kept").symlink_to(folder)
+    if name.startswith("kept"):
+        (folder / "backups").mkdir()
+    before = sorted(folder.rglob("*"))
+
+    with pytest.raises(StoreUnsuitable):
+        back_up(folder, folder / name)
+
+    assert sorted(folder.rglob("*")) == before
+    assert not (folder / name).is_file() or name == "jackline.lock"
+    await (await open_sqlite(folder)).close()
+
+
+@pytest.mark.parametrize("name", ["monday.db", "backups/monday.db"])
+async def test_a_copy_with_a_name_of_its_own_may_lie_in_the_data_folder(folder: Path, name: str):
+    await old_store(folder)
+    (folder / "backups").mkdir()
+
+    back_up(folder, folder / name)
+    await (await open_sqlite(folder, to(PRIORITY))).close()
+
+    assert len(content_of(folder / name)["runs"]) == RUNS
+
+
+async def test_a_database_beside_the_log_of_another_is_not_copied(folder: Path, tmp_path: Path):
+    running = await open_sqlite(folder)
+    back_up(folder, tmp_path / "early.db")
+    await running.store.journal.create(new_run("run_late"))
+    left = left_by_a_kill(folder, tmp_path / "left")
+    await running.close()
+    (left / "jackline.db").write_bytes((tmp_path / "early.db").read_bytes())
+
+    with pytest.raises(StoreDamaged):
+        back_up(left, tmp_path / "copy.db")
+
+    assert not (tmp_path / "copy.db").exists()
 
 
 @pytest.mark.parametrize("name", ["backup.mid", "backup.before_publish"])
@@ -191,21 +349,3 @@ async def test_the_command_copies_the_store_that_the_environment_names(folder: P
     assert len(await log(opened.store, "run_0")) == 4
     await opened.close()
     assert content_of(tmp_path / "copy.db")["events"] == content_of(folder / "jackline.db")["events"]
-
-
-async def command(cwd: Path, *words: str, **environ: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jackline_client.cli.main", *words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=cwd,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(cwd),
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            **environ,
-        },
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()

@@ -110,6 +110,24 @@ async def test_kills_again_and_again_change_nothing_and_do_not_fill_the_disk(fol
     assert len(backups_in(folder)) == 3
 
 
+@pytest.mark.parametrize("name", ["backup.mid", "backup.before_publish"])
+async def test_what_a_killed_automatic_backup_left_is_cleared_by_any_boot_and_nothing_else_is(
+    folder: Path, name: str
+):
+    await old_store(folder)
+    await killed(_UPGRADE, folder, f"{name}=kill")
+    assert backups_in(folder) != []
+    others = {
+        folder / "backups" / other for other in ("mine.db.partial", ".mine.db.0123456789abcdef.partial")
+    }
+    for other in others:
+        other.write_text("under way")
+
+    await (await open_sqlite(folder)).close()
+
+    assert set(backups_in(folder)) == others
+
+
 @pytest.mark.parametrize("name", ["backup.before", "backup.mid", "backup.before_publish"])
 async def test_a_kill_during_a_backup_leaves_no_file_that_looks_like_one(folder: Path, name: str):
     await old_store(folder)

@@ -4,7 +4,10 @@ Owns the two migrations: one in SQL that the server's own statements can live wi
 stored fact.
 """
 
+import asyncio
 import hashlib
+import os
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -77,13 +80,18 @@ def version_of(database: Path) -> int:
 
 
 def content_of(database: Path) -> Mapping[str, list[tuple[object, ...]]]:
-    """Every row of every table, and the tables themselves; a boot changes leases, so those are left out."""
+    """Every row of every table, and the tables themselves.
+
+    Without leases, which a boot changes, and without the generation, which is each copy's own.
+    """
     with closing(look_into(database)) as connection:
         assert connection.execute("PRAGMA integrity_check").get == "ok"
         tables = connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
         found: dict[str, list[tuple[object, ...]]] = {"": list(tables)}
         for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
             found[name] = connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()  # noqa: S608 - a name of the schema
+    if "meta" in found:
+        found["meta"] = [row for row in found["meta"] if row[0] != "generation"]
     lease = slice(8, 13)
     found["runs"] = [row[: lease.start] + row[lease.stop :] for row in found["runs"]]
     return found
@@ -91,3 +99,29 @@ def content_of(database: Path) -> Mapping[str, list[tuple[object, ...]]]:
 
 def backups_in(folder: Path) -> list[Path]:
     return sorted((folder / "backups").iterdir()) if (folder / "backups").exists() else []
+
+
+def left_by_a_kill(folder: Path, left: Path) -> Path:
+    """A folder as it would be if the process that has the first one open were killed now."""
+    left.mkdir(mode=0o700)
+    for name in ("jackline.db", "jackline.db-wal", "jackline.lock"):
+        (left / name).write_bytes((folder / name).read_bytes())
+    return left
+
+
+async def command(cwd: Path, *words: str, **environ: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "jackline_client.cli.main", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cwd,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(cwd),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            **environ,
+        },
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()

@@ -1552,7 +1552,7 @@ type ToolCall struct {
 	Duration *durationpb.Duration `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Output only. The sequence of the event that requested it.
 	RequestedSequence uint64 `protobuf:"varint,11,opt,name=requested_sequence,json=requestedSequence,proto3" json:"requested_sequence,omitempty"`
-	// Output only. The arguments as the model wrote them. View FULL only.
+	// Output only. The arguments as the model wrote them, with those that the workflow binds. View FULL only.
 	ArgumentsJson []byte `protobuf:"bytes,12,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Output only. The result as the model saw it. View FULL only.
 	Result        string `protobuf:"bytes,13,opt,name=result,proto3" json:"result,omitempty"`

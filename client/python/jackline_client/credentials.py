@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jackline_client.errors import AddressError, CredentialError
+from jackline_client.plain_files import read_plain
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
@@ -106,26 +107,20 @@ def _token_key(address: str) -> str:
 def _read_private(path: Path) -> str | None:
     """Reads the first line of a file that only its owner can read; None if it is not there."""
     try:
-        # Not blocking, so that a pipe in place of the file can't hang the caller.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        content, mode = read_plain(path, most_bytes=_LONGEST_TOKEN)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        if error.errno == errno.ENOTDIR:
+    except (OSError, ValueError) as error:  # a path that is none is a ValueError
+        number = error.errno if isinstance(error, OSError) else None
+        if number == errno.ENOTDIR:
             return None
-        raise CredentialError(
-            f"the token file {path} can't be read: {os.strerror(error.errno or 0)}"
-        ) from error
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise CredentialError(f"{path} is not a file that could hold a token")
-        if found.st_mode & 0o077:
-            raise CredentialError(f"others can read the token file {path}: run `chmod 600 {path}`")
-        first_line = os.read(handle, _LONGEST_TOKEN + 1).partition(b"\n")[0]
-    finally:
-        os.close(handle)
-    return first_line.decode("ascii", "replace").strip()
+        why = os.strerror(number) if number else "that is no path"
+        raise CredentialError(f"the token file {path} can't be read: {why}") from error
+    if not stat.S_ISREG(mode):
+        raise CredentialError(f"{path} is not a file that could hold a token")
+    if mode & 0o077:
+        raise CredentialError(f"others can read the token file {path}: run `chmod 600 {path}`")
+    return content.partition(b"\n")[0].decode("ascii", "replace").strip()
 
 
 def _checked_token(token: str, *, source: str) -> str:

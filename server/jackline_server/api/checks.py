@@ -68,11 +68,14 @@ class Checks:
                 metadata={"field": field, "size": str(size), "limit": str(limit)},
                 violations=tuple(self._found),
             )
-        fields = "Fields break" if len(self._found) > 1 else f"{self._found[0].field} breaks"
-        own = "their rules" if len(self._found) > 1 else "its rule"
+        if len(self._found) > 1:
+            message = "Fields break their rules. The details list every one; correct them and send again."
+        else:
+            one = self._found[0]
+            message = f"{one.field}: {one.description}. Correct it and send again."
         raise DoorRefused(
             DoorReason.INVALID_REQUEST,
-            f"{fields} {own}. The details list every one; correct them and send again.",
+            message,
             violations=tuple(self._found),
         )
 

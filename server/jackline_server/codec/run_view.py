@@ -6,11 +6,12 @@ Owns what each view shows. Labels are the store row's and are merged by whoever 
 from jackline.v1 import run_pb2
 from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, PHASE, STOP_REASON
 from jackline_server.codec.values import set_bounds, set_ledger, set_subject, set_time, set_usage
+from jackline_server.core import json_text
 from jackline_server.core.evolve import summary_of
 from jackline_server.core.exits import RUNNING, is_reserved
 from jackline_server.core.facts import CallStatus, RunFinished
 from jackline_server.core.plan import ToolStep
-from jackline_server.core.state import Interrupt, RunState, StepSummary
+from jackline_server.core.state import Interrupt, RunState, StepSummary, ToolCall
 from jackline_server.core.transcript import shown
 
 _STOPPED = "stopped"
@@ -77,6 +78,7 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
     """The registry in the order in which the calls were asked for.
 
     In view FULL, `tool` is the name as the model wrote it and `result` what it saw: the output, or the error.
+    `arguments_json` has what the workflow bound as well.
     """
     messages: list[run_pb2.ToolCall] = []
     for call in sorted(state.calls.values(), key=lambda call: call.ordinal):
@@ -95,7 +97,7 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
             message.effect = EFFECT.wire[call.effect]
         set_time(message.duration, call.duration_ms)
         if full:
-            message.arguments_json = call.arguments.encode()
+            message.arguments_json = _given(call)
             completed = call.status is CallStatus.COMPLETED
             message.result = shown(call, state) if completed else call.error
         messages.append(message)
@@ -168,5 +170,13 @@ def _interrupt_message(state: RunState, interrupt: Interrupt, *, full: bool) -> 
     if full:
         message.question = interrupt.question
         if call is not None:
-            message.arguments_json = call.arguments.encode()
+            message.arguments_json = _given(call)
     return message
+
+
+def _given(call: ToolCall) -> bytes:
+    """What the tool was given: the arguments as they were written, with what the workflow bound."""
+    if not call.bound:
+        return call.arguments.encode()
+    written = json_text.parse_object(call.arguments.strip() or "{}")  # a call that started has an object
+    return json_text.write({**written, **call.bound}).encode()

@@ -2,6 +2,7 @@
 
     serving         `serve`: the flags of a server
     backup          `backup`: a copy of a data folder, whose server may run
+    restore         `restore`: such a copy in the place of a data folder's store
     config_show     `config show`: the settings in effect
     doctor          `doctor`: what keeps a server from serving; `checks` holds what it looks at
     tools           `tools test` and `tools lock`: tools as a model sees them, and their pins

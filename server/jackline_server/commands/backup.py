@@ -28,7 +28,8 @@ def backup(
     """Copy the data of a server, which may run, to a file.
 
     The copy holds everything that was acknowledged before the command began, and is checked before it gets
-    its name. To restore it, put it in the place of `jackline.db` in the data folder of a stopped server.
+    its name. To put it back use `jackline restore`: beside a log that was left there, a file that is copied
+    by hand becomes a mixture (docs/upgrades.md).
     """
     from jackline_server.runtime.store_ports import StoreError  # noqa: PLC0415 - help needs none of it
     from jackline_server.storage.boot_errors import StoreUnsuitable  # noqa: PLC0415 - see above

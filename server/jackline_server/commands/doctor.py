@@ -96,12 +96,26 @@ async def _examined(
                 *await asyncio.to_thread(workflow_checks, config, bench),
             ]
             report = await looked_at(checks, limit_s=limit_s, on_done=_progress(len(checks)))
+            report = _veiled(report, config)
     _print(report, output)
     if report.ran_out:
         # A thread of a check that was given up may never end, and the interpreter would wait for it.
         sys.stdout.flush()
         os._exit(_code(report))
     return report
+
+
+def _veiled(report: "Report", config: Config) -> "Report":
+    """The report without the values that `config show` masks: they stand in paths and in what servers say."""
+    from jackline_server.config.masking import Veil  # noqa: PLC0415 - help needs none of it
+    from jackline_server.core.frozen import change  # noqa: PLC0415 - see above
+
+    veil = Veil(secret.reveal() for secret in config.all_hidden)
+    found = tuple(
+        change(one, subject=veil.over(one.subject), what=veil.over(one.what), advice=veil.over(one.advice))
+        for one in report.found
+    )
+    return change(report, found=found)
 
 
 def _config_check(config: Config | None, wrong: tuple[str, ...]) -> "Check":

@@ -6,6 +6,7 @@ whose names are those of the project, but for `dot-` in place of a leading dot a
 
 import json
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -27,6 +28,8 @@ _PROJECT = {
 }
 _PYTHON = "@PYTHON@"
 _COMMAND = "init"
+_OF_THE_SERVER = "apsw"
+"""A package that the server needs and a plain install lacks."""
 
 
 def init(
@@ -46,6 +49,11 @@ def init(
             EXIT_USAGE,
             f"there already: {', '.join(str(folder / name) for name in there)}; {advice}",
         )
+    astray = [name for name in _PROJECT if _leads_out(folder, (folder / name).parent)]
+    if astray:
+        places = ", ".join(dict.fromkeys(str((folder / name).parent) for name in astray))
+        advice = "remove the link, or take another folder"
+        fail(_COMMAND, EXIT_USAGE, f"a link that leads out of {folder}: {places}; {advice}")
     for name, text in project_files().items():
         path = folder / name
         try:
@@ -53,10 +61,21 @@ def init(
             write_whole(path, text)
         except OSError as error:
             fail(_COMMAND, EXIT_CANT_CREATE, f"{path} can't be written: {error.strerror}")
-    say(*(f"wrote {folder / name}" for name in _PROJECT), "", "Next:")
+    say(*(f"wrote {folder / name}" for name in _PROJECT), "")
+    if not _can_serve():  # this command is in a plain install too, what serves is not
+        say("The server is not installed. First: pip install 'jackline[server]'", "")
+    say("Next:")
     if folder != Path():
         say(f"  cd {folder}")
     say(*(f"  {line}" for line in next_commands()))
+
+
+def _leads_out(folder: Path, inner: Path) -> bool:
+    """True if what stands for a folder of the project is one elsewhere, or can't be followed."""
+    try:
+        return not inner.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a link to itself
+        return inner != folder
 
 
 def next_commands() -> list[str]:
@@ -77,3 +96,12 @@ def project_files() -> dict[str, str]:
 def _text(starter: Traversable, source: str) -> str:
     text = starter.joinpath(source).read_text("utf-8")
     return text.replace(json.dumps(_PYTHON), json.dumps(sys.executable))
+
+
+def _can_serve() -> bool:
+    """True if the server extra is installed."""
+    try:
+        version(_OF_THE_SERVER)
+    except PackageNotFoundError:
+        return False
+    return True

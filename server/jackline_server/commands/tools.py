@@ -279,7 +279,22 @@ def _named(groups: Sequence["Group"], name: str) -> "Shown":
     if len({one.origin for one in exact}) > 1:
         origins = ", ".join(dict.fromkeys(one.origin for one in exact))
         fail(_TEST, EXIT_USAGE, f"`{name}` is the name of several: {origins}; say --connection or --workflow")
+    if any(not _calls_alike(one, exact[0]) for one in exact):
+        titles = ", ".join(group.title for group in groups if any(one in exact for one in group.tools))
+        what = f"`{name}` is not the same tool everywhere ({titles}): what it does or may change differs"
+        fail(_TEST, EXIT_USAGE, f"{what}; say --connection or --workflow")
     return exact[0]
+
+
+def _calls_alike(one: "Shown", other: "Shown") -> bool:
+    """True if a call of either is the same call, whatever its step is named and wherever it stands."""
+    from jackline_server.core.frozen import change  # noqa: PLC0415 - help needs none of it
+
+    if one.step is None or other.step is None:
+        return one.step is other.step and one.effect == other.effect
+    nowhere: dict[str, str] = {}
+    placeless = {"step_id": "", "routes": nowhere, "next_step": "", "output_key": "", "description": ""}
+    return change(one.step, **placeless) == change(other.step, **placeless)
 
 
 def _invocation(tool: "Shown", given: dict[str, Any]):  # noqa: ANN202 - a type whose module is loaded late

@@ -6,7 +6,7 @@ values mean (`sections`).
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -71,6 +71,17 @@ def read_document(sources: Sources) -> Document:
         path = name.split(".") if "." in name else ["server", name]
         _put(tree, path, _outside(value, f"--{name.replace('_', '-')}"))
     return Document(tree=tree, notices=notices, problems=problems)
+
+
+def hidden_texts(tree: Tree) -> Iterator[str]:
+    """Each text of the tree that is never shown."""
+    for node in tree.values():
+        if not isinstance(node, Given):
+            yield from hidden_texts(node)
+        elif node.hidden:
+            value = node.value
+            items = cast("list[object]", value) if isinstance(value, list) else [value]
+            yield from (item for item in items if isinstance(item, str))
 
 
 def _outside(value: object, where: str) -> Given:

@@ -1,40 +1,28 @@
 """The settings in effect, each with where it came from: what `jackline config show` prints.
 
-Owns noting what the readers of the sections ask for while they read, and what of it may be shown. A secret
-never gets in here: what is noted is already masked.
+Owns noting what the readers of the sections ask for while they read. A secret never gets in here: what is
+noted is already masked (`masking`).
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from jackline_server.config.document import Given, Tree
 from jackline_server.config.load import read_config
+from jackline_server.config.masking import MASK, masked, masked_command
 from jackline_server.config.problems import Problem
 from jackline_server.config.section import Section
 from jackline_server.config.settings import Config
 from jackline_server.core.frozen import frozen
 from jackline_server.runtime.secrets import Secret
 
-MASK = "***"
 DEFAULT = "default"
 
 Shown = str | int | bool | Decimal | list[str] | None
 
 _MICROS = 1_000_000
 _UNITS = ((3_600_000, "h"), (60_000, "m"), (1_000, "s"))
-_NAMES_A_SECRET = re.compile(
-    r"(api[-_]?key|[-_]key\b|token|secret|passw|credential|\bauth|bearer|private[-_]?key)", re.IGNORECASE
-)
-_LOOKS_SECRET = re.compile(
-    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,}|\b(?:gh[opsur]|github_pat|hf)_[A-Za-z0-9_]{16,}"
-    r"|\bxox[abeoprs]-[A-Za-z0-9-]{8,}|\bglpat-[A-Za-z0-9_-]{8,}|\bAIza[0-9A-Za-z_-]{20,}|\beyJ[A-Za-z0-9_-]{8,}\S*"
-    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?i:\bbearer)\s+\S+"
-    # Long runs of letters and digits, with or without a dash: no word of a language looks so.
-    r"|\b(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{24,}\b|\b(?=\S*[0-9])[A-Za-z0-9_-]{40,}\b"
-)
 
 
 @frozen
@@ -77,7 +65,7 @@ def _completed(noted: Mapping[tuple[str, ...], Setting], config: Config) -> Iter
     for name, profile in config.models.items():
         derived["models", name, "adapter"] = profile.adapter
     for path, setting in noted.items():
-        value = derived.get(path, setting.value)
+        value = setting.value if setting.value == MASK else derived.get(path, setting.value)
         yield Setting(path=path, value=value, where=setting.where, references=setting.references)
 
 
@@ -139,13 +127,13 @@ class _NotedSection(Section):
     def texts(self, key: str, *, default: Collection[str] = ()) -> tuple[str, ...]:
         given = self._peek(key)
         values = super().texts(key, default=default)
-        self._note(key, given, None if given is None and not values else masked_words(values))
+        self._note(key, given, None if given is None and not values else [masked(one) for one in values])
         return values
 
     def command(self, key: str) -> tuple[str, ...] | None:
         given = self._peek(key)
         words = super().command(key)
-        self._note(key, given, None if words is None else masked_words(words))
+        self._note(key, given, None if words is None else masked_command(words))
         return words
 
     def usd_micros(self, key: str) -> int | None:
@@ -157,7 +145,9 @@ class _NotedSection(Section):
     def path(self, key: str, *, default: Path | None = None) -> Path | None:
         given = self._peek(key)
         value = super().path(key, default=default)
-        self._note(key, given, None if value is None else str(value))
+        # What was meant as an address would lose its looks in a path.
+        is_address = given is not None and "://" in str(given.value)
+        self._note(key, given, None if value is None else MASK if is_address else str(value))
         return value
 
 
@@ -167,33 +157,3 @@ def span_text(milliseconds: int) -> str:
         if milliseconds % size == 0 and (unit != "m" or milliseconds > size):
             return f"{milliseconds // size}{unit}"
     return f"{milliseconds}ms"
-
-
-def masked_words(words: Collection[str]) -> list[str]:
-    """The words of a command or list; what follows an option that names a secret is masked."""
-    shown: list[str] = []
-    hides_next = False
-    for word in words:
-        name, equals, value = word.partition("=")
-        if hides_next and not word.startswith("-"):
-            shown.append(MASK)
-        elif equals and value and _NAMES_A_SECRET.search(name):
-            shown.append(f"{name}={MASK}")
-        else:
-            shown.append(masked(word))
-        hides_next = word.startswith("-") and not equals and _NAMES_A_SECRET.search(word) is not None
-    return shown
-
-
-def masked(text: str) -> str:
-    """The text without what looks like a secret: user and query of a URL as a whole, else by its looks."""
-    try:
-        parts = urlsplit(text) if "://" in text else None
-    except ValueError:
-        return MASK
-    if parts is not None and parts.netloc:
-        host = parts.netloc.rpartition("@")[2]
-        user = f"{MASK}@" if "@" in parts.netloc else ""
-        query = f"?{MASK}" if parts.query else ""
-        return f"{parts.scheme}://{user}{host}{_LOOKS_SECRET.sub(MASK, parts.path)}{query}"
-    return _LOOKS_SECRET.sub(MASK, text)

@@ -3,18 +3,23 @@
 Owns what kind of file may be a config. Does not own what is in it.
 """
 
+import errno
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
 from jackline_server.config.problems import ProblemCode
 from jackline_server.core.frozen import frozen
 
 _MAX_BYTES = 1_048_576
+_MAX_DEPTH = 32
+_TOO_DEEP = "nested too deep"
+_LONG_NUMBER = re.compile(r"\d[\d_]{4000}", re.ASCII)
 
 
 class FileProblem(Exception):
@@ -66,25 +71,65 @@ def _target(file: Path) -> tuple[Path, str]:
 
 
 def _opened(target: Path) -> tuple[bytes, int]:
-    """The bytes and the mode of the one file that was opened. A pipe is not waited for."""
+    """The bytes and the mode of the one file that was opened."""
     descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    return _content(descriptor, _MAX_BYTES)
+
+
+def read_regular(path: Path, *, most_bytes: int) -> bytes:
+    """The first bytes of a regular file, one more than `most_bytes` if there are more. Links are followed.
+
+    A pipe is not waited for. Raises OSError, also for what is no regular file, and ValueError for what is no
+    path.
+    """
+    data, mode = _content(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), most_bytes)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return data
+
+
+def _content(descriptor: int, most_bytes: int) -> tuple[bytes, int]:
+    """What an open file holds, nothing if it is not a regular one, and its mode. Closes it."""
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         return b"", mode
-    with open(descriptor, "rb") as opened:  # noqa: PTH123 - a descriptor, which a Path can't open
-        return opened.read(_MAX_BYTES + 1), mode
+    with open(descriptor, "rb") as opened:
+        return opened.read(most_bytes + 1), mode
 
 
 def _parsed(data: bytes) -> tuple[str, Mapping[str, object]]:
     try:
         text = data.decode("utf-8-sig")
-        return text, tomllib.loads(text, parse_float=Decimal)
+        tables = tomllib.loads(text, parse_float=Decimal)
     except UnicodeDecodeError:
         raise FileProblem(ProblemCode.SYNTAX, "not UTF-8") from None
     except RecursionError:
-        raise FileProblem(ProblemCode.SYNTAX, "nested too deep") from None
+        raise FileProblem(ProblemCode.SYNTAX, _TOO_DEEP) from None
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         message = f"not TOML: {error}"
         raise FileProblem(ProblemCode.SYNTAX, message, line=int(line[1]) if line else 0) from None
+    except (ValueError, ArithmeticError):  # the parser lets through what Python says of a number
+        long = _LONG_NUMBER.search(data.decode("utf-8-sig"))
+        line = 0 if long is None else long.string.count("\n", 0, long.start()) + 1
+        message = "holds a number that is too long or too large"
+        raise FileProblem(ProblemCode.SYNTAX, message, line=line) from None
+    _require_shallow(tables)
+    return text, tables
+
+
+def _require_shallow(tables: object) -> None:
+    """Refuse tables and lists in one another without end: a key with many dots is enough to make them."""
+    level = [tables]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise FileProblem(ProblemCode.SYNTAX, _TOO_DEEP)
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jackline_server.config.connections import read_connections
-from jackline_server.config.document import PREFIX, Sources, Tree, read_document
+from jackline_server.config.document import PREFIX, Sources, Tree, hidden_texts, read_document
 from jackline_server.config.problems import ConfigError, Problem
 from jackline_server.config.section import Section
 from jackline_server.config.sections import (
@@ -17,6 +17,7 @@ from jackline_server.config.sections import (
     read_tenant_active_runs,
 )
 from jackline_server.config.settings import Config
+from jackline_server.runtime.secrets import Secret
 
 FILE_VARIABLE = f"{PREFIX}CONFIG"
 
@@ -65,6 +66,7 @@ def read_config(
         function_roots=read_function_roots(sections["functions"]),
         tenant_active_runs=read_tenant_active_runs(sections["limits"]),
         notices=tuple(document.notices),
+        hidden=tuple(map(Secret, dict.fromkeys(hidden_texts(document.tree)))),
     )
     if problems:
         raise ConfigError(problems)

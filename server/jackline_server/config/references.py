@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from jackline_server.config.file import read_regular
+
 _MAX_FILE_BYTES = 65_536
 _REFERENCE = re.compile(r"\$\{(env|file):([^${}]*)\}")
 _OPEN = "${"
@@ -56,8 +58,7 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
 
 def _content(name: str, folder: Path) -> str:
     try:
-        with (folder / name).open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
+        data = read_regular(folder / name, most_bytes=_MAX_FILE_BYTES)
         if len(data) > _MAX_FILE_BYTES:
             raise BadReference(f"${{file:{name}}} is longer than {_MAX_FILE_BYTES} bytes")
         text = data.decode().rstrip("\r\n")

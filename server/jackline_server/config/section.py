@@ -6,10 +6,11 @@ Each getter takes its key off the table; what is left when `finish` is called is
 import difflib
 import re
 from collections.abc import Collection, Iterator, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from jackline_server.config.document import Given, Tree
+from jackline_server.config.masking import masked, masked_name
 from jackline_server.config.problems import Problem, ProblemCode
 from jackline_server.runtime.secrets import Secret
 
@@ -20,6 +21,9 @@ _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 _MICROS = 1_000_000
 _MOST_USD = 1_000_000
 _LONGEST = 8_192
+_LONGEST_SHOWN = 64
+_MOST_BITS = 128
+_KINDS = ((bool, "true or false"), (int | Decimal, "a number"), (str, "a string"), (list, "a list"))
 
 
 class Section:
@@ -31,6 +35,7 @@ class Section:
         self._problems = problems
         self._known: set[str] = set()
         self._places: dict[str, str] = {}
+        self._hidden: set[str] = set()
 
     # --- plain values
 
@@ -41,7 +46,7 @@ class Section:
             return default
         value = given.value
         if not isinstance(value, str):
-            return self._wrong(key, given, "a string")
+            return self._misplaced(key, given, "a string")
         if not value.strip() or len(value) > _LONGEST or _CONTROL.search(value):
             return self._bad(key, given, "is empty, too long, or holds a control character")
         return value
@@ -101,11 +106,11 @@ class Section:
         if given.as_text and isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         if not isinstance(value, list):
-            self._wrong(key, given, "a list of strings")
+            self._misplaced(key, given, "a list of strings")
             return tuple(default)
         items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType] - TOML says not of what
         if not all(isinstance(item, str) and item and not _CONTROL.search(item) for item in items):
-            self._wrong(key, given, "a list of strings")
+            self._misplaced(key, given, "a list of strings")
             return tuple(default)
         return tuple(str(item) for item in items)
 
@@ -140,7 +145,7 @@ class Section:
             ):
                 return self._wrong(key, given, "an amount of US dollars")
             micros = Decimal(value) * _MICROS
-        except InvalidOperation:
+        except ArithmeticError:  # no number, or one beyond what a decimal can hold
             return self._wrong(key, given, "an amount of US dollars")
         if not micros.is_finite() or not 0 <= micros <= _MOST_USD * _MICROS:
             return self._bad(key, given, f"must be from 0 to {_MOST_USD}")
@@ -163,7 +168,7 @@ class Section:
         if node is None:
             return None
         if isinstance(node, Given):
-            return self._wrong(key, node, "a table")
+            return self._misplaced(key, node, "a table")
         return self._below(key, node)
 
     def _below(self, key: str, tree: Tree) -> "Section":
@@ -185,6 +190,10 @@ class Section:
         return key in self._places
 
     # --- what is wrong
+
+    def quoted(self, key: str, value: str) -> str:
+        """A value of that key as a message may show it: not at all if it came by a reference."""
+        return "what it holds" if key in self._hidden else repr(masked(value[:_LONGEST_SHOWN]))
 
     def finish(self, *, not_built: Collection[str] = ()) -> None:
         """Report each key that is left, by name, with the nearest one there is."""
@@ -211,6 +220,8 @@ class Section:
         if node is None:
             return None
         self._places[key] = _first_place(node)
+        if isinstance(node, Given) and node.hidden:
+            self._hidden.add(key)
         if not isinstance(node, Given):
             self._report(ProblemCode.WRONG_TYPE, key, _first_place(node) or "config", "is not a table")
             return None
@@ -223,19 +234,28 @@ class Section:
     def _wrong(self, key: str, given: Given, wanted: str) -> None:
         self._report(ProblemCode.WRONG_TYPE, key, given.where, f"must be {wanted}{_seen(given)}")
 
+    def _misplaced(self, key: str, given: Given, wanted: str) -> None:
+        """As `_wrong`, where no number is wanted: what stands there may be a secret without its quotes."""
+        kind = next((name for of, name in _KINDS if isinstance(given.value, of)), "")
+        instead = f", not {kind}" if kind and not given.hidden else ""
+        self._report(ProblemCode.WRONG_TYPE, key, given.where, f"must be {wanted}{instead}")
+
     def _bad(self, key: str, given: Given, message: str) -> None:
         self._report(ProblemCode.BAD_VALUE, key, given.where, f"{message}{_seen(given)}")
 
     def _report(self, code: ProblemCode, key: str, where: str, message: str) -> None:
-        dotted = ".".join((*self._path, key))
+        dotted = ".".join(map(masked_name, (*self._path, key)))
         self._problems.append(Problem(code=code, where=where, key=dotted, message=message))
 
 
 def _seen(given: Given) -> str:
-    """What was given instead, unless it may be a secret. A string never is shown: one may be misplaced."""
-    if given.hidden or not isinstance(given.value, bool | int | Decimal):
+    """The number that was given instead, unless hidden. A string never is shown: it may be misplaced."""
+    value = given.value
+    if given.hidden or not isinstance(value, bool | int | Decimal):
         return ""
-    return f", not {str(given.value).lower()}"
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:  # Python refuses to write the longest
+        return ", not a number of so many digits"
+    return f", not {str(value).lower()[:_LONGEST_SHOWN]}"
 
 
 def _first_place(node: "Tree | Given | None") -> str:

@@ -92,8 +92,9 @@ def _listen(section: Section, *, insecure: bool) -> Listen:
         section.problem(
             ProblemCode.INSECURE,
             "listen",
-            f"{host} is not loopback, and without TLS tokens cross the network in the clear; listen on "
-            "127.0.0.1, or set insecure_bind (--insecure-bind) if something in front does TLS",
+            f"{section.quoted('listen', host)} is not loopback, and without TLS tokens cross the "
+            "network in the clear; listen on 127.0.0.1, or set insecure_bind (--insecure-bind) if something "
+            "in front does TLS",
         )
     return Listen(host=host, port=int(match[3]), is_loopback=loopback)
 
@@ -158,7 +159,9 @@ def _supports(table: Section) -> frozenset[str]:
     supports = frozenset(table.texts("supports", default=CAPABILITIES))
     if unknown := sorted(supports.difference(CAPABILITIES)):
         table.problem(
-            ProblemCode.BAD_VALUE, "supports", f"{unknown[0]!r} is none of {', '.join(CAPABILITIES)}"
+            ProblemCode.BAD_VALUE,
+            "supports",
+            f"{table.quoted('supports', unknown[0])} is none of {', '.join(CAPABILITIES)}",
         )
     return supports
 

@@ -3,13 +3,13 @@
 Times are milliseconds, money is millionths of a US dollar.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Price
 from jackline_server.runtime.http_ports import HttpConnection
-from jackline_server.runtime.mcp_ports import McpConnection
+from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.secrets import Secret
 
 
@@ -64,7 +64,10 @@ class ModelProfile:
 
 @frozen
 class Config:
-    """All of it. `notices` are worth a line in the log at boot; `file` is None without a file."""
+    """All of it. `notices` are worth a line in the log at boot; `file` is None without a file.
+
+    `hidden` are the values that came by a reference, or by a variable of a section.
+    """
 
     file: Path | None
     server: ServerSettings
@@ -74,3 +77,15 @@ class Config:
     function_roots: tuple[str, ...]
     tenant_active_runs: int | None
     notices: tuple[str, ...]
+    hidden: tuple[Secret, ...]
+
+    @property
+    def all_hidden(self) -> Iterator[Secret]:
+        """Every value that no report may show, wherever it is met: see `masking.Veil`."""
+        yield from self.hidden
+        yield from (profile.api_key for profile in self.models.values() if profile.api_key is not None)
+        for connection in self.connections.values():
+            yield from connection.headers.values()
+        for connection in self.mcp_connections.values():
+            reached = connection.transport
+            yield from (reached.environment if isinstance(reached, McpProcess) else reached.headers).values()

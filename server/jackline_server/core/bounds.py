@@ -83,10 +83,14 @@ class Hold:
 
 @frozen
 class Limit:
-    """A bound that does not allow what comes next. `leaf` is its scope and name."""
+    """A bound that does not allow what comes next. `leaf` is its scope and name.
+
+    `words` says what is needed and what is left, where that can be counted.
+    """
 
     reason: StopReason
     leaf: str
+    words: str = ""
 
 
 @frozen
@@ -159,14 +163,38 @@ def output_cap(
         by_tokens = _cap_by_tokens(scope, prompt_tokens, held_back.tokens)
         if by_tokens is not None:
             if by_tokens < least:
-                return Limit(reason=StopReason.TOKEN_BUDGET, leaf=f"{scope.name}.token_budget")
+                needed = prompt_tokens + least + held_back.tokens
+                return _no_tokens(scope, scope.token_budget or 0, needed=needed)
             cap = min(cap, by_tokens)
         by_cost = _cap_by_cost(scope, model.price, prompt_tokens, held_back.cost_micros)
         if by_cost is not None:
             if by_cost < least:
-                return Limit(reason=StopReason.COST_BUDGET, leaf=f"{scope.name}.cost_budget_usd")
+                price = price_of(model.price, prompt_tokens=prompt_tokens, completion_tokens=least)
+                return _no_money(scope, scope.cost_budget_micros or 0, needed=price + held_back.cost_micros)
             cap = min(cap, by_cost)
     return cap
+
+
+def _no_tokens(scope: Scope, budget: int, *, needed: int) -> Limit:
+    left = max(budget - scope.ledger.tokens_held, 0)
+    return Limit(
+        reason=StopReason.TOKEN_BUDGET,
+        leaf=f"{scope.name}.token_budget",
+        words=f"the next model call needs about {needed} tokens, and {left} of {budget} are left",
+    )
+
+
+def _no_money(scope: Scope, budget: int, *, needed: int) -> Limit:
+    left = max(budget - scope.ledger.cost_held, 0)
+    return Limit(
+        reason=StopReason.COST_BUDGET,
+        leaf=f"{scope.name}.cost_budget_usd",
+        words=f"the next model call needs about {_usd(needed)}, and {_usd(left)} of {_usd(budget)} are left",
+    )
+
+
+def _usd(micros: int) -> str:
+    return f"${micros // 1_000_000}.{micros % 1_000_000:06d}"
 
 
 def _cap_by_tokens(scope: Scope, prompt_tokens: int, held_back: int) -> int | None:

@@ -5,12 +5,12 @@ can't start, the cap over the whole batch, then the next wave: reads together, e
 in order. A name that the model made up, wrong arguments and a spent cap are error results, never coerced.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 
 from jackline_server.core import exits, json_text, leaving, turns
 from jackline_server.core.bounds import Limit
-from jackline_server.core.context import select, step_input
-from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS, is_settled, policy_of
+from jackline_server.core.context import step_input
+from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS, bound_for, is_settled, policy_of
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     OTHER_TOOL,
@@ -39,6 +39,7 @@ from jackline_server.core.state import RunState, ToolCall, Visit
 from jackline_server.core.steps import CallTools, Moment, Record, Step, ToolAttempt
 
 _MAX_ID = 64
+_SHOWN = 200
 
 
 def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple[ToolCallRequested, ...]:
@@ -209,8 +210,17 @@ def _question(batch: Batch, call: ToolCall, now: Moment) -> InterruptRaised:
         call_id=call.call_id,
         options=UNKNOWN_OPTIONS if _may_repeat(batch, call) else UNKNOWN_OPTIONS[:2],
         expires_unix_ms=now.unix_ms + step.unknown_expiry_ms,
-        question=f"Did {call.tool} take effect? It was cut off: {call.error}.",
+        question=f"Did {call.tool} take effect? It was cut off: {call.error}.{_given(call)}",
     )
+
+
+def _given(call: ToolCall) -> str:
+    """What the workflow gave the call beside its arguments, in words: whoever answers has to know of it."""
+    if not call.bound:
+        return ""
+    values = (f"{name}={json_text.write(value)}" for name, value in call.bound.items())
+    shown = ", ".join(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..." for value in values)
+    return f" The workflow gave it {shown}."
 
 
 def _may_repeat(batch: Batch, call: ToolCall) -> bool:
@@ -312,8 +322,7 @@ def _wave(batch: Batch) -> tuple[ToolCall, ...]:
 
 
 def _attempt(batch: Batch, call: ToolCall, time_left_ms: int | None) -> ToolAttempt:
-    step, entry, state = _tool_step(batch, call), batch.entry(call), batch.state
-    bind: Mapping[str, str] = {} if entry is None else entry.bind
+    step, state = _tool_step(batch, call), batch.state
     timeouts = [step.timeout_ms]
     if batch.step is not None:
         timeouts.append(batch.step.bounds.tool_timeout_ms)
@@ -330,7 +339,7 @@ def _attempt(batch: Batch, call: ToolCall, time_left_ms: int | None) -> ToolAtte
         ),
         step=step,
         arguments=json_text.parse_object(call.arguments.strip() or "{}"),
-        bound=select(state.context, bind),
+        bound=bound_for(state, call) or {},
         step_input=own,
         timeout_ms=min(timeouts),
     )

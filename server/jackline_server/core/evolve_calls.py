@@ -5,7 +5,7 @@ call. A call whose outcome is unknown stays open until its policy or a person se
 """
 
 from jackline_server.core import json_text, transcript
-from jackline_server.core.context import Context
+from jackline_server.core.context import Context, select
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
 from jackline_server.core.facts import (
@@ -17,7 +17,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import Prompt
-from jackline_server.core.plan import ModelStep, OnUnknown, Plan, ToolStep
+from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolStep
 from jackline_server.core.state import Interrupt, Note, Reply, RunState, ToolCall, Visit
 
 RETRY = "retry"
@@ -67,8 +67,10 @@ def _with_call(visit: Visit, call_id: str) -> tuple[Reply | Note, ...]:
 
 def start(state: RunState, fact: ToolCallStarted) -> RunState:
     """An attempt is reserved: it counts from here."""
+    call = _call(state, fact.call_id)
     call = change(
-        _call(state, fact.call_id),
+        call,
+        bound=bound_for(state, call),
         status=CallStatus.STARTED,
         effect=fact.effect,
         call_key=fact.call_key,
@@ -82,6 +84,15 @@ def start(state: RunState, fact: ToolCallStarted) -> RunState:
         ledger=state.ledger.call_tool(),
         visit=change(visit, ledger=visit.ledger.call_tool()),
     )
+
+
+def bound_for(state: RunState, call: ToolCall) -> JsonObject | None:
+    """What the call is given now beside its arguments: what its step binds. None if that is nothing."""
+    step = state.plan.steps.get(call.step_id)
+    if not isinstance(step, ModelStep):
+        return None
+    entry = next((tool for tool in step.tools if tool.ref == call.tool == call.name), None)
+    return select(state.context, entry.bind) if entry is not None and entry.bind else None
 
 
 def finish(state: RunState, fact: ToolCallFinished) -> RunState:

@@ -25,7 +25,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import frozen
 from jackline_server.core.messages import Prompt
-from jackline_server.core.plan import Effect, Plan
+from jackline_server.core.plan import Effect, JsonObject, Plan
 
 
 @frozen
@@ -33,7 +33,8 @@ class ToolCall:
     """One entry of the registry.
 
     `interrupted` is true if it was in flight when its worker died. `tool` is a name of the plan or
-    `other`, `name` what the model wrote.
+    `other`, `name` what the model wrote. `bound` is what its last attempt was given beside `arguments`: the
+    values that the step binds; None if it binds none.
     """
 
     call_id: str
@@ -56,6 +57,7 @@ class ToolCall:
     output_json: str | None = None
     error: str = ""
     unknown_expired: bool = False
+    bound: JsonObject | None = None
 
 
 @frozen

@@ -78,11 +78,10 @@ def at_limit(
 
 
 def _limit_exit(limit: Limit) -> Exit:
-    error = (
-        f"{limit.leaf} is reached"
-        if limit.reason is not StopReason.MODEL_ERROR
-        else "the model gave no answer"
-    )
+    if limit.reason is StopReason.MODEL_ERROR:
+        error = "the model gave no answer"
+    else:
+        error = f"{limit.leaf}: {limit.words}" if limit.words else f"{limit.leaf} is reached"
     return exits.abnormal(limit.reason, leaf=limit.leaf, error=error)
 
 

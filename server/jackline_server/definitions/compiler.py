@@ -68,6 +68,8 @@ class WorkflowCompiler:
             draft = reading.read(root, report) if root is not None else None
             if draft is not None:
                 return self._compiled(draft, source, report)
+            if root is not None:
+                report.not_all_checked()
         except TooManyErrors:
             pass  # the report says so
         return Compilation(

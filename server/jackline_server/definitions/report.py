@@ -52,6 +52,10 @@ class Report:
         """
         self._keep(Severity.ERROR, code, message, (file or self._file, mark, ""))
 
+    def not_all_checked(self) -> None:
+        """What the errors so far leave unread was not checked: there may be more to find."""
+        self.info("not_all_checked", "further checks follow once these errors are mended")
+
     @property
     def has_errors(self) -> bool:
         """True if the source can't become a plan."""

@@ -3,7 +3,6 @@
 Owns the only use of the CEL library. Does not own the bound of cost (`cel_cost`) or what the variables are.
 """
 
-import re
 from collections.abc import Mapping
 from typing import cast
 
@@ -12,7 +11,7 @@ from jackline_server.core.plan import JsonValue
 from jackline_server.expressions import linear_regex
 from jackline_server.expressions.cel_cost import Shape, Token, TooCostly, check_cost, shape
 from jackline_server.expressions.cel_library import cel
-from jackline_server.expressions.cel_reading import member_paths, slip
+from jackline_server.expressions.cel_reading import member_paths, said_plainly, slip
 from jackline_server.expressions.sized_cache import SizedCache
 
 MAX_CHARACTERS = 2_000
@@ -53,7 +52,6 @@ _NAMED_FUNCTIONS = frozenset(
         "getMilliseconds",
     }
 )
-_PLACE = re.compile(r"^<input>:(\d+):(\d+): ")
 _FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError)
 """What the library raises for a bad expression or for variables that it can't be evaluated over."""
 
@@ -72,7 +70,7 @@ class _Compiled:
         try:
             self.program: cel.Program = cel.compile(expression)
         except _FAILURES as error:
-            raise ExpressionError(slip(self.shape.tokens) or _first_line(error)) from None
+            raise ExpressionError(slip(self.shape.tokens) or _said(error)) from None
         self.names = frozenset(self.program.variables())
         self.problem = _problem(self.shape, self.program)
 
@@ -99,7 +97,7 @@ class CelExpressions:
         except TooCostly as error:
             raise ExpressionError(str(error)) from None
         except _FAILURES as error:
-            raise ExpressionError(_first_line(error)) from None
+            raise ExpressionError(_said(error)) from None
         if not isinstance(answer, bool):
             raise ExpressionError("the expression gives no boolean")
         return answer
@@ -174,8 +172,5 @@ def _regex_problem(found: Shape) -> str | None:
     return None
 
 
-def _first_line(error: Exception) -> str:
-    line = str(error).split("\n", 1)[0].rsplit("ERROR: ", 1)[-1]
-    if "Recursion limit" in line:
-        return "the expression is nested too deep"
-    return (_PLACE.sub(r"at line \1, character \2: ", line) or type(error).__name__)[:200]
+def _said(error: Exception) -> str:
+    return said_plainly(str(error)) or type(error).__name__

@@ -21,6 +21,7 @@ from jackline_server.runtime.secrets import Secret
 PINS_FOLDER = "connections"
 MAX_PINS_BYTES = 256 * 1024
 _VERSION = 1
+_LONGEST_SHOWN = 64
 
 
 # --- tools -------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ def _read_tool(name: str, value: JsonValue) -> McpTool:
     description, output = fields.get("description"), fields.get("outputSchema")
     schema, annotations = fields.get("inputSchema"), fields.get("annotations")
     if not isinstance(description, str) or not isinstance(schema, dict) or not isinstance(annotations, dict):
-        raise BadPins(f"the tool {name!r} is not described as it has to be")
+        raise BadPins(f"the tool {_shown(name)} is not described as it has to be")
     tool = McpTool(
         name=name,
         description=description,
@@ -114,8 +115,15 @@ def _read_tool(name: str, value: JsonValue) -> McpTool:
         annotations_json=json_text.write(annotations),
     )
     if fields.get("digest") != tool.digest:
-        raise BadPins(f"the digest of the tool {name!r} is not that of its description; make the file anew")
+        raise BadPins(
+            f"the digest of the tool {_shown(name)} is not that of its description; make the file anew"
+        )
     return tool
+
+
+def _shown(name: str) -> str:
+    """A name out of a file that may be anybody's: however long it is, the message stays one to read."""
+    return repr(name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}…")
 
 
 def _described(tool: McpTool) -> JsonObject:

@@ -3,6 +3,7 @@
 Owns nothing but the composition: each use case has a module of its own.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 from jackline_server.core import transcript
@@ -14,6 +15,7 @@ from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.ports import Clock
+from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.snapshots import Snapshots
 from jackline_server.runtime.starting import Starting
 from jackline_server.runtime.store_ports import RunPage, RunQuery, Runs, Tenant
@@ -89,6 +91,7 @@ class RunService:
         snapshot = await self.get(tenant, run_id)
         wanted = _wanted(snapshot.state, step_id, visit)
         if wanted is None:
+            _refuse_unknown(snapshot.state, step_id, visit)
             return ()
 
         def ends(state: RunState, fact: Fact) -> bool:
@@ -109,6 +112,25 @@ class RunService:
     ) -> AsyncIterator[Frame]:
         """Replay and follow; ends after the terminal event."""
         return self._watching.watch(tenant, run_id, after_sequence=after_sequence, deltas=deltas)
+
+
+def _refuse_unknown(state: RunState, step_id: str, visit: int) -> None:
+    """Refuse a step that the workflow lacks, and a visit that was not made. A step may be still to come."""
+    if step_id and step_id not in state.plan.steps:
+        names = ", ".join(state.plan.steps)
+        raise _no_such("step_id", f"The workflow has no step {step_id}; its steps are: {names}.", names)
+    if visit:
+        seen = [summary.step_id for summary in state.summaries]
+        if state.visit is not None:
+            seen.append(state.visit.step_id)
+        visits = {name: count for name, count in Counter(seen).items() if step_id in ("", name)}
+        made = ", ".join(f"{name} {count}" for name, count in visits.items()) or "none"
+        raise _no_such("visit", f"There was no visit {visit} so far; the visits made are: {made}.", made)
+
+
+def _no_such(field: str, message: str, known: str) -> Refused:
+    violation = Violation(field=field, description=f"not one of: {known}", reason="unknown")
+    return Refused(Reason.INVALID_REQUEST, message, violations=(violation,))
 
 
 def _wanted(state: RunState, step_id: str, visit: int) -> tuple[str, int] | None:

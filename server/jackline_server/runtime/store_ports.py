@@ -394,6 +394,18 @@ class Revisions(Protocol):
         """The latest revision of each workflow whose name sorts after `after`, by name."""
         ...
 
+    async def digests(self, tenant: Tenant, name: str, *, prefix: str, limit: int) -> Sequence[str]:
+        """Digests of the workflow's revisions that begin so (lower-case hexadecimal), in order."""
+        ...
+
+    async def aliases(self, tenant: Tenant, name: str) -> Sequence[str]:
+        """Its aliases, in order; empty if there is no such workflow."""
+        ...
+
+    async def names(self, tenant: Tenant, *, limit: int) -> Sequence[str]:
+        """The first names of workflows, in order."""
+        ...
+
 
 @frozen
 class Store:

@@ -12,6 +12,7 @@ from jackline_server.runtime.compilations import Compilations
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.mcp_ports import Catalogs
 from jackline_server.runtime.ports import Clock, Compilation, Compiler, Finding, Severity, Source
+from jackline_server.runtime.references import revision_of
 from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.store_ports import AliasMoved, RevisionRow, Revisions, Tenant
 from jackline_server.runtime.store_refusals import refusing_store_errors
@@ -99,17 +100,9 @@ class Workflows:
         return PutDone(revision=stored or row, created=created, findings=compilation.findings)
 
     async def get_revision(self, tenant: Tenant, reference: str) -> RevisionRow:
-        """The revision that `name`, `name@alias` or `name@digest` names."""
-        name, _, rest = reference.partition("@")
+        """The revision that `name`, `name@alias` or `name@digest` names. Raises Refused."""
         with refusing_store_errors():
-            row = await self._revisions.get(tenant, name, rest)
-        if row is None:
-            raise Refused(
-                Reason.WORKFLOW_NOT_FOUND,
-                "There is no such workflow. List the workflows, or put it first.",
-                metadata={"workflow": reference},
-            )
-        return row
+            return await revision_of(self._revisions, tenant, reference)
 
     async def revisions(self, tenant: Tenant, *, after: str, limit: int) -> Sequence[RevisionRow]:
         """The latest revision of each workflow, by name."""

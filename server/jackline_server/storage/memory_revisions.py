@@ -53,3 +53,16 @@ class MemoryRevisions:
         names = sorted(name for owner, name in self._workflows if owner == tenant.id and name > after)
         found = [self._workflows[tenant.id, name] for name in names[:limit]]
         return [workflow.row(workflow.aliases[LATEST]) for workflow in found]
+
+    async def digests(self, tenant: Tenant, name: str, *, prefix: str, limit: int) -> Sequence[str]:
+        """As the port says."""
+        known = self._workflows.get((tenant.id, name)) or _Workflow()
+        return sorted(digest for digest in known.revisions if digest.startswith(prefix))[:limit]
+
+    async def aliases(self, tenant: Tenant, name: str) -> Sequence[str]:
+        """As the port says."""
+        return sorted((self._workflows.get((tenant.id, name)) or _Workflow()).aliases)
+
+    async def names(self, tenant: Tenant, *, limit: int) -> Sequence[str]:
+        """As the port says."""
+        return sorted(name for owner, name in self._workflows if owner == tenant.id)[:limit]

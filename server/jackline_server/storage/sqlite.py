@@ -1,6 +1,7 @@
 """The embedded store: SQLite in a data folder of its own.
 
-Owns opening and closing, in the order that keeps every promise: lock, check, upgrade, void leases, serve.
+Owns opening and closing, in the order that keeps every promise: lock, finish a restore, check, upgrade, void
+leases, serve.
 What is done with the tables is in the modules of the roles; `sqlite_writer` says how it becomes durable.
 """
 
@@ -17,13 +18,15 @@ from jackline_server.storage.clocks import LEASE_MS, StoreClock
 from jackline_server.storage.sqlite_commands import SqliteCommands
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_folder import DataFolder, lock_folder
+from jackline_server.storage.sqlite_identity import refuse_foreign_log, settle_generation
 from jackline_server.storage.sqlite_journal import SqliteJournal
 from jackline_server.storage.sqlite_leases import SqliteLeases, void_leases
 from jackline_server.storage.sqlite_migrations import newest_version, note_release
 from jackline_server.storage.sqlite_readers import Readers
+from jackline_server.storage.sqlite_restore import finish_restore
 from jackline_server.storage.sqlite_revisions import SqliteRevisions
 from jackline_server.storage.sqlite_runs import SqliteRuns
-from jackline_server.storage.sqlite_schema import create_database, open_writer, quick_check, read_generation
+from jackline_server.storage.sqlite_schema import create_database, open_writer, quick_check
 from jackline_server.storage.sqlite_session import Session
 from jackline_server.storage.sqlite_upgrade import Upgrade, UpgradeSettings, upgrade
 from jackline_server.storage.sqlite_writer import Writer, as_port_error
@@ -141,22 +144,24 @@ async def open_sqlite(path: Path, settings: SqliteSettings | None = None) -> Sql
 
 
 def _boot(folder: DataFolder, settings: SqliteSettings) -> _Boot:
-    """Create the database if there never was one, check and upgrade it, and void the leases left in it."""
+    """Finish a restore, create the database if there never was one, check, upgrade, void the leases in it."""
     newest, release = newest_version(settings.upgrade.migrations), settings.upgrade.release
+    finish_restore(folder)
     folder.refuse_if_gone()
-    if not folder.database.exists():
+    created = not folder.database.exists()
+    if created:
         create_database(folder, vfs=settings.vfs)
+    refuse_foreign_log(folder.database, folder.remembered())
     folder.close_to_others()
     connection = open_writer(folder, vfs=settings.vfs, newest=newest, release=release)
     try:
         checked = quick_check(connection, budget_ms=settings.check_ms)
-        generation = read_generation(connection)
+        generation = settle_generation(connection, folder, created=created)
         upgraded = upgrade(
             connection, folder.database, settings.upgrade, unix_ms=settings.clock.unix_ms(), vfs=settings.vfs
         )
         note_release(connection, release)
         voided = void_leases(connection, clock=settings.clock, lease_ms=settings.lease_ms)
-        folder.remember(generation)
         folder.watch()
     except BaseException:
         connection.close()

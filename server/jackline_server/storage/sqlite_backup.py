@@ -1,11 +1,12 @@
-"""Copies of a SQLite store that can be trusted: made whole, checked, durable, and only then named.
+"""The backups of a SQLite store: automatic ones in the data folder, and those that somebody asks for.
 
-Owns how a copy is made, also while a server writes, and the folder of automatic backups: names, room, how
-many are kept. Does not own when one is made. A copy that a crash cut off has a name of its own, by which
-the next boot clears it away.
+Owns the folder of automatic backups (names, room, how many are kept, what a crash left of one), and which
+store is copied where to. Does not own how a copy is made (`sqlite_copy`), nor how one is put back
+(`sqlite_restore`).
 """
 
 import errno
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -15,61 +16,36 @@ from pathlib import Path
 import apsw
 
 from jackline_server.core.frozen import frozen
-from jackline_server.failpoints import hit
-from jackline_server.runtime.store_ports import StoreDamaged, StoreFull, StoreUnavailable
+from jackline_server.runtime.store_ports import StoreDamaged, StoreFull
 from jackline_server.storage.boot_errors import StoreUnsuitable
+from jackline_server.storage.sqlite_copy import BESIDE, copy_database, reported
 from jackline_server.storage.sqlite_database import Database, connect
-from jackline_server.storage.sqlite_folder import DATABASE, sync_folder
-from jackline_server.storage.sqlite_migrations import schema_version
+from jackline_server.storage.sqlite_folder import (
+    DATABASE,
+    LOCK,
+    is_data_folder,
+    log_of,
+    remembered_in,
+    sync_folder,
+)
+from jackline_server.storage.sqlite_identity import refuse_foreign_log
+
+_log = logging.getLogger(__name__)
 
 BACKUPS = "backups"
 KEPT = 3
 """How many automatic backups stay."""
 
-_PARTIAL = ".partial"
-_PAGES = 2_048
 _BUSY_MS = 5_000
 _SPARE_BYTES = 16 << 20
 _NAME = re.compile(r"jackline-v(?P<version>\d+)-(?P<time>\d{8}T\d{6}Z)(-(?P<again>\d+))?\.db")
+_LEFTOVER = re.compile(rf"\.(?:{_NAME.pattern})\.[0-9a-f]{{16}}\.partial(-wal|-shm|-journal)?")
 
 
 def free_bytes(folder: Path) -> int:
     """The room that is left for us on the disk of a folder."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
-
-
-def copy_database(source: Database, target: Path, *, vfs: str | None) -> None:
-    """Copy what `source` holds at this moment to a new file, check the copy, and make it durable.
-
-    Others may write meanwhile; the copy is of one moment. Either the whole copy stands under its name at
-    the end or nothing does, whatever happens in between. Mode 0600.
-
-    Raises:
-        FileExistsError: something has that name already.
-        StoreDamaged: the copy does not hold what the source does.
-        apsw.Error, OSError: it can't be read or written.
-    """
-    if target.exists():
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-    hit("backup.before")
-    partial = target.with_name(target.name + _PARTIAL)
-    _clear(partial)
-    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    try:
-        source.execute("BEGIN")
-        try:
-            counts = _counts(source)
-            _copy_pages(source, partial, vfs=vfs)
-        finally:
-            source.execute("COMMIT")
-        _check(partial, counts, vfs=vfs)
-        _sync_file(partial)
-        hit("backup.before_publish")
-        partial.rename(target)
-    finally:
-        _clear(partial)
-    sync_folder(target.parent)
 
 
 @frozen
@@ -88,7 +64,7 @@ class BackupFolder:
         self.path = data / BACKUPS
 
     def open(self) -> None:
-        """Make the folder if need be, closed to others, and clear away what a crash left half done.
+        """Make the folder if need be, closed to others.
 
         Raises:
             StoreUnsuitable: it can't be made or used.
@@ -97,14 +73,26 @@ class BackupFolder:
             self.path.mkdir(mode=0o700, exist_ok=True)
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
-            for leftover in self.path.glob(f"*{_PARTIAL}*"):
-                leftover.unlink()
             sync_folder(self.path.parent)
         except OSError as error:
             raise StoreUnsuitable(
                 f"{self.path} can't hold the backup that has to be made before the upgrade "
                 f"({error.strerror}): make it a folder that this user can write. Nothing was changed."
             ) from error
+
+    def clear_leftovers(self) -> None:
+        """Clear away the automatic backups that a crash cut off, and nothing else. The caller holds the lock.
+
+        A copy that somebody makes here by hand has another name: it may be under way.
+        """
+        try:
+            for path in self.path.iterdir():
+                if _LEFTOVER.fullmatch(path.name) is not None:
+                    path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            _log.warning("what a crash left in %s can't be cleared away: %s", self.path, error)
 
     def backups(self) -> list[Backup]:
         """All of them, the newest first. Other files are none of ours."""
@@ -142,7 +130,7 @@ def require_room(database: Path, free: Callable[[Path], int]) -> None:
     Raises:
         StoreFull: there is less than that.
     """
-    log = Path(f"{database}-wal")
+    log = log_of(database)
     size = database.stat().st_size + (log.stat().st_size if log.exists() else 0)
     needed, found = 2 * size + _SPARE_BYTES, free(database.parent)
     if found < needed:
@@ -155,7 +143,8 @@ def require_room(database: Path, free: Callable[[Path], int]) -> None:
 def back_up(data: Path, target: Path) -> int:
     """Copy the store of a data folder, whose server may run, to a new file; its size in bytes.
 
-    The copy holds everything that was acknowledged before the call. The store is only read.
+    The copy holds everything that was acknowledged before the call. The store is only read; a folder that
+    nobody uses looks afterwards as it did before.
 
     Raises:
         StoreUnsuitable: there is no store, or the target can't be made.
@@ -166,75 +155,61 @@ def back_up(data: Path, target: Path) -> int:
     database = data / DATABASE
     if not database.is_file():
         raise StoreUnsuitable(f"there is no store in {data}: name the data folder of a server")
-    try:
-        source = connect(database, flags=apsw.SQLITE_OPEN_READONLY, vfs=None)
+    with reported(database, target):
+        _refuse_name(target)
+        _refuse_mixture(data)
+        source = _open_source(database)
         try:
             source.set_busy_timeout(_BUSY_MS)
             copy_database(source, target, vfs=None)
         finally:
             source.close()
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise StoreDamaged(f"{database} can't be read ({error})") from error
-    except apsw.FullError as error:
-        raise StoreFull(f"the disk of {target} is full; nothing was left there") from error
-    except apsw.Error as error:
-        raise StoreUnavailable(f"{database} can't be copied just now ({error}); nothing was left") from error
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull(f"the disk of {target} is full; nothing was left there") from error
-        raise StoreUnsuitable(f"{target} can't be made ({error.strerror}): choose another file") from error
-    return target.stat().st_size
+        return target.stat().st_size
 
 
-def _copy_pages(source: Database, partial: Path, *, vfs: str | None) -> None:
-    copy = connect(partial, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+def _refuse_name(target: Path) -> None:
+    """Refuse a name under which the copy would be taken for something else. Raises StoreUnsuitable."""
+    name, folder = target.name.casefold(), target.parent.resolve()
+    if name.endswith(BESIDE):
+        raise StoreUnsuitable(
+            f"{target} can't be the name of a copy: SQLite takes a file whose name ends with "
+            f"{', '.join(BESIDE)} for a part of another database, and removes it. Choose another name"
+        )
+    if is_data_folder(folder) and (name == BACKUPS or name.startswith((DATABASE, LOCK, f".{DATABASE}"))):
+        raise StoreUnsuitable(
+            f"{target} can't be the name of a copy: the server keeps its own files in the data folder under "
+            f"names that begin with {DATABASE}, {LOCK} and {BACKUPS}. Choose another name, or another folder"
+        )
+    is_automatic = _NAME.fullmatch(target.name) or _LEFTOVER.fullmatch(target.name)
+    if is_automatic and folder.name == BACKUPS and is_data_folder(folder.parent):
+        raise StoreUnsuitable(
+            f"{target} can't be the name of a copy: automatic backups are called so, and removed when there "
+            f"are newer ones. Choose another name"
+        )
+
+
+def _refuse_mixture(data: Path) -> None:
+    """Refuse to copy a database together with the log of another one. Raises StoreDamaged."""
+    remembered = remembered_in(data)
     try:
-        # Nobody reads a partial copy, so nothing has to be undone or synchronised before it is whole.
-        copy.execute("PRAGMA journal_mode = OFF")
-        copy.execute("PRAGMA synchronous = OFF")
-        with copy.backup("main", source, "main") as backup:
-            while not backup.done:
-                backup.step(_PAGES)
-                hit("backup.mid")
-    finally:
-        copy.close()
+        refuse_foreign_log(data / DATABASE, remembered)
+    except StoreDamaged:
+        # A server that starts at this moment may have taken the database over; then it remembers its name.
+        if remembered_in(data) == remembered:
+            raise
 
 
-def _check(partial: Path, counts: dict[str, object], *, vfs: str | None) -> None:
-    copy = connect(partial, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
-    try:
-        finding = copy.execute("PRAGMA integrity_check(1)").get
-        if finding != "ok":
-            raise StoreDamaged(f"the backup is damaged ({finding}): the store, or the disk, is")
-        if _counts(copy) != counts:
-            raise StoreDamaged("the backup does not hold all that the store does")
-    finally:
-        copy.close()
+def _open_source(database: Path) -> Database:
+    """A connection that only reads.
 
-
-def _counts(connection: Database) -> dict[str, object]:
-    """The schema, and how many rows each table has."""
-    tables = connection.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
-    ).fetchall()
-    found: dict[str, object] = {"": schema_version(connection)}
-    for (table,) in tables:
-        found[table] = connection.execute(f'SELECT count(*) FROM "{table}"').get  # noqa: S608 - a name of the schema
-    return found
-
-
-def _sync_file(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _clear(partial: Path) -> None:
-    """Remove a partial copy with what SQLite keeps beside it."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        Path(f"{partial}{suffix}").unlink(missing_ok=True)
+    Where no log is, SQLite makes an empty one and needs the right to write to clear it away at the end; it
+    does so only if nobody else has the database open. A log that is there stays as it is.
+    """
+    is_closed = not any(Path(f"{database}{suffix}").exists() for suffix in BESIDE)
+    flags = apsw.SQLITE_OPEN_READWRITE if is_closed else apsw.SQLITE_OPEN_READONLY
+    source = connect(database, flags=flags, vfs=None)
+    source.execute("PRAGMA query_only = 1")
+    return source
 
 
 def _mib(size: int) -> int:

@@ -16,6 +16,8 @@ from jackline_server.storage.boot_errors import StoreInUse, StoreUnsuitable
 DATABASE = "jackline.db"
 LOCK = "jackline.lock"
 _FRESH = "jackline.db.new"
+_REMEMBERED_BYTES = 128
+"""Room for two names, within one sector: written whole or not at all."""
 
 
 class DataFolder:
@@ -28,20 +30,20 @@ class DataFolder:
         self._lock = lock
         self._watched: dict[Path, tuple[int, int]] = {}
 
-    def remembered(self) -> str:
-        """The generation of the store that lives here; empty in a folder that never held one."""
-        return os.pread(self._lock, 64, 0).decode("ascii", "replace").strip()
+    def remembered(self) -> tuple[str, ...]:
+        """The generation of the store that lives here, two while it changes; none where no store ever was."""
+        return _names(os.pread(self._lock, _REMEMBERED_BYTES, 0))
 
-    def remember(self, generation: str) -> None:
-        """Note the generation, so that a database that vanished is noticed."""
-        if self.remembered() != generation:
-            os.pwrite(self._lock, f"{generation}\n".encode("ascii"), 0)
+    def remember(self, *generations: str) -> None:
+        """Note one generation or two, durably: a database that vanished or was replaced is noticed by it."""
+        if self.remembered() != generations:
+            line = " ".join(generations).ljust(_REMEMBERED_BYTES - 1)
+            os.pwrite(self._lock, f"{line}\n".encode("ascii"), 0)
             os.fsync(self._lock)
 
     def refuse_if_gone(self) -> None:
         """Raise StoreDamaged if a store lived here and its database is missing."""
-        log = Path(f"{self.database}-wal")
-        if not self.database.exists() and (self.remembered() or log.exists()):
+        if not self.database.exists() and (self.remembered() or log_of(self.database).exists()):
             raise StoreDamaged(
                 f"{self.database} is missing, though a store lived in this folder: restore the file, "
                 f"or remove the whole folder to begin anew"
@@ -72,7 +74,7 @@ class DataFolder:
         """Remember which files the database consists of now."""
         self._watched = {
             file: (status.st_dev, status.st_ino)
-            for file in (self.database, Path(f"{self.database}-wal"))
+            for file in (self.database, log_of(self.database))
             for status in (file.stat(),)
         }
 
@@ -91,6 +93,29 @@ class DataFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def log_of(database: Path) -> Path:
+    """Where SQLite keeps the log of a database."""
+    return Path(f"{database}-wal")
+
+
+def is_data_folder(path: Path) -> bool:
+    """True if a store lives there, or did."""
+    return (path / LOCK).exists() or (path / DATABASE).exists()
+
+
+def remembered_in(path: Path) -> tuple[str, ...]:
+    """What a data folder remembers, read without its lock."""
+    try:
+        with (path / LOCK).open("rb") as lock:
+            return _names(lock.read(_REMEMBERED_BYTES))
+    except OSError:
+        return ()
+
+
+def _names(line: bytes) -> tuple[str, ...]:
+    return tuple(line.decode("ascii", "replace").split())
 
 
 def sync_folder(path: Path) -> None:
@@ -133,8 +158,7 @@ def _prepare(path: Path) -> None:
     status = path.stat()
     if not stat.S_IMODE(status.st_mode) & 0o077:
         return
-    holds_a_store = (path / LOCK).exists() or (path / DATABASE).exists()
-    if not holds_a_store and any(path.iterdir()):
+    if not is_data_folder(path) and any(path.iterdir()):
         raise StoreUnsuitable(
             f"{path} is open to other users and holds other files: choose a folder of its own for the store"
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jackline_server.core.frozen import frozen
 from jackline_server.storage.sqlite_folder import DATABASE, LOCK
+from jackline_server.storage.sqlite_restore import prepared_restore
 from jackline_server.storage.sqlite_schema import APPLICATION_ID, SCHEMA_VERSION
 
 _HEADER_BYTES = 100
@@ -42,7 +43,8 @@ def look_at(path: Path) -> FolderLook:
         OSError: it can't be read.
     """
     database = path / DATABASE
-    header = _header(database)
+    # The copy of a restore that was cut off is what the next start puts there.
+    header = _header(prepared_restore(path) or database)
     held, remembered = _lock(path / LOCK)
     open_to_others = bool(stat.S_IMODE(path.stat().st_mode) & _OPEN_TO_OTHERS)
     holds_a_store = header is not None or (path / LOCK).exists()

@@ -33,6 +33,13 @@ _ALIASES = "SELECT alias FROM aliases WHERE tenant = ? AND name = ? AND digest =
 _NAMES = """
 SELECT name, digest FROM aliases WHERE tenant = ? AND alias = 'latest' AND name > ? ORDER BY name LIMIT ?
 """
+_DIGESTS = """
+SELECT digest FROM revisions WHERE tenant = ? AND name = ? AND digest >= ? AND digest < ?
+ORDER BY digest LIMIT ?
+"""
+_ALL_ALIASES = "SELECT alias FROM aliases WHERE tenant = ? AND name = ? ORDER BY alias"
+_ALL_NAMES = "SELECT name FROM aliases WHERE tenant = ? AND alias = 'latest' ORDER BY name LIMIT ?"
+_PAST_HEXADECIMAL = "g"
 
 
 class SqliteRevisions:
@@ -53,6 +60,19 @@ class SqliteRevisions:
     async def page(self, tenant: Tenant, *, after: str, limit: int) -> Sequence[RevisionRow]:
         """As the port says."""
         return await self._readers.run(_page, (tenant, after, limit))
+
+    async def digests(self, tenant: Tenant, name: str, *, prefix: str, limit: int) -> Sequence[str]:
+        """As the port says."""
+        wish = (tenant.id, name, prefix, prefix + _PAST_HEXADECIMAL, limit)
+        return await self._readers.run(_texts, (_DIGESTS, wish))
+
+    async def aliases(self, tenant: Tenant, name: str) -> Sequence[str]:
+        """As the port says."""
+        return await self._readers.run(_texts, (_ALL_ALIASES, (tenant.id, name)))
+
+    async def names(self, tenant: Tenant, *, limit: int) -> Sequence[str]:
+        """As the port says."""
+        return await self._readers.run(_texts, (_ALL_NAMES, (tenant.id, limit)))
 
 
 def _put(session: Session, wish: tuple[RevisionRow, str, str | None]) -> bool:
@@ -88,6 +108,11 @@ def _page(connection: Database, which: tuple[Tenant, str, int]) -> Sequence[Revi
     names = cast("list[tuple[str, str]]", connection.execute(_NAMES, (tenant.id, after, limit)).fetchall())
     rows = [_load(connection, tenant, name, digest) for name, digest in names]
     return [row for row in rows if row is not None]
+
+
+def _texts(connection: Database, query: tuple[str, tuple[str | int, ...]]) -> Sequence[str]:
+    statement, values = query
+    return [text for (text,) in cast("list[tuple[str]]", connection.execute(statement, values).fetchall())]
 
 
 def _load(connection: Database, tenant: Tenant, name: str, digest: str) -> RevisionRow | None:

@@ -4,7 +4,6 @@ Owns the DDL of the newest schema, the pragmas and their read-back, and the refu
 query, nor how an older schema becomes this one (`sqlite_migrations`, which says how to change the tables).
 """
 
-import secrets
 import time
 
 import apsw
@@ -13,6 +12,7 @@ from jackline_server.runtime.store_ports import StoreDamaged
 from jackline_server.storage.boot_errors import StoreTooNew
 from jackline_server.storage.sqlite_database import Database, connect
 from jackline_server.storage.sqlite_folder import DataFolder
+from jackline_server.storage.sqlite_identity import new_generation
 from jackline_server.storage.sqlite_migrations import release_of, schema_version
 from jackline_server.storage.sqlite_upgrade import readable_backup
 
@@ -158,7 +158,7 @@ def create_database(folder: DataFolder, *, vfs: str | None) -> None:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_TABLES)
-        connection.execute("INSERT INTO meta VALUES ('generation', ?)", (secrets.token_hex(16),))
+        connection.execute("INSERT INTO meta VALUES ('generation', ?)", (new_generation(),))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
@@ -237,14 +237,6 @@ def quick_check(connection: Database, *, budget_ms: int) -> bool:
     if finding != "ok":
         raise StoreDamaged(f"the database is damaged ({finding}); restore it from a backup")
     return True
-
-
-def read_generation(connection: Database) -> str:
-    """The random name that the store got when it was made. Raises StoreDamaged if it has none."""
-    generation = connection.execute("SELECT value FROM meta WHERE name = 'generation'").get
-    if not isinstance(generation, str) or not generation:
-        raise StoreDamaged("the database has no generation; restore it from a backup")
-    return generation
 
 
 def _refuse_strangers(connection: Database, folder: DataFolder, *, newest: int, release: str) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import apsw
 
 from jackline_server.core.frozen import frozen
-from jackline_server.storage.boot_errors import UpgradeFailed
-from jackline_server.storage.sqlite_backup import KEPT, BackupFolder, copy_database, free_bytes, require_room
+from jackline_server.storage.boot_errors import StoreUnsuitable, UpgradeFailed
+from jackline_server.storage.sqlite_backup import KEPT, BackupFolder, free_bytes, require_room
+from jackline_server.storage.sqlite_copy import copy_database
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_migrations import (
     MIGRATIONS,
@@ -56,7 +57,7 @@ def upgrade(
     unix_ms: int,
     vfs: str | None,
 ) -> Upgrade | None:
-    """Bring the store up to the newest schema; None if it is.
+    """Bring the store up to the newest schema; None if it is. Clears away what killed attempts left.
 
     Raises:
         StoreFull: there is not enough room; nothing was begun.
@@ -65,17 +66,23 @@ def upgrade(
         UpgradeFailed: a migration can't be applied.
         apsw.Error, OSError: the disk failed or is full.
     """
+    folder = BackupFolder(database.parent)
+    folder.clear_leftovers()
     old, new = schema_version(connection), newest_version(settings.migrations)
     if old >= new:
         return None
     require_room(database, settings.free)
-    folder = BackupFolder(database.parent)
     folder.open()
     # Attempts that fail again and again must not fill the disk with copies of the same data.
     folder.prune(settings.kept - 1, version=old)
     backup = folder.new_path(version=old, unix_ms=unix_ms)
     _log.info("upgrading the store from schema %d to %d; backing it up first", old, new)
-    copy_database(connection, backup, vfs=vfs)
+    try:
+        copy_database(connection, backup, vfs=vfs)
+    except FileExistsError as error:
+        raise StoreUnsuitable(
+            f"{backup} was made by somebody else just now: start again. Nothing was changed."
+        ) from error
     try:
         migrate(connection, settings.migrations, release=settings.release)
     except UpgradeFailed as error:

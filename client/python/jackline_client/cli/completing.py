@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from jackline_client.cli.context_file import contexts_path, read_contexts
 from jackline_client.cli.server_choice import Chosen, Named
-from jackline_client.errors import JacklineError
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient
@@ -30,7 +29,7 @@ def contexts(incomplete: str) -> list[str]:
     """Completes the name of a context."""
     try:
         return _matching(read_contexts(contexts_path()).by_name, incomplete)
-    except JacklineError:
+    except Exception:  # noqa: BLE001 - whatever it is, a shell that completes shows no errors
         return []
 
 
@@ -80,18 +79,18 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
 
 def _asked(ctx: Any, find: Callable[["JacklineClient"], Awaitable[list[str]]]) -> list[str]:  # noqa: ANN401 - see above
     """Asks the server that the words typed so far name; nothing if that fails or takes too long."""
-    given, before = ctx.params, ctx.find_root().params
-    named = Named(
-        address=given.get("address") or before.get("address"),
-        context=given.get("context") or before.get("context"),
-    )
     try:
+        given, before = ctx.params, ctx.find_root().params
+        named = Named(
+            address=given.get("address") or before.get("address"),
+            context=given.get("context") or before.get("context"),
+        )
         server = named.choose()
         token = server.token()
         if not _listens(server):
             return []
         return asyncio.run(_called(server, token, find))
-    except (JacklineError, OSError, TimeoutError):
+    except Exception:  # noqa: BLE001 - whatever it is, a shell that completes shows no errors
         return []
 
 
@@ -113,7 +112,7 @@ def _listens(server: Chosen) -> bool:
         try:
             _connected(server.address).close()
             answers.append(True)
-        except OSError:
+        except Exception:  # noqa: BLE001 - else a thread prints it; a host that can't be encoded is a ValueError
             answers.append(False)
 
     thread = threading.Thread(target=probe, daemon=True)

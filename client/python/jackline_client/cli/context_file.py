@@ -24,6 +24,7 @@ from typing import cast
 from jackline_client.cli.quoting import quoted
 from jackline_client.credentials import check_address
 from jackline_client.errors import AddressError
+from jackline_client.plain_files import read_plain
 
 _HEAD = "# Written by `jackline context`. Comments are not kept."
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -99,6 +100,13 @@ def check_variable(name: str) -> str:
     return name
 
 
+def check_token_file(path: str) -> str:
+    """Returns the path of a token file, or nothing. Raises ContextError: relative, or no path."""
+    if path and (not path.startswith("/") or "\0" in path):
+        raise ContextError(f"token_file is {path!r}: write an absolute path")
+    return path
+
+
 def read_contexts(path: Path) -> Contexts:
     """Reads the file; no contexts if it is not there. Raises ContextError, which says where it is damaged."""
     text = _read(path)
@@ -110,6 +118,9 @@ def read_contexts(path: Path) -> Contexts:
         place = re.search(r"at line (\d+), column (\d+)", str(error))
         where = f"{path}:{place[1]}:{place[2]}" if place else str(path)
         raise ContextError(f"{where}: not TOML: {error}. Mend it, or remove the file") from error
+    except (ValueError, RecursionError) as error:  # the parser lets through what Python can't hold
+        what = "it is nested too deep" if isinstance(error, RecursionError) else "it holds too long a number"
+        raise ContextError(f"{path}: {what}. Mend it, or remove the file") from error
     return _contexts(found, path)
 
 
@@ -151,17 +162,16 @@ def _lines(contexts: Contexts) -> Iterator[str]:
 
 def _read(path: Path) -> str | None:
     try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise ContextError(
-                    f"others can change {path}, and with it where tokens go: run `chmod 600 {path}`"
-                )
-            content = file.read(_LARGEST + 1)
+        content, mode = read_plain(path, most_bytes=_LARGEST)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise ContextError(f"{path} can't be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # a path that is none is a ValueError
+        why = error.strerror if isinstance(error, OSError) else "that is no path"
+        raise ContextError(f"{path} can't be read: {why}") from error
+    if not stat.S_ISREG(mode):
+        raise ContextError(f"{path} is not a regular file")
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ContextError(f"others can change {path}, and with it where tokens go: run `chmod 600 {path}`")
     if len(content) > _LARGEST:
         raise ContextError(f"{path} is larger than {_LARGEST} bytes")
     try:
@@ -203,6 +213,7 @@ def _context(name: str, table: object, path: Path) -> Context:
         check_address(values.get("address", ""), source="it")
         if values.get("token_env"):
             check_variable(values["token_env"])
+        check_token_file(values.get("token_file", ""))
     except AddressError as error:
         raise ContextError(f"{place}: {error}") from error
     return Context(name=name, **values)

@@ -1,41 +1,29 @@
 """`jackline pause`, `resume`, `steer`, `abort`, `answer` and `submit`."""
 
 from collections.abc import Awaitable, Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import jackline_client
-from jackline.v1.control_pb2 import CommandDisposition, ReceiptStage
-from jackline.v1.error_reason_pb2 import ErrorReason
+from jackline.v1.control_pb2 import ReceiptStage
 from jackline.v1.run_pb2 import Run, View
 from jackline.v1.run_service_pb2 import ControlResponse
 from jackline_client import ControlOptions, JacklineClient
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import read_file, read_json
-from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, ReasonOption, RunArgument
+from jackline_client.cli.receipts import WAIT_S, Asked, Stage, report
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
-from jackline_client.cli.wording import answer_commands, count, enum_word
+from jackline_client.cli.wording import answer_commands, count
 from jackline_client.errors import InterruptNotFound, UnknownOption
 
 if TYPE_CHECKING:
     from jackline_client import ControlOptions, JacklineClient
 
-# The server answers shortly before the call's time is over, with how far the command has come.
-_WAIT_S = 10.0
 _LARGEST_TEXT = 64 * 1024
-
-
-class Stage(StrEnum):
-    """How far to wait."""
-
-    ACCEPTED = "accepted"
-    EFFECTIVE = "effective"
-    SETTLED = "settled"
 
 
 WaitOption = Annotated[
@@ -64,9 +52,13 @@ def pause(
     """Hold a run before its next call, until it is resumed."""
     _command(
         lambda client: client.pause(run_id, **_options(reason, wait)),
-        "pause",
-        as_json,
-        Named(address=address, context=context),
+        Asked(
+            run_id=run_id,
+            name="pause",
+            wait=wait,
+            as_json=as_json,
+            server=Named(address=address, context=context),
+        ),
     )
 
 
@@ -82,9 +74,13 @@ def resume(
     """Let a paused run go on."""
     _command(
         lambda client: client.resume(run_id, **_options(reason, wait)),
-        "resume",
-        as_json,
-        Named(address=address, context=context),
+        Asked(
+            run_id=run_id,
+            name="resume",
+            wait=wait,
+            as_json=as_json,
+            server=Named(address=address, context=context),
+        ),
     )
 
 
@@ -104,9 +100,13 @@ def steer(
     words = _text(text)
     _command(
         lambda client: client.steer(run_id, words, **_options(reason, wait)),
-        "steer",
-        as_json,
-        Named(address=address, context=context),
+        Asked(
+            run_id=run_id,
+            name="steer",
+            wait=wait,
+            as_json=as_json,
+            server=Named(address=address, context=context),
+        ),
     )
 
 
@@ -130,9 +130,13 @@ def abort(
         lambda client: client.abort(
             run_id, graceful=graceful, skip_routes=skip_routes, **_options(reason, wait)
         ),
-        "abort",
-        as_json,
-        Named(address=address, context=context),
+        Asked(
+            run_id=run_id,
+            name="abort",
+            wait=wait,
+            as_json=as_json,
+            server=Named(address=address, context=context),
+        ),
     )
 
 
@@ -180,7 +184,8 @@ def answer(
         except (UnknownOption, InterruptNotFound):
             _show_answers(screen, await client.get_run(run_id, view=View.VIEW_METADATA), server.flag)
             raise
-        return _report(screen, response, "answer", as_json=as_json)
+        asked = Asked(run_id=run_id, name="answer", wait=wait, as_json=as_json, server=server)
+        return await report(client, screen, response, asked)
 
     carry_out(work, server=server)
 
@@ -192,7 +197,7 @@ def _show_answers(screen: Screen, run: Run, flag: str) -> None:
         return
     screen.problem(f"jackline: the run {run.run_id} has {count(len(run.interrupts), 'open question')}:")
     for interrupt in run.interrupts:
-        for command in answer_commands(run.run_id, interrupt.interrupt_id, interrupt.options, flag):
+        for command in answer_commands(run.run_id, interrupt, flag):
             screen.problem(f"  {command}")
 
 
@@ -222,14 +227,18 @@ def submit(
         lambda client: client.submit_tool_result(
             run_id, call_id, output=value, error=error, **_options(reason, wait)
         ),
-        "submit",
-        as_json,
-        Named(address=address, context=context),
+        Asked(
+            run_id=run_id,
+            name="submit",
+            wait=wait,
+            as_json=as_json,
+            server=Named(address=address, context=context),
+        ),
     )
 
 
 def _options(reason: str, wait: Stage) -> "ControlOptions":
-    return jackline_client.ControlOptions(reason=reason, wait=_STAGES[wait], timeout_s=_WAIT_S)
+    return jackline_client.ControlOptions(reason=reason, wait=_STAGES[wait], timeout_s=WAIT_S)
 
 
 def _text(text: str) -> str:
@@ -238,27 +247,8 @@ def _text(text: str) -> str:
     return read_file("-", limit=_LARGEST_TEXT).decode("utf-8", "replace").strip()
 
 
-def _command(send: _Send, name: str, as_json: bool, server: Named) -> None:
+def _command(send: _Send, asked: Asked) -> None:
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
-        return _report(screen, await send(client), name, as_json=as_json)
+        return await report(client, screen, await send(client), asked)
 
-    carry_out(work, server=server)
-
-
-def _report(screen: Screen, response: ControlResponse, name: str, *, as_json: bool) -> ExitCode:
-    receipt = response.receipt
-    rejected = receipt.disposition == CommandDisposition.COMMAND_DISPOSITION_REJECTED
-    if as_json:
-        screen.raw(json_line(response))
-    elif rejected:
-        reason = enum_word(ErrorReason.Name, receipt.rejection, "ERROR_REASON_").upper()
-        screen.problem(f"jackline: {name} was rejected [{reason}]")
-    elif receipt.already_terminal:
-        screen.line("the run had ended before")
-    elif receipt.stage == ReceiptStage.RECEIPT_STAGE_SETTLED:
-        screen.line(f"{name}: done (event {receipt.sequence})")
-    elif receipt.stage == ReceiptStage.RECEIPT_STAGE_EFFECTIVE:
-        screen.line(f"{name}: in effect (event {receipt.sequence})")
-    else:
-        screen.line(f"{name}: accepted; it takes effect at the run's next boundary")
-    return ExitCode.REFUSED if rejected else ExitCode.OK
+    carry_out(work, server=asked.server)

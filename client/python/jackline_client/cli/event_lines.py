@@ -34,6 +34,17 @@ from jackline_client.cli.wording import (
     short,
 )
 
+_SAID_BY_WHAT_FOLLOWS = frozenset(
+    {
+        CommandKind.COMMAND_KIND_PAUSE,
+        CommandKind.COMMAND_KIND_RESUME,
+        CommandKind.COMMAND_KIND_STEER,
+        CommandKind.COMMAND_KIND_ANSWER,
+        CommandKind.COMMAND_KIND_SUBMIT_TOOL_RESULT,
+    }
+)
+"""Commands whose effect has an event of its own right after; without one they changed nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
@@ -55,6 +66,7 @@ class EventLines:
         self._held_tokens = 0
         self._error = ""
         self._is_aborted = False
+        self._reason = (0, "")
         self._makers: Mapping[str, Callable[[StepEvent], Iterator[Line]]] = {
             "run_started": self._run_started,
             "run_recovered": self._run_recovered,
@@ -90,8 +102,10 @@ class EventLines:
         yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started", style="head")
 
     def _run_recovered(self, event: StepEvent) -> Iterator[Line]:
-        cause = enum_word(RecoveryCause.Name, event.run_recovered.cause, "RECOVERY_CAUSE_")
-        yield Line(text=f"taken over by a worker ({cause})", style="dim")
+        # A run that goes on after it was paused or asked something: that was said by what woke it.
+        if event.run_recovered.cause != RecoveryCause.RECOVERY_CAUSE_WAKE or self._held_tokens:
+            cause = enum_word(RecoveryCause.Name, event.run_recovered.cause, "RECOVERY_CAUSE_")
+            yield Line(text=f"taken over by a worker ({cause})", style="dim")
         if self._held_tokens:
             tokens = count(self._held_tokens, "token")
             yield Line(text=f"  the model call under way was lost: charged {tokens} (estimated)", style="dim")
@@ -163,7 +177,11 @@ class EventLines:
         fact = event.model_call_failed
         self._held_tokens = 0
         failure = enum_word(ModelFailureClass.Name, fact.failure, "MODEL_FAILURE_CLASS_")
-        again = f", again in {fact.retry_in_ms:,} ms" if fact.HasField("retry_in_ms") else ""
+        again = (
+            f", may be repeated in {fact.retry_in_ms:,} ms, within the bounds"
+            if fact.HasField("retry_in_ms")
+            else ""
+        )
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(
             text=f"  {self._turn(event)}model {self._model} failed ({failure})"
@@ -221,7 +239,7 @@ class EventLines:
         call = self._calls.get(fact.call_id)
         if call is not None:
             yield Line(text=f"    about {self._call(fact.call_id, call.tool)}")
-        for line in answer_commands(event.run_id, fact.interrupt_id, fact.options, self._address_flag):
+        for line in answer_commands(event.run_id, fact, self._address_flag):
             yield Line(text=f"    {line}", style="ask")
 
     def _interrupt_resolved(self, event: StepEvent) -> Iterator[Line]:
@@ -233,12 +251,16 @@ class EventLines:
             yield Line(text="  ? nobody answered in time")
             return
         words = f": {printable(event.content.answer.text, limit=LONG)}" if event.content.answer.text else ""
-        yield Line(text=f"  ? answered {short(fact.option)} by {short(fact.principal)}{words}")
+        who = short(fact.principal)
+        yield Line(text=f"  ? answered {short(fact.option)} by {who}{self._why(event)}{words}")
 
     def _command_applied(self, event: StepEvent) -> Iterator[Line]:
         fact = event.command_applied
         kind = enum_word(CommandKind.Name, fact.kind, "COMMAND_KIND_")
         self._is_aborted = self._is_aborted or fact.kind == CommandKind.COMMAND_KIND_ABORT
+        if fact.kind in _SAID_BY_WHAT_FOLLOWS:
+            self._reason = event.sequence, printable(event.content.text, limit=LONG)
+            return
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(text=f"  {kind} by {short(fact.principal)}{words}", style="dim")
 
@@ -249,15 +271,15 @@ class EventLines:
         yield Line(text=f"  {kind} by {short(fact.principal)} rejected ({reason})", style="bad")
 
     def _paused(self, event: StepEvent) -> Iterator[Line]:
-        yield Line(text=f"paused by {short(event.paused.principal)}", style="ask")
+        yield Line(text=f"paused by {short(event.paused.principal)}{self._why(event)}", style="ask")
         yield Line(text=f"  jackline resume {shlex.quote(event.run_id)}{self._address_flag}", style="ask")
 
     def _resumed(self, event: StepEvent) -> Iterator[Line]:
-        yield Line(text=f"resumed by {short(event.resumed.principal)}")
+        yield Line(text=f"resumed by {short(event.resumed.principal)}{self._why(event)}")
 
     def _steered(self, event: StepEvent) -> Iterator[Line]:
         words = printable(event.content.text, limit=LONG) or f"{event.steered.bytes:,} bytes"
-        yield Line(text=f"  guidance by {short(event.steered.principal)}: {words}")
+        yield Line(text=f"  guidance by {short(event.steered.principal)}{self._why(event)}: {words}")
 
     def _timer_fired(self, event: StepEvent) -> Iterator[Line]:
         if not event.timer_fired.subject:
@@ -267,6 +289,11 @@ class EventLines:
         code = enum_word(NoticeCode.Name, event.noticed.code, "NOTICE_CODE_")
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(text=f"  note ({code}){words}", style="dim")
+
+    def _why(self, event: StepEvent) -> str:
+        """The reason that was given with the command that this event follows from."""
+        sequence, words = self._reason
+        return f" ({words})" if words and event.sequence == sequence + 1 else ""
 
     def _turn(self, event: StepEvent) -> str:
         return f"turn {event.iteration}: " if event.iteration else ""

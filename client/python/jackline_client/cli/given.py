@@ -6,6 +6,7 @@ the server checks.
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import typer
 from google.protobuf.duration_pb2 import Duration
 
 from jackline.v1.run_pb2 import RunBounds
+from jackline_client.errors import FieldViolation
 
 _LARGEST_INPUT = 4 * 1024 * 1024
 _LARGEST_WORKFLOW = 256 * 1024
@@ -52,7 +54,7 @@ def read_input(text: str | None, file: str | None, pairs: Iterable[str]) -> byte
     elif text == "-" or file is not None:
         given = read_file(file or "-", limit=_LARGEST_INPUT)
     value: object = None if given is None else _parsed(given)
-    added = dict(_pair(pair) for pair in pairs)
+    added = _pairs(pairs)
     if not added:
         return given
     if value is None:
@@ -60,6 +62,22 @@ def read_input(text: str | None, file: str | None, pairs: Iterable[str]) -> byte
     if not isinstance(value, dict):
         raise typer.BadParameter("-i adds to an input that is a JSON object")
     return json.dumps({**cast("dict[str, object]", value), **added}, ensure_ascii=False).encode()
+
+
+def input_hints(violations: Iterable[FieldViolation], pairs: Iterable[str]) -> Iterator[str]:
+    """Yields what to write instead of pairs that gave a text where the workflow wants another type."""
+    wrong = {violation.field for violation in violations if " type " in violation.description}
+    for pair in pairs:
+        key, _, text = pair.partition("=")
+        if f"input.{key}" in wrong and _is_other_than_text(text):
+            yield f"{key}= gives a text; write -i {shlex.quote(f'{key}:={text}')}"
+
+
+def _is_other_than_text(text: str) -> bool:
+    try:
+        return not isinstance(json.loads(text), str)
+    except (ValueError, RecursionError):
+        return False
 
 
 def read_json(text: str, *, name: str) -> bytes:
@@ -80,6 +98,16 @@ def _parsed(given: bytes, *, name: str = "the input") -> object:
         ) from error
     except RecursionError as error:
         raise typer.BadParameter(f"{name} is nested too deeply") from error
+
+
+def _pairs(pairs: Iterable[str]) -> dict[str, object]:
+    added: dict[str, object] = {}
+    for pair in pairs:
+        key, item = _pair(pair)
+        if key in added:
+            raise typer.BadParameter(f"-i {pair!r}: {key} was given before; give each key once")
+        added[key] = item
+    return added
 
 
 def _pair(pair: str) -> tuple[str, object]:

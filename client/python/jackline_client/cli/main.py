@@ -67,6 +67,7 @@ _SERVER: Mapping[str, str] = {
     "tools": "Try tools out, and pin those of MCP servers.",
     "schema": "Print the JSON Schema of the files.",
     "backup": "Copy the data of a server, which may run, to a file.",
+    "restore": "Put a copy in the place of the data of a stopped server.",
     "health": "Ask whether a server serves.",
 }
 

@@ -137,7 +137,7 @@ def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
         yield Line(text=f"    about {short(interrupt.tool)}({arguments(interrupt.arguments_json)})")
     if interrupt.HasField("expires_at"):
         yield Line(text=f"    until {interrupt.expires_at.ToDatetime():%Y-%m-%d %H:%M} UTC")
-    for command in answer_commands(interrupt.run_id, interrupt.interrupt_id, interrupt.options, flag):
+    for command in answer_commands(interrupt.run_id, interrupt, flag):
         yield Line(text=f"    {command}", style="ask")
 
 
@@ -158,7 +158,7 @@ def _details(run: Run, address_flag: str) -> Iterator[Line]:
         yield Line(text=f"  step {step.step_id} (visit {step.visit}): {step.signal}, {tokens}")
     for interrupt in run.interrupts:
         yield Line(text=f"  ? {interrupt.question or interrupt.interrupt_id}", style="ask")
-        for command in answer_commands(run.run_id, interrupt.interrupt_id, interrupt.options, address_flag):
+        for command in answer_commands(run.run_id, interrupt, address_flag):
             yield Line(text=f"    {command}", style="ask")
     if run.outcome.error:
         word = "why" if run.stop_reason == StopReason.STOP_REASON_OPERATOR else "error"

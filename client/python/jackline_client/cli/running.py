@@ -1,6 +1,6 @@
 """`jackline run` and `jackline watch`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.following import Following, ResultView, follow, how_to_go_on
 from jackline_client.cli.given import (
     WorkflowFiles,
+    input_hints,
     read_bounds,
     read_input,
     read_labels,
@@ -33,6 +34,7 @@ from jackline_client.cli.prompting import Prompt, read_prompt, read_tools
 from jackline_client.cli.screen import Screen, make_screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
+from jackline_client.errors import InvalidInput
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient, StartOptions
@@ -155,6 +157,7 @@ def run(
         given=asked.composed() if asked is not None else read_workflow(file) if file is not None else None,
         prompt=asked,
         value=value,
+        pairs=pairs or (),
         request_id=request_id,
         options=_start_options(label or (), bound or ()),
     )
@@ -184,6 +187,8 @@ class _Start:
     given: WorkflowFiles | None
     prompt: Prompt | None
     value: bytes | None
+    pairs: Sequence[str]
+    """The pairs of the command line that are in the value, as they were typed."""
     request_id: str | None
     options: "StartOptions"
 
@@ -199,7 +204,14 @@ class _Start:
         if given is not None:
             options["inline_yaml"] = given.yaml
             options["files"] = given.files
-        return await client.start_run(self.workflow, input=self.value, request_id=self.request_id, **options)
+        try:
+            return await client.start_run(
+                self.workflow, input=self.value, request_id=self.request_id, **options
+            )
+        except InvalidInput as error:
+            for hint in input_hints(error.field_violations, self.pairs):
+                error.add_note(hint)
+            raise
 
 
 def _start_options(labels: Iterable[str], bounds: Iterable[str]) -> "StartOptions":

@@ -59,6 +59,18 @@ class Chosen:
         place = context.token_env or context.token_file
         return f"{place}, as the context {context.name!r} says"
 
+    def token_source(self, *, environ: Mapping[str, str] | None = None) -> str:
+        """Says where `token` found it, for people; empty if there is none."""
+        environment = os.environ if environ is None else environ
+        context = self._context_with_token(environment)
+        if context is not None:
+            return f"{context.token_env or context.token_file}, as the context {context.name!r} says"
+        for name in _TOKEN_VARIABLES:
+            if given := environment.get(name):
+                return f"{given}, which {name} names" if name.endswith("_FILE") else name
+        path = token_path(self.address, environ=environment)
+        return str(path) if path.exists() else ""
+
     def _context_with_token(self, environment: Mapping[str, str]) -> Context | None:
         context = self.context
         if context is None or not (context.token_file or context.token_env):

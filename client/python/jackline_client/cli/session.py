@@ -21,6 +21,7 @@ from jackline_client.cli.server_choice import Chosen, Named
 from jackline_client.cli.wording import count
 from jackline_client.credentials import is_loopback
 from jackline_client.errors import (
+    BoundTooHigh,
     CallError,
     FieldViolation,
     Internal,
@@ -122,12 +123,33 @@ def explain(error: JacklineError, server: Chosen | None) -> Iterator[str]:
         case Unauthenticated():
             yield f"jackline: {_place(server)} refused the credential: {error}{reason}"
         case WorkflowNotFound():
-            yield f"jackline: there is no workflow {error.metadata.get('workflow', '')!r} here{reason}"
+            yield f"jackline: {error.metadata.get('workflow', '')!r}: {error}{reason}"
+        case BoundTooHigh():
+            yield f"jackline: {_too_high(error)}{reason}"
         case _:
-            yield f"jackline: {error}{reason}"
+            yield f"jackline: {_as_typed(str(error))}{reason}"
     yield from (f"  {hint}" for hint in _hints(error, server))
     if isinstance(error, CallError):
         yield from _details(error)
+    yield from (f"  {note}" for note in getattr(error, "__notes__", ()))
+
+
+def _too_high(error: BoundTooHigh) -> str:
+    """What the workflow allows, in the units of `--bound`."""
+    name, most = error.metadata.get("field", "").removeprefix("bounds."), error.metadata.get("limit", "")
+    match name:
+        case "cost_budget_micros" if most.isdecimal():
+            name, most = "cost_budget_usd", f"{int(most) / 1_000_000:.6f}"
+        case "run_timeout" if most.isdecimal():
+            most += "ms"
+        case _:
+            pass
+    return f"--bound {name} is looser than the workflow's; give at most {name}={most}"
+
+
+def _as_typed(text: str) -> str:
+    """The same with a field of the request under the name by which a person gave it."""
+    return text.replace("bounds.cost_budget_micros", "--bound cost_budget_usd")
 
 
 def _place(server: Chosen | None) -> str:
@@ -142,7 +164,10 @@ def _hints(error: JacklineError, server: Chosen | None) -> Iterator[str]:
         case Unavailable() if not error.reason:
             yield "start one with `jackline serve`, or name another with --address or --context"
         case Unauthenticated() if server is not None:
-            yield f"looked at {server.token_sources()}"
+            source = server.token_source()
+            yield (
+                f"the token came from {source}" if source else f"no token: looked at {server.token_sources()}"
+            )
         case ScopeMissing():
             yield f"the token lacks the scope {error.metadata.get('scope', 'for it')}"
         case WorkflowNotFound():
@@ -172,8 +197,9 @@ def _placed(violation: FieldViolation, given: WorkflowFiles) -> str:
 
 
 def _details(error: CallError) -> Iterator[str]:
-    for violation in error.field_violations:
-        yield f"  {violation.field or 'the request'}: {violation.description}"
+    for violation in () if isinstance(error, BoundTooHigh) else error.field_violations:
+        if violation.description not in error.message:
+            yield f"  {_as_typed(violation.field) or 'the request'}: {violation.description}"
     if error.metadata.get("truncated"):
         yield "  and more, which the server left out"
     if error.retry_after_s is not None:

@@ -6,11 +6,12 @@ Owns how each is spelled. Does not own which of them an event or a run gets, nor
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from jackline.v1.run_pb2 import Run, StopReason
+from jackline.v1.event_pb2 import InterruptRaised
+from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, StopReason
 from jackline_client.cli.printable import printable
 
 SHORT = 60
@@ -18,6 +19,11 @@ LONG = 600
 _ARGUMENTS = 160
 _COMMAND_WORD = 200
 _NORMAL_SIGNALS = frozenset({"", "default"})
+_MEANINGS = {
+    "succeeded": "it took effect; to say what it returned as well: {submit}",
+    "failed": "it did not take effect",
+    "retry": "call it again",
+}
 _Value = TypeVar("_Value", bound=int)
 
 
@@ -41,15 +47,17 @@ def summary(run: Run) -> Line:
     return Line(text="  " + " · ".join(spent), style="dim")
 
 
-def answer_commands(run_id: str, interrupt_id: str, options: Iterable[str], flag: str) -> Iterator[str]:
-    """Yields one command to type for each option of an interrupt."""
-    for option in options:
-        words = (run_id, interrupt_id, option)
-        yield (
-            "jackline answer "
-            + " ".join(shlex.quote(printable(word, limit=_COMMAND_WORD)) for word in words)
-            + flag
-        )
+def answer_commands(run_id: str, asked: Interrupt | InterruptRaised, flag: str) -> Iterator[str]:
+    """Yields one command to type for each option of an interrupt, and below it what it means, if known."""
+    for option in asked.options:
+        yield _command("answer", run_id, asked.interrupt_id, option) + flag
+        if asked.kind == InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME and option in _MEANINGS:
+            submit = _command("submit", run_id, asked.call_id) + " --output JSON" + flag
+            yield "  " + _MEANINGS[option].format(submit=submit)
+
+
+def _command(name: str, *words: str) -> str:
+    return f"jackline {name} " + " ".join(shlex.quote(printable(word, limit=_COMMAND_WORD)) for word in words)
 
 
 def ending(signal: str, stop_reason: StopReason.ValueType, leaf: str) -> str:

@@ -42,7 +42,9 @@ app = typer.Typer(
 WorkflowArgument = Annotated[
     str,
     typer.Argument(
-        metavar="WORKFLOW", help="name, name@alias or name@digest.", autocompletion=completing.workflows
+        metavar="WORKFLOW",
+        help="name, name@alias or name@digest; 8 digits of a digest will do.",
+        autocompletion=completing.workflows,
     ),
 ]
 

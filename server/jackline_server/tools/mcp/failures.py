@@ -16,7 +16,14 @@ class McpFailure(Exception):
 
 
 class ServerDown(McpFailure):
-    """There is no session with the server; nothing was asked of it."""
+    """There is no session with the server; nothing was asked of it.
+
+    Here `message` is for people, and may repeat what the server itself said: a model gets `brief`.
+    """
+
+    def __init__(self, message: str, *, brief: str = "") -> None:
+        super().__init__(message)
+        self.brief = brief or message
 
 
 class CallRefused(McpFailure):

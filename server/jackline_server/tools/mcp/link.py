@@ -36,6 +36,7 @@ class Link:
         self.slots = asyncio.Semaphore(connection.concurrency)
         self.known: Catalog | None = None
         self.problem = "it was not asked yet"
+        self._brief = self.problem
         self._clients = clients
         self._session: McpSession | None = None
         self._starting = asyncio.Lock()
@@ -60,11 +61,12 @@ class Link:
             try:
                 self.known = await self._asked(session)
             except ServerDown as down:
-                self.problem = down.message
+                self._note(down)
                 raise
             except McpFailure as failure:
-                self.problem = failure.message
-                raise ServerDown(failure.message) from None
+                down = ServerDown(failure.message)
+                self._note(down)
+                raise down from None
             self._listed = (session, asyncio.get_running_loop().time())
             return self.known
 
@@ -108,7 +110,7 @@ class Link:
             self._failures += 1
             wait_s = min(_FIRST_WAIT_S * 2 ** (self._failures - 1), _LONGEST_WAIT_S)
             self._not_before = asyncio.get_running_loop().time() + wait_s
-            self.problem = down.message
+            self._note(down)
             _log.warning("MCP server %s can't be reached: %s", self.connection.name, down.message)
             raise
         self._failures = 0
@@ -120,10 +122,14 @@ class Link:
         if self._closed:
             raise ServerDown("this server is going down")
         if now < self._not_before:
-            raise ServerDown(f"{self.problem}; it is tried again in {self._not_before - now:.1f} s")
+            again = f"it is tried again in {self._not_before - now:.1f} s"
+            raise ServerDown(f"{self.problem}; {again}", brief=f"{self._brief}; {again}")
         if len(self._starts) == STARTS_A_MINUTE and now - self._starts[0] < _MINUTE_S:
             wait_s = _MINUTE_S - (now - self._starts[0])
             raise ServerDown(f"it ended {STARTS_A_MINUTE} times within a minute; wait {wait_s:.0f} s")
+
+    def _note(self, down: ServerDown) -> None:
+        self.problem, self._brief = down.message, down.brief
 
     # --- the catalog -----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import IO
 
 from jackline_server.core.frozen import frozen
 from jackline_server.runtime.mcp_ports import McpProcess
+from jackline_server.tools.mcp.witness import Witness
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ GRACE_S = 1.0
 """How long a server may take to end by itself once its input is closed, and again once it was told to."""
 
 _KILLED_S = 2.0
+_LAST_WORDS_S = 0.5
 _POLL_S = 0.01
 _STDERR_LINE = 500
 _STDERR_LINES = 200
@@ -37,8 +39,12 @@ class ServerPipes:
 
 
 @asynccontextmanager
-async def server_process(name: str, described: McpProcess) -> AsyncGenerator[ServerPipes]:
+async def server_process(
+    name: str, described: McpProcess, *, witness: Witness
+) -> AsyncGenerator[ServerPipes]:
     """The process inside the context; leaving it ends the whole process group within `2 * GRACE_S` and a bit.
+
+    `witness` has its exit code and all of its stderr afterwards, if it ended before it was told to.
 
     Raises:
         OSError: it can't be started.
@@ -49,8 +55,9 @@ async def server_process(name: str, described: McpProcess) -> AsyncGenerator[Ser
         stdout = await _reader(stack, process.stdout)
         stderr = await _reader(stack, process.stderr)
         stdin = await _writer(stack, process.stdin)
-        telling = asyncio.create_task(_tell(name, stderr), name=f"stderr of MCP server {name}")
+        telling = asyncio.create_task(_tell(name, stderr, witness), name=f"stderr of MCP server {name}")
         stack.push_async_callback(_cancel, telling)
+        stack.push_async_callback(_last_words, process, stdout, telling, witness)
         yield ServerPipes(stdin=stdin, stdout=stdout)
 
 
@@ -87,6 +94,17 @@ async def _writer(stack: AsyncExitStack, pipe: IO[bytes] | None) -> asyncio.Stre
     )
     stack.callback(transport.close)
     return asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def _last_words(
+    process: "subprocess.Popen[bytes]", stdout: asyncio.StreamReader, telling: asyncio.Task[None], to: Witness
+) -> None:
+    """Note how a server ended whose output has ended before anybody told it to."""
+    if not stdout.at_eof():
+        return
+    if await _is_gone(process, _LAST_WORDS_S) and process.returncode is not None:
+        to.saw_end(process.returncode)
+    await asyncio.wait({telling}, timeout=_LAST_WORDS_S)  # what it started may hold its stderr open
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
@@ -130,11 +148,16 @@ def _signal(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-async def _tell(name: str, stderr: asyncio.StreamReader) -> None:
-    """Put the first lines of stderr into the log, and drop the rest: a full pipe would stop the server."""
+async def _tell(name: str, stderr: asyncio.StreamReader, witness: Witness) -> None:
+    """Put the first lines of stderr into the log, and all of it before the witness, who keeps the last.
+
+    Nothing is left in the pipe: a full one would stop the server.
+    """
     told = 0
     while chunk := await stderr.read(_CHUNK):
-        for line in chunk.decode("utf-8", "replace").splitlines():
+        text = chunk.decode("utf-8", "replace")
+        witness.heard(text)
+        for line in text.splitlines():
             told += 1
             if told <= _STDERR_LINES and line.strip():
-                _log.debug("MCP server %s: %s", name, line[:_STDERR_LINE])
+                _log.debug("MCP server %s: %s", name, witness.masked(line)[:_STDERR_LINE])

@@ -9,8 +9,9 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeVar
+from typing import TypeVar, cast
 
+import anyio
 from mcp import Client, MCPError
 from mcp.client import ClientSession, IncomingMessage
 from mcp_types import (
@@ -29,6 +30,7 @@ from jackline_server.tools.mcp.failures import CallLost, CallRefused, ServerDown
 from jackline_server.tools.mcp.guarded import HTTP_UNSENT, guarded_transport
 from jackline_server.tools.mcp.stdio import stdio_transport
 from jackline_server.tools.mcp.tidying import tidy
+from jackline_server.tools.mcp.witness import Witness
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class McpSession:
         self._session: ClientSession | None = None
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._witness: Witness | None = None
         self._owner: asyncio.Task[None] | None = None
 
     @property
@@ -73,11 +76,11 @@ class McpSession:
             raise
         if not self._ready.done():
             await self.close()
-            raise ServerDown(f"it did not answer within {limit_s:g} s of its start")
+            raise self._down(f"it did not answer within {limit_s:g} s of its start")
         problem = self._ready.result()
         if problem is not None:
             await self.close()
-            raise ServerDown(problem)
+            raise self._down(problem)
 
     async def request(
         self, work: Callable[[ClientSession], Awaitable[_Answer]], *, timeout_s: float
@@ -129,6 +132,11 @@ class McpSession:
             return CallRefused(f"The tool's server refused the call: {words}")
         return CallLost(f"The tool's server failed: {words}")
 
+    def _down(self, problem: str) -> ServerDown:
+        if self._witness is None:
+            return ServerDown(problem)
+        return ServerDown(self._witness.account(problem), brief=problem)
+
     async def _own(self) -> None:
         """The life of the session, in one task from the first scope to the last."""
         problem = "it ended at once"
@@ -142,24 +150,33 @@ class McpSession:
                 await self._stop.wait()
         except asyncio.CancelledError:
             raise
-        except OSError as error:
-            problem = f"it can't be started: {error.strerror or type(error).__name__}"
-        except MCPError as error:
-            ended = error.code == CONNECTION_CLOSED
-            problem = "it ended before it answered" if ended else f"it refused: {_words(error.message)}"
         except Exception as error:  # noqa: BLE001 - the session's task ends here, whatever the SDK raised
             _log.debug("MCP session %s", self._connection.name, exc_info=error)
-            problem = f"it broke the protocol ({type(error).__name__})"
+            problem = self._why(error)
         finally:
             self._session = None
             self._stop.set()
             if not self._ready.done():
                 self._ready.set_result(problem)
 
+    def _why(self, error: Exception) -> str:
+        """Why there is no session, in words for people and models alike."""
+        cause = _innermost(error)
+        if isinstance(cause, MCPError) and cause.code != CONNECTION_CLOSED:
+            return f"it refused: {_words(cause.message)}"
+        if isinstance(cause, MCPError | anyio.ClosedResourceError | anyio.BrokenResourceError):
+            return "it ended before it answered" if self._witness is None else self._witness.ending()
+        if isinstance(cause, OSError):
+            return f"it can't be started: {cause.strerror or 'the system refused'}"
+        if isinstance(cause, ValidationError):
+            return "its answer breaks the protocol"
+        return "it broke the protocol"
+
     def _transport(self):  # noqa: ANN202 - a type of the SDK's that has no public name
         connection = self._connection
         if isinstance(connection.transport, McpProcess):
-            return stdio_transport(connection.name, connection.transport, on_end=self._stop)
+            self._witness = witness = Witness(connection.transport.environment)
+            return stdio_transport(connection.name, connection.transport, on_end=self._stop, witness=witness)
         return guarded_transport(self._clients, connection.transport, total_ms=connection.timeout_ms)
 
     async def _heard(self, message: IncomingMessage) -> None:
@@ -177,6 +194,15 @@ async def _end(task: asyncio.Task[_Answer]) -> None:
     await asyncio.wait({task}, timeout=_FAREWELL_S)
     with contextlib.suppress(asyncio.CancelledError, asyncio.InvalidStateError):
         task.exception()
+
+
+def _innermost(error: Exception) -> Exception:
+    """The first error of a group, and of a group in it: scopes of tasks wrap what ended them."""
+    found: Exception = error
+    while isinstance(found, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", found)
+        found = group.exceptions[0]
+    return found
 
 
 def _ourselves() -> Implementation:

@@ -22,6 +22,7 @@ from mcp_types.jsonrpc import jsonrpc_message_adapter
 from jackline_server.runtime.mcp_ports import McpProcess
 from jackline_server.tools.mcp.lines import LineCutter, TooLong
 from jackline_server.tools.mcp.process import ServerPipes, server_process
+from jackline_server.tools.mcp.witness import Witness
 
 _log = logging.getLogger(__name__)
 
@@ -32,27 +33,30 @@ LINE_TOO_LONG = -32_098
 _CHUNK = 65_536
 _IN_A_THREAD = 64 * 1024
 _MAX_SKIPPED_TOLD = 5
+_TOLD_BYTES = 4_096
 _ID = re.compile(rb'"id"\s*:\s*(?:(-?\d{1,18})|"((?:[^"\\]|\\.){0,128})")')
 
 
 @asynccontextmanager
 async def stdio_streams(
-    name: str, described: McpProcess, *, on_end: asyncio.Event
+    name: str, described: McpProcess, *, on_end: asyncio.Event, witness: Witness
 ) -> AsyncGenerator[
     tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 ]:
     """A process with the two streams that the SDK reads and writes. `on_end` is set when its output ends.
 
+    `witness` notes what the process shows of itself.
+
     Raises:
         OSError: it can't be started.
     """
     async with AsyncExitStack() as stack:
-        process = await stack.enter_async_context(server_process(name, described))
+        process = await stack.enter_async_context(server_process(name, described, witness=witness))
         to_sdk, sdk_reads = anyio.create_memory_object_stream[SessionMessage | Exception](16)
         sdk_writes, from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
         for stream in (to_sdk, sdk_reads, sdk_writes, from_sdk):
             stack.callback(stream.close)
-        pipes = _Pipes(name, process, to_sdk, from_sdk, on_end)
+        pipes = _Pipes(name, process, to_sdk, from_sdk, on_end=on_end, witness=witness)
         tasks = [asyncio.create_task(pipes.read()), asyncio.create_task(pipes.write())]
         try:
             yield sdk_reads, sdk_writes
@@ -62,9 +66,11 @@ async def stdio_streams(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def stdio_transport(name: str, described: McpProcess, *, on_end: asyncio.Event) -> Transport:
+def stdio_transport(
+    name: str, described: McpProcess, *, on_end: asyncio.Event, witness: Witness
+) -> Transport:
     """The same as the SDK's `Transport`."""
-    return stdio_streams(name, described, on_end=on_end)
+    return stdio_streams(name, described, on_end=on_end, witness=witness)
 
 
 class _Pipes:
@@ -76,13 +82,16 @@ class _Pipes:
         process: ServerPipes,
         to_sdk: MemoryObjectSendStream[SessionMessage | Exception],
         from_sdk: MemoryObjectReceiveStream[SessionMessage],
+        *,
         on_end: asyncio.Event,
+        witness: Witness,
     ) -> None:
         self._name = name
         self._process = process
         self._to_sdk = to_sdk
         self._from_sdk = from_sdk
         self._on_end = on_end
+        self._witness = witness
         self._open: set[RequestId] = set()
         self._skipped = 0
 
@@ -143,9 +152,10 @@ class _Pipes:
         return [JSONRPCError(jsonrpc="2.0", id=request, error=error) for request in answered]
 
     def _tell_skipped(self, line: bytes) -> None:
+        self._witness.saw_stray(line)
         self._skipped += 1
         if self._skipped <= _MAX_SKIPPED_TOLD:
-            shown = line[:100].decode("utf-8", "replace")
+            shown = self._witness.masked(line[:_TOLD_BYTES].decode("utf-8", "replace"))[:100]
             _log.warning("MCP server %s: a line that is no message was skipped: %r", self._name, shown)
 
 

@@ -63,7 +63,7 @@ class McpToolCalls:
         except TimeoutError:
             return failed("The tool's server did not start in time; nothing was called.")
         except ServerDown as down:
-            return failed(f"The tool's server can't be reached: {down.message}.")
+            return failed(f"The tool's server can't be reached: {down.brief}.")
         except _Changed as changed:
             return failed(f"{TOOL_CHANGED}: {changed} Nothing was called.")
         except MessageProblem as problem:
@@ -78,7 +78,7 @@ class McpToolCalls:
         try:
             answer = await link.call(tool.name, arguments, timeout_s=left_s)
         except ServerDown as down:
-            return failed(f"The tool's server can't be reached: {down.message}.")
+            return failed(f"The tool's server can't be reached: {down.brief}.")
         except CallRefused as refused:
             return failed(refused.message)
         except CallLost as lost:

@@ -925,7 +925,7 @@ class ToolCall(_message.Message):
     requested_sequence: _builtins.int
     """Output only. The sequence of the event that requested it."""
     arguments_json: _builtins.bytes
-    """Output only. The arguments as the model wrote them. View FULL only."""
+    """Output only. The arguments as the model wrote them, with those that the workflow binds. View FULL only."""
     result: _builtins.str
     """Output only. The result as the model saw it. View FULL only."""
     @_builtins.property

@@ -647,7 +647,7 @@ export type ToolCall = Message<"jackline.v1.ToolCall"> & {
   requestedSequence: bigint;
 
   /**
-   * Output only. The arguments as the model wrote them. View FULL only.
+   * Output only. The arguments as the model wrote them, with those that the workflow binds. View FULL only.
    *
    * @generated from field: bytes arguments_json = 12;
    */
