@@ -1,7 +1,8 @@
 """`jackline health`: asks a server whether it serves, as a container's health check or a script does.
 
 Owns that one question, by the standard health service, which needs no token. Does not own what health means:
-that is `rpc`'s.
+that is `rpc`'s. It stands beside `commands`, because it runs every few seconds and needs neither the config
+nor what reads it.
 """
 
 import os

@@ -14,13 +14,13 @@ import uvloop
 
 from jackline_server.bootstrap import running
 from jackline_server.config import Config
+from jackline_server.exit_codes import EXIT_ADDRESS_IN_USE, EXIT_STORE, EXIT_USAGE, store_code
 from jackline_server.failpoints import BadSpecification
 from jackline_server.folder import cannot_open
 from jackline_server.identity.local_token import TokenFileRefused
 from jackline_server.models.script import ScriptError
 from jackline_server.rpc.server import AddressRefused
 from jackline_server.runtime.store_ports import StoreError
-from jackline_server.storage import boot_errors
 from jackline_server.telemetry.logs import configure_logs
 
 _SWITCH_S = 0.001
@@ -28,13 +28,6 @@ _SWITCH_S = 0.001
 
 _COLLECT_AFTER = 20_000
 """So many objects more than before let the collector look at the youngest."""
-
-EXIT_USAGE = 2
-EXIT_CANT_CREATE = 73
-EXIT_STORE = 74
-EXIT_IN_USE = 75
-EXIT_VERSION = 78
-EXIT_ADDRESS_IN_USE = 98
 
 LINGER_S = 0.5
 """How long what is left of a stopped server may take to end by itself."""
@@ -79,7 +72,7 @@ async def _serve(config: Config) -> int:
             sys.stdout.flush()
             await stopping.wait()
     except StoreError as error:
-        return _say(_store_code(error), str(error))
+        return _say(store_code(error), str(error))
     except AddressRefused as error:
         return _say(EXIT_ADDRESS_IN_USE, str(error))
     except (TokenFileRefused, ScriptError, BadSpecification) as error:
@@ -103,18 +96,6 @@ def _settle_heap() -> None:
 def _say(code: int, text: str) -> int:
     sys.stderr.write(f"jackline serve: {text}\n")
     return code
-
-
-def _store_code(error: StoreError) -> int:
-    match error:
-        case boot_errors.StoreInUse():
-            return EXIT_IN_USE
-        case boot_errors.StoreTooNew():
-            return EXIT_VERSION
-        case boot_errors.StoreUnsuitable():
-            return EXIT_CANT_CREATE
-        case _:
-            return EXIT_STORE
 
 
 def _stop_on_signals(stopping: asyncio.Event) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1 import workflow_service_pb2 as flows
-from jackline.v1.run_pb2 import Run
+from jackline.v1.run_pb2 import Run, RunState
 from jackline_client.cli import completing
 from tests.cli.console import Console
 from tests.support.scripted_service import RUN_ID, Failure, ScriptedService
@@ -23,7 +23,22 @@ async def test_run_ids_are_those_of_the_server(console: Console, service: Script
     runs = [Run(run_id=RUN_ID), Run(run_id="run_2"), Run(run_id=EVIL)]
     service.script("ListRuns", *[wire.ListRunsResponse(runs=runs)] * 2)
     assert await console.complete("get", "") == [RUN_ID, "run_2"]
-    assert await console.complete("abort", "run_2") == ["run_2"]
+    assert await console.complete("get", "run_2") == ["run_2"]
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "steer", "abort", "answer", "submit"])
+async def test_a_command_is_offered_the_runs_that_have_not_ended(
+    console: Console, service: ScriptedService, command: str
+) -> None:
+    service.script("ListRuns", wire.ListRunsResponse(runs=[Run(run_id="run_2")]))
+    assert await console.complete(command, "") == ["run_2"]
+    (asked,) = service.requests(wire.ListRunsRequest)
+    assert list(asked.states) == [
+        RunState.RUN_STATE_QUEUED,
+        RunState.RUN_STATE_RUNNING,
+        RunState.RUN_STATE_PAUSED,
+        RunState.RUN_STATE_WAITING,
+    ]
 
 
 async def test_workflow_and_model_names_are_those_of_the_server(

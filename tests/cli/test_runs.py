@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
-from jackline.v1.control_pb2 import CommandDisposition, Receipt, ReceiptStage
+from jackline.v1.control_pb2 import CommandDisposition
 from jackline.v1.event_pb2 import (
     CallContent,
     Content,
@@ -18,9 +18,7 @@ from jackline.v1.event_pb2 import (
     ModelCallPurpose,
     ModelCallStarted,
     ModelReplied,
-    Paused,
     ReplyContent,
-    Resumed,
     StepEvent,
     StepFinished,
     StepStarted,
@@ -424,78 +422,3 @@ async def test_a_terminal_that_wants_no_escapes_gets_none(
     done = await console.on_terminal("watch", RUN_ID, **changes)
     assert done.code == 0
     assert b"\x1b" not in done.raw
-
-
-def at(head: int, state: RunState.ValueType) -> wire.GetRunResponse:
-    return wire.GetRunResponse(run=Run(run_id=RUN_ID, state=state, head_sequence=head))
-
-
-def stream(event: StepEvent) -> StreamScript:
-    return StreamScript(frames=[frame_of(event)], hang=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "event"),
-    [
-        ("pause", StepEvent(run_id=RUN_ID, sequence=4, paused=Paused())),
-        ("resume", StepEvent(run_id=RUN_ID, sequence=4, resumed=Resumed())),
-    ],
-)
-async def test_a_pause_or_resume_that_changed_something_is_in_effect(
-    console: Console, service: ScriptedService, name: str, event: StepEvent
-) -> None:
-    service.script("Control", receipt())
-    service.script("GetRun", *[at(4, RunState.RUN_STATE_RUNNING)] * (2 if name == "resume" else 1))
-    service.streams.append(stream(event))
-    done = await console.run(name, RUN_ID)
-    assert (done.code, done.out) == (0, f"{name}: in effect (event 3)\n")
-
-
-@pytest.mark.parametrize(
-    ("name", "state", "next_command"),
-    [
-        ("resume", RunState.RUN_STATE_WAITING, "jackline inbox"),
-        ("pause", RunState.RUN_STATE_PAUSED, "jackline resume"),
-    ],
-)
-async def test_a_command_that_changed_nothing_says_so_and_what_the_run_waits_for(
-    console: Console, service: ScriptedService, name: str, state: RunState.ValueType, next_command: str
-) -> None:
-    service.script("Control", receipt())
-    service.script("GetRun", *[at(3, state)] * 2)
-    done = await console.run(name, RUN_ID)
-    assert done.code == 0
-    assert "nothing to do" in done.out
-    assert f"{next_command} {RUN_ID}" in done.out
-
-
-async def test_a_later_event_of_another_kind_does_not_make_a_resume_one_that_did_something(
-    console: Console, service: ScriptedService
-) -> None:
-    service.script("Control", receipt())
-    service.script("GetRun", *[at(4, RunState.RUN_STATE_RUNNING)] * 2)
-    service.streams.append(stream(StepEvent(run_id=RUN_ID, sequence=4, step_started=StepStarted())))
-    assert "nothing to do" in (await console.run("resume", RUN_ID)).out
-
-
-async def test_a_receipt_is_shown_even_where_the_run_can_not_be_read(
-    console: Console, service: ScriptedService
-) -> None:
-    service.script("Control", receipt())
-    denied = Failure(code=grpc.StatusCode.PERMISSION_DENIED, reason="SCOPE_MISSING")
-    service.script("GetRun", denied)
-    done = await console.run("pause", RUN_ID)
-    assert (done.code, done.out) == (0, "pause: in effect (event 3)\n")
-
-
-async def test_what_was_waited_for_in_vain_is_named(console: Console, service: ScriptedService) -> None:
-    pending = Receipt(command_id="c1", stage=ReceiptStage.RECEIPT_STAGE_ACCEPTED)
-    service.script(
-        "Control", wire.ControlResponse(receipt=pending), wire.ControlResponse(receipt=pending, reached=True)
-    )
-    service.script("GetRun", at(3, RunState.RUN_STATE_PAUSED))
-    waited = await console.run("steer", RUN_ID, "slowly", "--wait", "settled")
-    at_once = await console.run("steer", RUN_ID, "slowly", "--wait", "accepted")
-    assert "not settled" in waited.out
-    assert f"jackline resume {RUN_ID}" in waited.out
-    assert "not settled" not in at_once.out

@@ -1,5 +1,7 @@
 """Frozen values: what the core's shapes may be relied on for."""
 
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
 from dataclasses import fields, replace
 
 import pytest
@@ -33,7 +35,7 @@ def test_a_value_is_made_by_keywords_with_its_defaults() -> None:
 
 
 def test_the_type_checker_refuses_to_set_a_field() -> None:
-    """And nothing else does; the comment on the line is there because it refuses."""
+    """And nothing else does. A comment that suppresses nothing is an error here: the line proves it."""
     berth = Berth(name="north")
     berth.depth = 8  # pyright: ignore[reportAttributeAccessIssue] - refused, as it has to be
     assert berth.depth == 8

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,10 @@ def test_scripts_are_read_from_the_profiles(tmp_path: Path) -> None:
     assert load_scripts({"p": ModelProfile(script=path), "q": ModelProfile()}) == {"p": load_script(path)}
     with pytest.raises(ScriptError):
         load_script(tmp_path / "missing.yaml")
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_a_script_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "script.yaml")
+    with pytest.raises(ScriptError):
+        load_script(tmp_path / "script.yaml")

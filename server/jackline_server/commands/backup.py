@@ -5,18 +5,9 @@ from typing import Annotated
 
 import typer
 
-from jackline_server.commands.given import (
-    EXIT_CANT_CREATE,
-    EXIT_USAGE,
-    ConfigFile,
-    DataFolder,
-    config_for,
-    fail,
-    flags_given,
-    say,
-)
-
-EXIT_STORE = 74
+from jackline_server.commands.given import ConfigFile, DataFolder, config_for, fail, flags_given, say
+from jackline_server.exit_codes import EXIT_USAGE, store_code
+from jackline_server.runtime.store_ports import StoreError
 
 
 def backup(
@@ -31,15 +22,11 @@ def backup(
     its name. To put it back use `jackline restore`: beside a log that was left there, a file that is copied
     by hand becomes a mixture (docs/upgrades.md).
     """
-    from jackline_server.runtime.store_ports import StoreError  # noqa: PLC0415 - help needs none of it
-    from jackline_server.storage.boot_errors import StoreUnsuitable  # noqa: PLC0415 - see above
-    from jackline_server.storage.sqlite_backup import back_up  # noqa: PLC0415 - see above
+    from jackline_server.storage.sqlite_backup import back_up  # noqa: PLC0415 - help needs no store
 
     folder = config_for("backup", config, flags_given({"data": data}), code=EXIT_USAGE).server.data
     try:
         size = back_up(folder, file)
-    except StoreUnsuitable as error:
-        fail("backup", EXIT_CANT_CREATE, str(error))
     except StoreError as error:
-        fail("backup", EXIT_STORE, str(error))
+        fail("backup", store_code(error), str(error))
     say(f"{file}: {size} bytes, checked")

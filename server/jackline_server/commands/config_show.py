@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jackline_server.commands.given import (
-    EXIT_DATA,
     ConfigFile,
     DataFolder,
     DrainGrace,
@@ -31,6 +30,7 @@ from jackline_server.commands.given import (
     say_json,
 )
 from jackline_server.config import ConfigError
+from jackline_server.exit_codes import EXIT_DATA
 
 if TYPE_CHECKING:
     from jackline_server.config.effective import Effective, Setting, Shown

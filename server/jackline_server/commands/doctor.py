@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jackline_server.commands.given import (
-    EXIT_FOUND,
     ConfigFile,
     DataFolder,
     InsecureBind,
@@ -29,6 +28,7 @@ from jackline_server.commands.given import (
     span_s,
 )
 from jackline_server.config import Config, ConfigError, load_config
+from jackline_server.exit_codes import EXIT_FOUND
 
 if TYPE_CHECKING:
     from jackline_server.commands.checks.findings import Check, Found, Report

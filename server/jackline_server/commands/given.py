@@ -1,7 +1,6 @@
 """What the server's commands share: the flags that lay over the config, reading it, and ending with a code.
 
-Owns the exit codes of these commands, which are those of the whole command line. Does not own what a setting
-means (`config`).
+Does not own what a setting means (`config`) nor what a code means (`exit_codes`).
 """
 
 import json
@@ -16,18 +15,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from jackline_server.config import Config, ConfigError, load_config
-
-EXIT_FOUND = 1
-"""What was looked at is not as it should be."""
-
-EXIT_USAGE = 2
-EXIT_DATA = 65
-"""A file that was given can't be used."""
-
-EXIT_UNAVAILABLE = 69
-"""A server that was asked does not answer."""
-
-EXIT_CANT_CREATE = 73
 
 _SPAN = re.compile(r"([0-9]{1,6}(?:[.][0-9]{1,3})?)(ms|s|m|h)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0}

@@ -8,16 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jackline_server.bootstrap import workbench
-from jackline_server.commands.given import (
-    EXIT_CANT_CREATE,
-    EXIT_FOUND,
-    EXIT_USAGE,
-    Output,
-    fail,
-    indented,
-    say,
-    say_json,
-)
+from jackline_server.commands.given import Output, fail, indented, say, say_json
 from jackline_server.commands.pins import Drift, drift, drift_lines
 from jackline_server.commands.toolshed import NoTools
 from jackline_server.commands.writing import write_whole
@@ -25,8 +16,10 @@ from jackline_server.config import Config
 from jackline_server.core.frozen import frozen
 from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.files import Loaded, load_folder, mcp_connections_of
+from jackline_server.exit_codes import EXIT_CANT_CREATE, EXIT_FOUND, EXIT_USAGE
 from jackline_server.runtime.mcp_ports import BadPins, Catalog, pins_path, read_pins
 from jackline_server.tools.mcp.failures import ServerDown
+from jackline_server.tools.mcp.locks import read_lock_file
 
 _COMMAND = "tools lock"
 
@@ -135,7 +128,7 @@ def _compared(name: str, path: Path, text: str) -> _Lock:
     pinned: Catalog = {}
     note, is_there = "", True
     try:
-        pinned = read_pins(path.read_bytes())
+        pinned = read_lock_file(path)
     except FileNotFoundError:
         is_there = False
     except OSError as error:

@@ -6,20 +6,9 @@ from typing import Annotated
 
 import typer
 
-from jackline_server.commands.given import (
-    EXIT_CANT_CREATE,
-    EXIT_USAGE,
-    ConfigFile,
-    DataFolder,
-    config_for,
-    fail,
-    flags_given,
-    say,
-)
-
-EXIT_STORE = 74
-EXIT_IN_USE = 75
-EXIT_VERSION = 78
+from jackline_server.commands.given import ConfigFile, DataFolder, config_for, fail, flags_given, say
+from jackline_server.exit_codes import EXIT_USAGE, store_code
+from jackline_server.runtime.store_ports import StoreError
 
 
 def restore(
@@ -34,20 +23,12 @@ def restore(
     If this is cut off, the data is the old or the new, and the next start carries on. The exit code is 75
     while a server holds the folder, 78 for a copy that a newer version made.
     """
-    from jackline_server.runtime.store_ports import StoreError  # noqa: PLC0415 - help needs none of it
-    from jackline_server.storage import boot_errors  # noqa: PLC0415 - see above
-    from jackline_server.storage import sqlite_restore as storage  # noqa: PLC0415 - see above
+    from jackline_server.storage import sqlite_restore as storage  # noqa: PLC0415 - help needs no store
 
     folder = config_for("restore", config, flags_given({"data": data}), code=EXIT_USAGE).server.data
     try:
         done = storage.restore(folder, file, unix_ms=time.time_ns() // 1_000_000)
-    except boot_errors.StoreUnsuitable as error:
-        fail("restore", EXIT_CANT_CREATE, str(error))
-    except boot_errors.StoreInUse as error:
-        fail("restore", EXIT_IN_USE, str(error))
-    except boot_errors.StoreTooNew as error:
-        fail("restore", EXIT_VERSION, str(error))
     except StoreError as error:
-        fail("restore", EXIT_STORE, str(error))
+        fail("restore", store_code(error), str(error))
     before = f"; what was there is in {done.aside}" if done.aside else ""
     say(f"{folder}: {done.size} bytes of {file}, checked{before}")

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from jackline_server.commands.given import (
-    EXIT_USAGE,
     ConfigFile,
     DataFolder,
     DrainGrace,
@@ -17,6 +16,7 @@ from jackline_server.commands.given import (
     config_for,
     flags_given,
 )
+from jackline_server.exit_codes import EXIT_USAGE
 
 
 def serve(  # noqa: PLR0913 - one parameter a flag

@@ -14,8 +14,9 @@ from typing import Annotated
 
 import typer
 
-from jackline_server.commands.given import EXIT_CANT_CREATE, EXIT_USAGE, fail, say
+from jackline_server.commands.given import fail, say
 from jackline_server.commands.writing import write_whole
+from jackline_server.exit_codes import EXIT_CANT_CREATE, EXIT_USAGE
 
 _PROJECT = {
     "jackline.toml": "jackline.toml",

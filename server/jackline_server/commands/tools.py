@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from jackline_server.commands.given import (
-    EXIT_DATA,
-    EXIT_FOUND,
-    EXIT_UNAVAILABLE,
-    EXIT_USAGE,
     ConfigFile,
     Output,
     OutputForm,
@@ -33,6 +29,7 @@ from jackline_server.commands.given import (
 )
 from jackline_server.config import Config
 from jackline_server.core.frozen import frozen
+from jackline_server.exit_codes import EXIT_DATA, EXIT_FOUND, EXIT_UNAVAILABLE, EXIT_USAGE
 
 if TYPE_CHECKING:
     from jackline_server.bootstrap import Workbench

@@ -31,10 +31,10 @@ from jackline_server.runtime.mcp_ports import (
     McpTool,
     ToolHint,
     pins_path,
-    read_pins,
 )
 from jackline_server.runtime.ports import Compilation, Severity, Source
 from jackline_server.tools.mcp.failures import ServerDown
+from jackline_server.tools.mcp.locks import read_lock_file
 
 _ANY_MODEL = "none/none"
 """A name as a provider's: it compiles without a profile, and is never called here."""
@@ -225,7 +225,7 @@ def read_lock(connection: McpConnection) -> Catalog | None:
         return None
     advice = f"make it with: jackline tools lock {connection.name}"
     try:
-        return read_pins(connection.lock.read_bytes())
+        return read_lock_file(connection.lock)
     except OSError as error:
         raise NoTools(f"{connection.lock} can't be read: {error.strerror}; {advice}") from None
     except BadPins as bad:

@@ -3,7 +3,6 @@
 Owns what kind of file may be a config. Does not own what is in it.
 """
 
-import errno
 import os
 import re
 import stat
@@ -15,6 +14,7 @@ from typing import cast
 
 from jackline_server.config.problems import ProblemCode
 from jackline_server.core.frozen import frozen
+from jackline_server.plain_files import content_of
 
 _MAX_BYTES = 1_048_576
 _MAX_DEPTH = 32
@@ -73,29 +73,7 @@ def _target(file: Path) -> tuple[Path, str]:
 def _opened(target: Path) -> tuple[bytes, int]:
     """The bytes and the mode of the one file that was opened."""
     descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    return _content(descriptor, _MAX_BYTES)
-
-
-def read_regular(path: Path, *, most_bytes: int) -> bytes:
-    """The first bytes of a regular file, one more than `most_bytes` if there are more. Links are followed.
-
-    A pipe is not waited for. Raises OSError, also for what is no regular file, and ValueError for what is no
-    path.
-    """
-    data, mode = _content(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), most_bytes)
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "not a regular file")
-    return data
-
-
-def _content(descriptor: int, most_bytes: int) -> tuple[bytes, int]:
-    """What an open file holds, nothing if it is not a regular one, and its mode. Closes it."""
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        return b"", mode
-    with open(descriptor, "rb") as opened:
-        return opened.read(most_bytes + 1), mode
+    return content_of(descriptor, _MAX_BYTES)
 
 
 def _parsed(data: bytes) -> tuple[str, Mapping[str, object]]:

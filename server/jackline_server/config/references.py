@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from jackline_server.config.file import read_regular
+from jackline_server.plain_files import read_regular
 
 _MAX_FILE_BYTES = 65_536
 _REFERENCE = re.compile(r"\$\{(env|file):([^${}]*)\}")
@@ -66,10 +66,6 @@ def _content(name: str, folder: Path) -> str:
         raise BadReference(f"${{file:{name}}} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadReference(f"${{file:{name}}} is not UTF-8") from None
-    except ValueError as error:
-        if isinstance(error, BadReference):
-            raise
-        raise BadReference(f"${{file:{name}}} is not a path") from None
     if not text:
         raise BadReference(f"${{file:{name}}} is empty")
     return text

@@ -10,7 +10,7 @@ from collections.abc import Container
 from jackline_server.core import exits, json_text, leaving, turns
 from jackline_server.core.bounds import Limit
 from jackline_server.core.context import step_input
-from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS, bound_for, is_settled, policy_of
+from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS, bound_for, entry_of, is_settled, policy_of
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     OTHER_TOOL,
@@ -50,12 +50,12 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     visit = state.visit
     step = state.plan.step(visit.step_id) if visit is not None else None
     known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else frozenset[str]()
-    used: dict[str, None] = {}
+    used: set[str] = set()
     facts: list[ToolCallRequested] = []
     for ordinal, (given, name, arguments) in enumerate(asked, start=len(state.calls) + 1):
         fresh = given not in state.calls and given not in used
         call_id = given if _usable(given) and fresh else _fresh(ordinal, state.calls, used)
-        used[call_id] = None
+        used.add(call_id)
         facts.append(
             ToolCallRequested(
                 call_id=call_id,
@@ -124,9 +124,7 @@ class Batch:
 
     def entry(self, call: ToolCall) -> ToolEntry | None:
         """How the visit's step declares the tool; None for a tool step's own call."""
-        if self.step is None:
-            return None
-        return next((tool for tool in self.step.tools if tool.ref == call.tool == call.name), None)
+        return None if self.step is None else entry_of(self.step, call)
 
 
 def open_batch(state: RunState, visit: Visit) -> Batch:

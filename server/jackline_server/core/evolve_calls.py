@@ -17,7 +17,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import Prompt
-from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolStep
+from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolEntry, ToolStep
 from jackline_server.core.state import Interrupt, Note, Reply, RunState, ToolCall, Visit
 
 RETRY = "retry"
@@ -91,8 +91,13 @@ def bound_for(state: RunState, call: ToolCall) -> JsonObject | None:
     step = state.plan.steps.get(call.step_id)
     if not isinstance(step, ModelStep):
         return None
-    entry = next((tool for tool in step.tools if tool.ref == call.tool == call.name), None)
+    entry = entry_of(step, call)
     return select(state.context, entry.bind) if entry is not None and entry.bind else None
+
+
+def entry_of(step: ModelStep, call: ToolCall) -> ToolEntry | None:
+    """How the step declares the tool that was called; None for a name that the model made up."""
+    return next((tool for tool in step.tools if tool.ref == call.tool == call.name), None)
 
 
 def finish(state: RunState, fact: ToolCallFinished) -> RunState:

@@ -46,6 +46,7 @@ from pydantic import (
 )
 
 from jackline_server.core.facts import FailureClass, FinishReason
+from jackline_server.plain_files import read_regular
 
 MAX_SCRIPT_BYTES = 1024 * 1024
 
@@ -155,8 +156,7 @@ def load_script(path: Path) -> Script:
         ScriptError: it can't be read, is not YAML, or does not have the format; all problems at once.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_SCRIPT_BYTES + 1)
+        data = read_regular(path, most_bytes=MAX_SCRIPT_BYTES)
     except OSError as error:
         raise ScriptError(f"{path}: can't read the model script: {error.strerror}") from None
     if len(data) > MAX_SCRIPT_BYTES:

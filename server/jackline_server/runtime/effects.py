@@ -43,8 +43,6 @@ from jackline_server.runtime.replies import Reply, ReplyBuilder
 
 _log = logging.getLogger(__name__)
 
-_NO_SUBJECT = "{}"
-
 MAX_CALLS = 256
 """The most tool calls that one reply may ask for."""
 
@@ -202,10 +200,7 @@ class Effects:
         )
 
     def _invocation(self, attempt: ToolAttempt, run: LiveRun) -> Invocation:
-        subject_json = run.state.started.subject_json
-        subject: Mapping[str, JsonValue] = (
-            {} if subject_json == _NO_SUBJECT else json_text.parse_object(subject_json)
-        )
+        subject: Mapping[str, JsonValue] = json_text.parse_object(run.state.started.subject_json)
         return Invocation(
             step=attempt.step,
             run_id=run.run_id,

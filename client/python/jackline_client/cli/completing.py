@@ -8,7 +8,7 @@ import asyncio
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _PROBE_S = 0.25
 _CALL_S = 0.5
 _MOST = 100
+_OPEN = ("QUEUED", "RUNNING", "PAUSED", "WAITING")
 # Some shells evaluate what they are given: nothing else that a server says gets there.
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:-]{0,199}")
 
@@ -35,17 +36,26 @@ def contexts(incomplete: str) -> list[str]:
 
 def runs(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - typer 0.20 and 0.29 have different classes for it
     """Completes the id of a run, the newest first."""
+    return _matching(_asked(ctx, lambda client: _run_ids(client, ())), incomplete)
 
-    async def find(client: "JacklineClient") -> list[str]:
-        found: list[str] = []
-        async with aclosing(client.list_runs(page_size=_MOST)) as listed:
-            async for run in listed:
-                found.append(run.run_id)
-                if len(found) == _MOST:
-                    break
-        return found
 
-    return _matching(_asked(ctx, find), incomplete)
+def open_runs(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - see above
+    """Completes the id of a run that has not ended, the newest first."""
+    return _matching(_asked(ctx, lambda client: _run_ids(client, _OPEN)), incomplete)
+
+
+async def _run_ids(client: "JacklineClient", states: Sequence[str]) -> list[str]:
+    from jackline.v1.run_pb2 import RunState  # noqa: PLC0415 - a silent server spares us protobuf
+    from jackline_client import RunFilter  # noqa: PLC0415 - see above
+
+    wanted = RunFilter(states=tuple(RunState.Value(f"RUN_STATE_{state}") for state in states))
+    found: list[str] = []
+    async with aclosing(client.list_runs(wanted, page_size=_MOST)) as listed:
+        async for run in listed:
+            found.append(run.run_id)
+            if len(found) == _MOST:
+                break
+    return found
 
 
 def workflows(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - see above

@@ -12,7 +12,13 @@ from jackline.v1.run_service_pb2 import ControlResponse
 from jackline_client import ControlOptions, JacklineClient
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import read_file, read_json
-from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, ReasonOption, RunArgument
+from jackline_client.cli.options import (
+    AddressOption,
+    ContextOption,
+    JsonOption,
+    OpenRunArgument,
+    ReasonOption,
+)
 from jackline_client.cli.receipts import WAIT_S, Asked, Stage, report
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
@@ -41,7 +47,7 @@ _Send = Callable[["JacklineClient"], Awaitable[ControlResponse]]
 
 
 def pause(
-    run_id: RunArgument,
+    run_id: OpenRunArgument,
     *,
     reason: ReasonOption = "",
     wait: WaitOption = Stage.EFFECTIVE,
@@ -63,7 +69,7 @@ def pause(
 
 
 def resume(
-    run_id: RunArgument,
+    run_id: OpenRunArgument,
     *,
     reason: ReasonOption = "",
     wait: WaitOption = Stage.EFFECTIVE,
@@ -85,7 +91,7 @@ def resume(
 
 
 def steer(
-    run_id: RunArgument,
+    run_id: OpenRunArgument,
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The guidance; - reads it from standard input.")
     ],
@@ -111,7 +117,7 @@ def steer(
 
 
 def abort(
-    run_id: RunArgument,
+    run_id: OpenRunArgument,
     *,
     graceful: Annotated[
         bool, typer.Option("--graceful", help="At the next boundary instead of at once.")
@@ -141,7 +147,7 @@ def abort(
 
 
 def answer(
-    run_id: RunArgument,
+    run_id: OpenRunArgument,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -202,7 +208,7 @@ def _show_answers(screen: Screen, run: Run, flag: str) -> None:
 
 
 def submit(
-    run_id: RunArgument,
+    run_id: OpenRunArgument,
     call_id: Annotated[
         str, typer.Argument(metavar="CALL", help="The call; `jackline calls RUN` lists them.")
     ],

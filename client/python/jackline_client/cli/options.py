@@ -28,6 +28,9 @@ def _chosen_context(context: typer.Context, given: str | None) -> str | None:
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's id.", autocompletion=completing.runs)
 ]
+OpenRunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id.", autocompletion=completing.open_runs)
+]
 AddressOption = Annotated[
     str | None,
     typer.Option(

@@ -134,14 +134,12 @@ def run(
     input is data for the agent, which is told to follow no instructions in it.
     """
     has_prompt = prompt is not None or prompt_file is not None
-    if (workflow is not None) + (file is not None) + has_prompt != 1:
-        raise typer.BadParameter("give one of these: a workflow's name, --file FILE, --prompt TEXT")
-    if not has_prompt and (model or tools or system is not None or show_workflow):
-        raise typer.BadParameter("--model, --tools, --system and --show-workflow go with --prompt")
-    if result_only + detach + as_json > 1:
-        raise typer.BadParameter("--result-only, --detach and --json show three things; give one of them")
-    if [prompt, "-" if prompt_file == "-" else None, input_text, input_file, file].count("-") > 1:
-        raise typer.BadParameter("standard input can be read once: `-` stands twice")
+    _refuse_what_does_not_go_together(
+        sources=(workflow is not None, file is not None, has_prompt),
+        of_a_prompt=(bool(model), bool(tools), system is not None, show_workflow),
+        views=(result_only, detach, as_json),
+        readable=(prompt, prompt_file, input_text, input_file, file),
+    )
     value = read_input(input_text, input_file, pairs or ())
     asked = None
     if has_prompt:
@@ -171,6 +169,24 @@ def run(
         result=_shown_result(result_only=result_only, has_prompt=has_prompt),
     )
     _run(start, how, detach=detach, reconnect_for=reconnect_for)
+
+
+def _refuse_what_does_not_go_together(
+    *,
+    sources: tuple[bool, bool, bool],
+    of_a_prompt: Sequence[bool],
+    views: Sequence[bool],
+    readable: Sequence[str | None],
+) -> None:
+    """Raises typer.BadParameter. `sources` are a name, a file and a prompt; the rest are flags as given."""
+    if sum(sources) != 1:
+        raise typer.BadParameter("give one of these: a workflow's name, --file FILE, --prompt TEXT")
+    if any(of_a_prompt) and not sources[-1]:
+        raise typer.BadParameter("--model, --tools, --system and --show-workflow go with --prompt")
+    if sum(views) > 1:
+        raise typer.BadParameter("--result-only, --detach and --json show three things; give one of them")
+    if readable.count("-") > 1:
+        raise typer.BadParameter("standard input can be read once: `-` stands twice")
 
 
 def _shown_result(*, result_only: bool, has_prompt: bool) -> ResultView:

@@ -27,8 +27,9 @@ from jackline_server.runtime.http_ports import (
     Origin,
     Reach,
 )
-from jackline_server.runtime.mcp_ports import BadPins, Catalog, McpConnection, McpProcess, read_pins
+from jackline_server.runtime.mcp_ports import BadPins, Catalog, McpConnection, McpProcess
 from jackline_server.tools.mcp.failures import ServerDown
+from jackline_server.tools.mcp.locks import read_lock_file
 
 _PORTS = {"http": 80, "https": 443}
 _MOST_BYTES = 4 << 20
@@ -217,7 +218,7 @@ def _locked(subject: str, connection: McpConnection, listed: Catalog | None) -> 
         return
     again = f"look at the change, then: jackline tools lock {connection.name}"
     try:
-        pinned = read_pins(connection.lock.read_bytes())
+        pinned = read_lock_file(connection.lock)
     except OSError as error:
         yield problem(subject, f"its lock file {connection.lock} can't be read: {error.strerror}", again)
         return

@@ -13,6 +13,7 @@ from jackline_server.runtime.http_ports import HttpClients
 from jackline_server.runtime.mcp_ports import BadPins, Catalog, McpConnection
 from jackline_server.tools.mcp.failures import ServerDown
 from jackline_server.tools.mcp.link import Link
+from jackline_server.tools.mcp.locks import read_lock_file
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ def _read_lock(connection: McpConnection) -> Catalog | str:
     if path is None:
         return "it has no lock file"
     try:
-        return mcp_ports.read_pins(path.read_bytes())
+        return read_lock_file(path)
     except OSError as error:
         return f"its lock file {path.name} can't be read ({error.strerror}); make it, or take `lock` out"
     except BadPins as problem:
