@@ -34,7 +34,7 @@ NEEDS_SERVER = {
     "restore": ("copy.db",),
     "schema": (),
     "serve": (),
-    "tools": ("lock", "files"),
+    "tools": ("test",),
 }
 """Commands that the server extra brings, with arguments that take them to their work."""
 NEED_NO_MORE = {"config", "init"}
@@ -75,6 +75,7 @@ def test_a_command_of_the_server_says_how_to_get_it(plain: Environment, tmp_path
     assert ended.returncode == EXIT_USAGE
     assert "pip install 'jackline[server]'" in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert "Warning" not in ended.stderr
 
 
 def test_a_project_of_a_plain_install_is_written_with_what_to_install_first(

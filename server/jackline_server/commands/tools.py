@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -86,9 +86,9 @@ def try_tools(  # noqa: PLR0913 - one parameter a flag
     loaded = config_for(_TEST, config, flags_given({"workflows": workflows}), code=EXIT_DATA)
     wanted = _Wanted(connection=connection, workflow=workflow, step=step)
     if tool is None:
-        _run(_TEST, _listed(loaded, wanted, output))
+        _run(_TEST, lambda: _listed(loaded, wanted, output))
     else:
-        _run(_TEST, _called(loaded, wanted, tool, given, may_change=yes, output=output))
+        _run(_TEST, lambda: _called(loaded, wanted, tool, given, may_change=yes, output=output))
 
 
 @app.command()
@@ -113,16 +113,19 @@ def lock(
     loaded = config_for(_LOCK, config, flags_given({"workflows": workflows}), code=EXIT_DATA)
     from jackline_server.commands.locking import locked  # noqa: PLC0415 - help needs none of it
 
-    _run(_LOCK, locked(loaded, names or [], check=check, output=output))
+    _run(_LOCK, lambda: locked(loaded, names or [], check=check, output=output))
 
 
-def _run(command: str, work: Coroutine[Any, Any, int]) -> None:
-    """Do it, and end with its code, or with that of what keeps it from being done."""
+def _run(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> None:
+    """Do it, and end with its code, or with that of what keeps it from being done.
+
+    The work begins here: without the server extra the import fails, and nothing is left that nobody awaits.
+    """
     from jackline_server.commands.toolshed import NoTools  # noqa: PLC0415 - help needs none of it
 
     logging.getLogger().addHandler(logging.NullHandler())  # what is worth saying is said here
     try:
-        code = asyncio.run(work)
+        code = asyncio.run(work())
     except NoTools as refused:
         fail(command, _code_of(refused), *refused.lines)
     raise typer.Exit(code)
