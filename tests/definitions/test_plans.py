@@ -5,17 +5,20 @@ import json
 
 import pytest
 
+from jackline_server.core.frozen import change
 from jackline_server.core.plan import (
     AnswerForm,
     Effect,
     FunctionAction,
     HttpAction,
     ModelStep,
+    OnFailure,
     OnQuestion,
     OnUnknown,
     Plan,
     RouterStep,
     StepBounds,
+    ToolPolicy,
     ToolStep,
 )
 from jackline_server.definitions.compiler import revision
@@ -246,3 +249,46 @@ def test_a_broken_workflow_still_has_its_name():
     done = compile_text(changed(("flow: [handle, reply]", "flow: 5")))
 
     assert (done.name, done.plan, done.worst_case) == ("refunds", None, None)
+
+
+HANDLE = "    kind: agent\n"
+
+
+def policies(*changes: tuple[str, str]) -> list[ToolPolicy]:
+    return [tool.policy for tool in agent(changed(*changes)).tools]
+
+
+RETRIES = ToolPolicy(retries=2, retry_base_ms=500, retry_cap_ms=5_000)
+
+
+def test_reads_and_idempotent_tools_are_tried_again_by_default_and_writes_never():
+    assert policies() == [RETRIES, RETRIES, RETRIES]
+    assert policies(("effect: idempotent", "effect: write"))[1] == ToolPolicy()
+
+
+def test_the_entrys_word_comes_before_the_tool_steps_and_that_before_the_agents():
+    found = policies(
+        (HANDLE, HANDLE + "    on_error: fail\n"),
+        ("effect: idempotent", "effect: idempotent\n    on_error: observe\n    serial_group: desk"),
+        ("{ref: convert}", "{ref: convert, on_error: observe, reuse: run, retry: {times: 0}}"),
+        ("max_calls: 1", "max_calls: 1, retry: {times: 1, base: 7s}, on_timeout: fail"),
+    )
+    assert found == [
+        change(RETRIES, on_error=OnFailure.FAIL),
+        ToolPolicy(
+            retries=1,
+            retry_base_ms=7_000,
+            retry_cap_ms=7_000,
+            on_timeout=OnFailure.FAIL,
+            serial_group="desk",
+        ),
+        ToolPolicy(reuse=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "most"), [("observe", 3), ("fail", 0), ("{observe: 7}", 7), ("{observe: 0}", 0)]
+)
+def test_how_many_calls_that_can_not_start_are_told(written: str, most: int):
+    assert agent(changed((HANDLE, HANDLE + f"    invalid_args: {written}\n"))).invalid_args == most
+    assert agent().invalid_args == 3

@@ -17,8 +17,8 @@ from jackline_server.core.facts import (
     ToolCallFinished,
 )
 from jackline_server.core.messages import AssistantMessage, ToolMessage, UserMessage
-from jackline_server.core.plan import Effect
-from jackline_server.runtime.ports import ModelRequest, Record
+from jackline_server.core.plan import Effect, ToolPolicy
+from jackline_server.runtime.ports import ModelRequest, Record, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
@@ -73,6 +73,33 @@ async def test_a_run_goes_through_its_tools_to_one_terminal_event() -> None:
     assert [fact.status for fact in finished] == [CallStatus.COMPLETED] * 2
     assert [type(message) for message in messages].count(ToolMessage) == 2
     assert isinstance(messages[-1], AssistantMessage)
+
+
+async def test_a_read_that_fails_in_a_way_that_may_pass_is_made_again_by_itself() -> None:
+    retried = ToolPolicy(retries=2, retry_base_ms=5, retry_cap_ms=5)
+    busy = ToolResult(ending=ToolEnding.FAILED, error="busy", may_pass=True)
+    done = ToolResult(ending=ToolEnding.COMPLETED, output_json="1")
+    world = scene().world
+    tools = FakeTools(tools={"look": lambda call: busy if call.attempt < 3 else done, "change": returns("2")})
+    plan = agent_plan(
+        tool("look", Effect.READ),
+        tool("change", Effect.WRITE),
+        tools=(entry("look", policy=retried), entry("change", policy=retried)),
+    )
+    async with (
+        process(replace(world, toolbox=tools, plans={"plan": plan})) as jackline,
+        asyncio.timeout(5),
+    ):
+        seen = await jackline.follow(await jackline.start())
+    assert [(call.step.step_id, call.attempt) for call in tools.ledger] == [
+        ("look", 1),
+        ("look", 2),
+        ("look", 3),
+        ("change", 1),
+    ]
+    finished = [record.fact for record in seen if isinstance(record.fact, ToolCallFinished)]
+    assert [fact.retry_in_ms is None for fact in finished] == [False, False, True, True]
+    assert end_of(seen).phase is Phase.SUCCEEDED
 
 
 async def test_a_late_watcher_sees_the_same_as_a_live_one() -> None:

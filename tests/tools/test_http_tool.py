@@ -125,6 +125,30 @@ async def test_a_status_says_whether_a_write_may_have_happened(
     assert ("because" in read.error) is (status[0] != "3")
 
 
+@pytest.mark.parametrize(
+    ("status", "passes"),
+    [("429 Too Many", True), ("503 Busy", True), ("500 Oops", True), ("501 No", False), ("404 None", False)],
+)
+async def test_a_status_says_whether_another_attempt_can_help(status: str, passes: bool):
+    assert (await called(answer(b"{}", status=status))).may_pass is passes
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [
+        ("7", 7_000),
+        ("0", 0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+        ("soon", None),
+        ("-1", None),
+        ("1e3", None),
+    ],
+)
+async def test_what_a_server_asks_to_wait_is_kept(asked: str, waits: int | None):
+    reply = answer(b"{}", status="503 Busy", more=f"Retry-After: {asked}\r\n")
+    assert (await called(reply)).retry_after_ms == waits
+
+
 async def test_an_error_body_is_shown_in_part_and_without_secrets():
     body = b"\x1b[31mBearer planted-secret-1 " + b"x" * 50_000
     result = await called(answer(body, status="400 Bad"))
@@ -163,6 +187,14 @@ async def test_a_server_that_is_not_there_leaves_nothing_open():
         pass
     result = await toolbox(server).call(invocation(http_action(method="POST"), effect=WRITE))
     assert result.ending is FAILED
+
+
+async def test_what_was_not_sent_or_not_answered_may_be_tried_again_unless_its_time_was_over():
+    async with serving(always(b"")) as server:
+        tools = toolbox(server, timeout_ms=200)
+        lost = await tools.call(invocation(http_action()))
+    gone = await tools.call(invocation(http_action()))
+    assert (lost.may_pass, lost.timed_out, gone.may_pass) == (True, False, True)
 
 
 async def test_an_unknown_connection_is_a_failure():

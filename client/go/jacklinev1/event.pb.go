@@ -1932,7 +1932,13 @@ type ToolCallFinished struct {
 	// True length of the result in bytes where it was cut; 0 where not.
 	CutFromBytes uint64 `protobuf:"varint,7,opt,name=cut_from_bytes,json=cutFromBytes,proto3" json:"cut_from_bytes,omitempty"`
 	// True if it could not be stopped and was left behind, fenced off.
-	Abandoned     bool `protobuf:"varint,8,opt,name=abandoned,proto3" json:"abandoned,omitempty"`
+	Abandoned bool `protobuf:"varint,8,opt,name=abandoned,proto3" json:"abandoned,omitempty"`
+	// The call whose result this is: an equal one of the same run. Empty if the tool was asked itself.
+	ReusedFrom string `protobuf:"bytes,9,opt,name=reused_from,json=reusedFrom,proto3" json:"reused_from,omitempty"`
+	// When the next attempt starts, counted from here; unset if none follows.
+	RetryInMs *uint32 `protobuf:"varint,10,opt,name=retry_in_ms,json=retryInMs,proto3,oneof" json:"retry_in_ms,omitempty"`
+	// True if its time was over before it ended.
+	TimedOut      bool `protobuf:"varint,11,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2019,6 +2025,27 @@ func (x *ToolCallFinished) GetCutFromBytes() uint64 {
 func (x *ToolCallFinished) GetAbandoned() bool {
 	if x != nil {
 		return x.Abandoned
+	}
+	return false
+}
+
+func (x *ToolCallFinished) GetReusedFrom() string {
+	if x != nil {
+		return x.ReusedFrom
+	}
+	return ""
+}
+
+func (x *ToolCallFinished) GetRetryInMs() uint32 {
+	if x != nil && x.RetryInMs != nil {
+		return *x.RetryInMs
+	}
+	return 0
+}
+
+func (x *ToolCallFinished) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
 	}
 	return false
 }
@@ -3492,7 +3519,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x19\n" +
 	"\bcall_key\x18\x03 \x01(\tR\acallKey\x12+\n" +
 	"\x06effect\x18\x04 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\rR\aattempt\"\xa5\x02\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\"\x98\x03\n" +
 	"\x10ToolCallFinished\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x123\n" +
@@ -3502,7 +3529,13 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"durationMs\x122\n" +
 	"\aproblem\x18\x06 \x01(\x0e2\x18.jackline.v1.CallProblemR\aproblem\x12$\n" +
 	"\x0ecut_from_bytes\x18\a \x01(\x04R\fcutFromBytes\x12\x1c\n" +
-	"\tabandoned\x18\b \x01(\bR\tabandoned\"^\n" +
+	"\tabandoned\x18\b \x01(\bR\tabandoned\x12\x1f\n" +
+	"\vreused_from\x18\t \x01(\tR\n" +
+	"reusedFrom\x12#\n" +
+	"\vretry_in_ms\x18\n" +
+	" \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12\x1b\n" +
+	"\ttimed_out\x18\v \x01(\bR\btimedOutB\x0e\n" +
+	"\f_retry_in_ms\"^\n" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
 	"\x06repair\x18\x02 \x01(\rR\x06repair\"\xd2\x01\n" +
@@ -3824,6 +3857,7 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Noticed)(nil),
 	}
 	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[23].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),

@@ -26,6 +26,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What follows from a failure.
+type OnFailure int32
+
+const (
+	// Counts as OBSERVE.
+	OnFailure_ON_FAILURE_UNSPECIFIED OnFailure = 0
+	// It is a result like any other: the model is told.
+	OnFailure_ON_FAILURE_OBSERVE OnFailure = 1
+	// The step ends with the exit `error`.
+	OnFailure_ON_FAILURE_FAIL OnFailure = 2
+)
+
+// Enum value maps for OnFailure.
+var (
+	OnFailure_name = map[int32]string{
+		0: "ON_FAILURE_UNSPECIFIED",
+		1: "ON_FAILURE_OBSERVE",
+		2: "ON_FAILURE_FAIL",
+	}
+	OnFailure_value = map[string]int32{
+		"ON_FAILURE_UNSPECIFIED": 0,
+		"ON_FAILURE_OBSERVE":     1,
+		"ON_FAILURE_FAIL":        2,
+	}
+)
+
+func (x OnFailure) Enum() *OnFailure {
+	p := new(OnFailure)
+	*p = x
+	return p
+}
+
+func (x OnFailure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnFailure) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[0].Descriptor()
+}
+
+func (OnFailure) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[0]
+}
+
+func (x OnFailure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnFailure.Descriptor instead.
+func (OnFailure) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{0}
+}
+
 // How an answer is read.
 type AnswerForm int32
 
@@ -63,11 +116,11 @@ func (x AnswerForm) String() string {
 }
 
 func (AnswerForm) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[0].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[1].Descriptor()
 }
 
 func (AnswerForm) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[0]
+	return &file_jackline_v1_plan_proto_enumTypes[1]
 }
 
 func (x AnswerForm) Number() protoreflect.EnumNumber {
@@ -76,7 +129,7 @@ func (x AnswerForm) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AnswerForm.Descriptor instead.
 func (AnswerForm) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{0}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
 }
 
 // Whether the model has to call a tool.
@@ -120,11 +173,11 @@ func (x ToolChoiceMode) String() string {
 }
 
 func (ToolChoiceMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[1].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[2].Descriptor()
 }
 
 func (ToolChoiceMode) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[1]
+	return &file_jackline_v1_plan_proto_enumTypes[2]
 }
 
 func (x ToolChoiceMode) Number() protoreflect.EnumNumber {
@@ -133,7 +186,7 @@ func (x ToolChoiceMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoiceMode.Descriptor instead.
 func (ToolChoiceMode) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
 }
 
 // What a step does when a limit is reached.
@@ -173,11 +226,11 @@ func (x OnLimit) String() string {
 }
 
 func (OnLimit) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[2].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
 }
 
 func (OnLimit) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[2]
+	return &file_jackline_v1_plan_proto_enumTypes[3]
 }
 
 func (x OnLimit) Number() protoreflect.EnumNumber {
@@ -186,7 +239,64 @@ func (x OnLimit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnLimit.Descriptor instead.
 func (OnLimit) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+}
+
+// Which calls of one reply run at the same time.
+type ToolExecution int32
+
+const (
+	// Counts as BY_EFFECT.
+	ToolExecution_TOOL_EXECUTION_UNSPECIFIED ToolExecution = 0
+	// Those that only read, together; everything else alone and in order.
+	ToolExecution_TOOL_EXECUTION_BY_EFFECT ToolExecution = 1
+	// None: each alone and in order.
+	ToolExecution_TOOL_EXECUTION_SEQUENTIAL ToolExecution = 2
+	// All of them.
+	ToolExecution_TOOL_EXECUTION_CONCURRENT ToolExecution = 3
+)
+
+// Enum value maps for ToolExecution.
+var (
+	ToolExecution_name = map[int32]string{
+		0: "TOOL_EXECUTION_UNSPECIFIED",
+		1: "TOOL_EXECUTION_BY_EFFECT",
+		2: "TOOL_EXECUTION_SEQUENTIAL",
+		3: "TOOL_EXECUTION_CONCURRENT",
+	}
+	ToolExecution_value = map[string]int32{
+		"TOOL_EXECUTION_UNSPECIFIED": 0,
+		"TOOL_EXECUTION_BY_EFFECT":   1,
+		"TOOL_EXECUTION_SEQUENTIAL":  2,
+		"TOOL_EXECUTION_CONCURRENT":  3,
+	}
+)
+
+func (x ToolExecution) Enum() *ToolExecution {
+	p := new(ToolExecution)
+	*p = x
+	return p
+}
+
+func (x ToolExecution) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolExecution) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
+}
+
+func (ToolExecution) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[4]
+}
+
+func (x ToolExecution) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolExecution.Descriptor instead.
+func (ToolExecution) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 // What follows when nobody knows whether a write happened.
@@ -230,11 +340,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[5].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[3]
+	return &file_jackline_v1_plan_proto_enumTypes[5]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -243,7 +353,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 // A whole workflow, ready to run.
@@ -840,6 +950,106 @@ func (x *PromptSection) GetText() string {
 	return ""
 }
 
+// What follows from the failures of a tool, and whether it is called again.
+type ToolPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Attempts after the first, at failures that may pass. 0 for a tool that writes.
+	Retries uint32 `protobuf:"varint,1,opt,name=retries,proto3" json:"retries,omitempty"`
+	// Wait before the second attempt; doubles for each further one.
+	RetryBaseMs uint32 `protobuf:"varint,2,opt,name=retry_base_ms,json=retryBaseMs,proto3" json:"retry_base_ms,omitempty"`
+	// The longest wait.
+	RetryCapMs uint32 `protobuf:"varint,3,opt,name=retry_cap_ms,json=retryCapMs,proto3" json:"retry_cap_ms,omitempty"`
+	// What follows when it fails.
+	OnError OnFailure `protobuf:"varint,4,opt,name=on_error,json=onError,proto3,enum=jackline.v1.OnFailure" json:"on_error,omitempty"`
+	// What follows when its time is over.
+	OnTimeout OnFailure `protobuf:"varint,5,opt,name=on_timeout,json=onTimeout,proto3,enum=jackline.v1.OnFailure" json:"on_timeout,omitempty"`
+	// True if an equal call of the same run gets the earlier result.
+	Reuse bool `protobuf:"varint,6,opt,name=reuse,proto3" json:"reuse,omitempty"`
+	// Calls of one group never run at the same time; empty without.
+	SerialGroup   string `protobuf:"bytes,7,opt,name=serial_group,json=serialGroup,proto3" json:"serial_group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolPolicy) Reset() {
+	*x = ToolPolicy{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolPolicy) ProtoMessage() {}
+
+func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolPolicy.ProtoReflect.Descriptor instead.
+func (*ToolPolicy) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ToolPolicy) GetRetries() uint32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *ToolPolicy) GetRetryBaseMs() uint32 {
+	if x != nil {
+		return x.RetryBaseMs
+	}
+	return 0
+}
+
+func (x *ToolPolicy) GetRetryCapMs() uint32 {
+	if x != nil {
+		return x.RetryCapMs
+	}
+	return 0
+}
+
+func (x *ToolPolicy) GetOnError() OnFailure {
+	if x != nil {
+		return x.OnError
+	}
+	return OnFailure_ON_FAILURE_UNSPECIFIED
+}
+
+func (x *ToolPolicy) GetOnTimeout() OnFailure {
+	if x != nil {
+		return x.OnTimeout
+	}
+	return OnFailure_ON_FAILURE_UNSPECIFIED
+}
+
+func (x *ToolPolicy) GetReuse() bool {
+	if x != nil {
+		return x.Reuse
+	}
+	return false
+}
+
+func (x *ToolPolicy) GetSerialGroup() string {
+	if x != nil {
+		return x.SerialGroup
+	}
+	return ""
+}
+
 // A tool as one model step sees it.
 type ToolEntryPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -855,13 +1065,15 @@ type ToolEntryPlan struct {
 	MaxCalls *uint32 `protobuf:"varint,5,opt,name=max_calls,json=maxCalls,proto3,oneof" json:"max_calls,omitempty"`
 	// True if its output goes into the shared context.
 	WritesContext bool `protobuf:"varint,6,opt,name=writes_context,json=writesContext,proto3" json:"writes_context,omitempty"`
+	// What follows from its failures, and whether it is called again.
+	Policy        *ToolPolicy `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolEntryPlan) Reset() {
 	*x = ToolEntryPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[5]
+	mi := &file_jackline_v1_plan_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1085,7 @@ func (x *ToolEntryPlan) String() string {
 func (*ToolEntryPlan) ProtoMessage() {}
 
 func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[5]
+	mi := &file_jackline_v1_plan_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1098,7 @@ func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEntryPlan.ProtoReflect.Descriptor instead.
 func (*ToolEntryPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToolEntryPlan) GetRef() string {
@@ -931,6 +1143,13 @@ func (x *ToolEntryPlan) GetWritesContext() bool {
 	return false
 }
 
+func (x *ToolEntryPlan) GetPolicy() *ToolPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
 // The contract of a step's answer.
 type OutcomePlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -950,7 +1169,7 @@ type OutcomePlan struct {
 
 func (x *OutcomePlan) Reset() {
 	*x = OutcomePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[6]
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1181,7 @@ func (x *OutcomePlan) String() string {
 func (*OutcomePlan) ProtoMessage() {}
 
 func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[6]
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1194,7 @@ func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomePlan.ProtoReflect.Descriptor instead.
 func (*OutcomePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OutcomePlan) GetEnum() []string {
@@ -1030,21 +1249,25 @@ type ModelStepPlan struct {
 	ToolChoice ToolChoiceMode `protobuf:"varint,6,opt,name=tool_choice,json=toolChoice,proto3,enum=jackline.v1.ToolChoiceMode" json:"tool_choice,omitempty"`
 	// The tool, for NAMED.
 	ToolChoiceName string `protobuf:"bytes,7,opt,name=tool_choice_name,json=toolChoiceName,proto3" json:"tool_choice_name,omitempty"`
-	// How many tools that only read run together.
+	// How many tools run together.
 	MaxParallel uint32 `protobuf:"varint,8,opt,name=max_parallel,json=maxParallel,proto3" json:"max_parallel,omitempty"`
 	// The caps of one visit.
 	Bounds *StepBounds `protobuf:"bytes,9,opt,name=bounds,proto3" json:"bounds,omitempty"`
 	// The contract of its answer.
 	Outcome *OutcomePlan `protobuf:"bytes,10,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// What it does at a limit.
-	OnLimit       OnLimit `protobuf:"varint,11,opt,name=on_limit,json=onLimit,proto3,enum=jackline.v1.OnLimit" json:"on_limit,omitempty"`
+	OnLimit OnLimit `protobuf:"varint,11,opt,name=on_limit,json=onLimit,proto3,enum=jackline.v1.OnLimit" json:"on_limit,omitempty"`
+	// Which calls of one reply run at the same time.
+	ToolExecution ToolExecution `protobuf:"varint,14,opt,name=tool_execution,json=toolExecution,proto3,enum=jackline.v1.ToolExecution" json:"tool_execution,omitempty"`
+	// How many calls in a row that can't start are told to the model before the step ends; unset for no end.
+	InvalidArgs   *uint32 `protobuf:"varint,16,opt,name=invalid_args,json=invalidArgs,proto3,oneof" json:"invalid_args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelStepPlan) Reset() {
 	*x = ModelStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1279,7 @@ func (x *ModelStepPlan) String() string {
 func (*ModelStepPlan) ProtoMessage() {}
 
 func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1292,7 @@ func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStepPlan.ProtoReflect.Descriptor instead.
 func (*ModelStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ModelStepPlan) GetModel() string {
@@ -1149,6 +1372,20 @@ func (x *ModelStepPlan) GetOnLimit() OnLimit {
 	return OnLimit_ON_LIMIT_UNSPECIFIED
 }
 
+func (x *ModelStepPlan) GetToolExecution() ToolExecution {
+	if x != nil {
+		return x.ToolExecution
+	}
+	return ToolExecution_TOOL_EXECUTION_UNSPECIFIED
+}
+
+func (x *ModelStepPlan) GetInvalidArgs() uint32 {
+	if x != nil && x.InvalidArgs != nil {
+		return *x.InvalidArgs
+	}
+	return 0
+}
+
 // A step that does one thing.
 type ToolStepPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1171,14 +1408,16 @@ type ToolStepPlan struct {
 	//	*ToolStepPlan_Http
 	//	*ToolStepPlan_Function
 	//	*ToolStepPlan_Mcp
-	Action        isToolStepPlan_Action `protobuf_oneof:"action"`
+	Action isToolStepPlan_Action `protobuf_oneof:"action"`
+	// What follows from its failures, and whether it is called again.
+	Policy        *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1429,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1442,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -1282,6 +1521,13 @@ func (x *ToolStepPlan) GetMcp() *McpAction {
 	return nil
 }
 
+func (x *ToolStepPlan) GetPolicy() *ToolPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
 type isToolStepPlan_Action interface {
 	isToolStepPlan_Action()
 }
@@ -1328,7 +1574,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1586,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1599,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -1409,7 +1655,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1667,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1680,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -1461,7 +1707,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1719,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1732,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -1530,7 +1776,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1788,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1801,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -1583,7 +1829,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1841,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1854,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -1692,19 +1938,31 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x10\x14\"9\n" +
 	"\rPromptSection\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xbc\x02\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x8f\x02\n" +
+	"\n" +
+	"ToolPolicy\x12\x18\n" +
+	"\aretries\x18\x01 \x01(\rR\aretries\x12\"\n" +
+	"\rretry_base_ms\x18\x02 \x01(\rR\vretryBaseMs\x12 \n" +
+	"\fretry_cap_ms\x18\x03 \x01(\rR\n" +
+	"retryCapMs\x121\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x16.jackline.v1.OnFailureR\aonError\x125\n" +
+	"\n" +
+	"on_timeout\x18\x05 \x01(\x0e2\x16.jackline.v1.OnFailureR\tonTimeout\x12\x14\n" +
+	"\x05reuse\x18\x06 \x01(\bR\x05reuse\x12!\n" +
+	"\fserial_group\x18\a \x01(\tR\vserialGroup\"\xed\x02\n" +
 	"\rToolEntryPlan\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x128\n" +
 	"\x04bind\x18\x04 \x03(\v2$.jackline.v1.ToolEntryPlan.BindEntryR\x04bind\x12 \n" +
 	"\tmax_calls\x18\x05 \x01(\rH\x00R\bmaxCalls\x88\x01\x01\x12%\n" +
-	"\x0ewrites_context\x18\x06 \x01(\bR\rwritesContext\x1a7\n" +
+	"\x0ewrites_context\x18\x06 \x01(\bR\rwritesContext\x12/\n" +
+	"\x06policy\x18\a \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x1a7\n" +
 	"\tBindEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_max_callsJ\x04\b\a\x10\x14\"\xc3\x01\n" +
+	"_max_callsJ\x04\b\b\x10\x14\"\xc3\x01\n" +
 	"\vOutcomePlan\x12\x12\n" +
 	"\x04enum\x18\x01 \x03(\tR\x04enum\x12$\n" +
 	"\vschema_json\x18\x02 \x01(\tH\x00R\n" +
@@ -1713,7 +1971,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"output_key\x18\x03 \x01(\tR\toutputKey\x12\x18\n" +
 	"\arepairs\x18\x04 \x01(\rR\arepairs\x12+\n" +
 	"\x04form\x18\x05 \x01(\x0e2\x17.jackline.v1.AnswerFormR\x04formB\x0e\n" +
-	"\f_schema_jsonJ\x04\b\x06\x10\x14\"\x84\x04\n" +
+	"\f_schema_jsonJ\x04\b\x06\x10\x14\"\x92\x05\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -1727,7 +1985,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06bounds\x18\t \x01(\v2\x17.jackline.v1.StepBoundsR\x06bounds\x122\n" +
 	"\aoutcome\x18\n" +
 	" \x01(\v2\x18.jackline.v1.OutcomePlanR\aoutcome\x12/\n" +
-	"\bon_limit\x18\v \x01(\x0e2\x14.jackline.v1.OnLimitR\aonLimitJ\x04\b\f\x10(\"\xab\x03\n" +
+	"\bon_limit\x18\v \x01(\x0e2\x14.jackline.v1.OnLimitR\aonLimit\x12A\n" +
+	"\x0etool_execution\x18\x0e \x01(\x0e2\x1a.jackline.v1.ToolExecutionR\rtoolExecution\x12&\n" +
+	"\finvalid_args\x18\x10 \x01(\rH\x00R\vinvalidArgs\x88\x01\x01B\x0f\n" +
+	"\r_invalid_argsJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eJ\x04\b\x0f\x10\x10J\x04\b\x11\x10(\"\xe2\x03\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -1741,9 +2002,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x04http\x18\n" +
 	" \x01(\v2\x17.jackline.v1.HttpActionH\x00R\x04http\x129\n" +
 	"\bfunction\x18\v \x01(\v2\x1b.jackline.v1.FunctionActionH\x00R\bfunction\x12*\n" +
-	"\x03mcp\x18\f \x01(\v2\x16.jackline.v1.McpActionH\x00R\x03mcpB\b\n" +
+	"\x03mcp\x18\f \x01(\v2\x16.jackline.v1.McpActionH\x00R\x03mcp\x12/\n" +
+	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policyB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10(\"\xf8\x02\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x0f\x10(\"\xf8\x02\n" +
 	"\n" +
 	"HttpAction\x12\x1e\n" +
 	"\n" +
@@ -1778,7 +2040,11 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x04when\x18\x01 \x01(\tR\x04when\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\"?\n" +
 	"\x0eRouterStepPlan\x12-\n" +
-	"\x05cases\x18\x01 \x03(\v2\x17.jackline.v1.RouterCaseR\x05cases*Z\n" +
+	"\x05cases\x18\x01 \x03(\v2\x17.jackline.v1.RouterCaseR\x05cases*T\n" +
+	"\tOnFailure\x12\x1a\n" +
+	"\x16ON_FAILURE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ON_FAILURE_OBSERVE\x10\x01\x12\x13\n" +
+	"\x0fON_FAILURE_FAIL\x10\x02*Z\n" +
 	"\n" +
 	"AnswerForm\x12\x1b\n" +
 	"\x17ANSWER_FORM_UNSPECIFIED\x10\x00\x12\x19\n" +
@@ -1792,7 +2058,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\aOnLimit\x12\x18\n" +
 	"\x14ON_LIMIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rON_LIMIT_EXIT\x10\x01\x12\x19\n" +
-	"\x15ON_LIMIT_FINAL_ANSWER\x10\x02*f\n" +
+	"\x15ON_LIMIT_FINAL_ANSWER\x10\x02*\x8b\x01\n" +
+	"\rToolExecution\x12\x1e\n" +
+	"\x1aTOOL_EXECUTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18TOOL_EXECUTION_BY_EFFECT\x10\x01\x12\x1d\n" +
+	"\x19TOOL_EXECUTION_SEQUENTIAL\x10\x02\x12\x1d\n" +
+	"\x19TOOL_EXECUTION_CONCURRENT\x10\x03*f\n" +
 	"\tOnUnknown\x12\x1a\n" +
 	"\x16ON_UNKNOWN_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_UNKNOWN_ASK\x10\x01\x12\x13\n" +
@@ -1812,68 +2083,76 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_jackline_v1_plan_proto_goTypes = []any{
-	(AnswerForm)(0),        // 0: jackline.v1.AnswerForm
-	(ToolChoiceMode)(0),    // 1: jackline.v1.ToolChoiceMode
-	(OnLimit)(0),           // 2: jackline.v1.OnLimit
-	(OnUnknown)(0),         // 3: jackline.v1.OnUnknown
-	(*Plan)(nil),           // 4: jackline.v1.Plan
-	(*ModelPlan)(nil),      // 5: jackline.v1.ModelPlan
-	(*StepPlan)(nil),       // 6: jackline.v1.StepPlan
-	(*StepBounds)(nil),     // 7: jackline.v1.StepBounds
-	(*PromptSection)(nil),  // 8: jackline.v1.PromptSection
-	(*ToolEntryPlan)(nil),  // 9: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),    // 10: jackline.v1.OutcomePlan
-	(*ModelStepPlan)(nil),  // 11: jackline.v1.ModelStepPlan
-	(*ToolStepPlan)(nil),   // 12: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),     // 13: jackline.v1.HttpAction
-	(*FunctionAction)(nil), // 14: jackline.v1.FunctionAction
-	(*McpAction)(nil),      // 15: jackline.v1.McpAction
-	(*RouterCase)(nil),     // 16: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil), // 17: jackline.v1.RouterStepPlan
-	nil,                    // 18: jackline.v1.StepPlan.InputEntry
-	nil,                    // 19: jackline.v1.StepPlan.RoutesEntry
-	nil,                    // 20: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                    // 21: jackline.v1.HttpAction.QueryEntry
-	nil,                    // 22: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),      // 23: jackline.v1.RunBounds
-	(OnQuestion)(0),        // 24: jackline.v1.OnQuestion
-	(Effect)(0),            // 25: jackline.v1.Effect
+	(OnFailure)(0),         // 0: jackline.v1.OnFailure
+	(AnswerForm)(0),        // 1: jackline.v1.AnswerForm
+	(ToolChoiceMode)(0),    // 2: jackline.v1.ToolChoiceMode
+	(OnLimit)(0),           // 3: jackline.v1.OnLimit
+	(ToolExecution)(0),     // 4: jackline.v1.ToolExecution
+	(OnUnknown)(0),         // 5: jackline.v1.OnUnknown
+	(*Plan)(nil),           // 6: jackline.v1.Plan
+	(*ModelPlan)(nil),      // 7: jackline.v1.ModelPlan
+	(*StepPlan)(nil),       // 8: jackline.v1.StepPlan
+	(*StepBounds)(nil),     // 9: jackline.v1.StepBounds
+	(*PromptSection)(nil),  // 10: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),     // 11: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),  // 12: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),    // 13: jackline.v1.OutcomePlan
+	(*ModelStepPlan)(nil),  // 14: jackline.v1.ModelStepPlan
+	(*ToolStepPlan)(nil),   // 15: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),     // 16: jackline.v1.HttpAction
+	(*FunctionAction)(nil), // 17: jackline.v1.FunctionAction
+	(*McpAction)(nil),      // 18: jackline.v1.McpAction
+	(*RouterCase)(nil),     // 19: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil), // 20: jackline.v1.RouterStepPlan
+	nil,                    // 21: jackline.v1.StepPlan.InputEntry
+	nil,                    // 22: jackline.v1.StepPlan.RoutesEntry
+	nil,                    // 23: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                    // 24: jackline.v1.HttpAction.QueryEntry
+	nil,                    // 25: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),      // 26: jackline.v1.RunBounds
+	(OnQuestion)(0),        // 27: jackline.v1.OnQuestion
+	(Effect)(0),            // 28: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	6,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	5,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	23, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	24, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	18, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	19, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	11, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	12, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	17, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
-	20, // 9: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	0,  // 10: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	8,  // 11: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	9,  // 12: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	25, // 13: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	1,  // 14: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	7,  // 15: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	10, // 16: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	2,  // 17: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	25, // 18: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	3,  // 19: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	13, // 20: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	14, // 21: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	15, // 22: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	21, // 23: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	22, // 24: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	16, // 25: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	8,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	7,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	26, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	27, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	21, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	22, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	14, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	15, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	20, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	0,  // 9: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
+	0,  // 10: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
+	23, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	11, // 12: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	1,  // 13: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
+	10, // 14: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	12, // 15: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	28, // 16: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	2,  // 17: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	9,  // 18: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	13, // 19: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	3,  // 20: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	4,  // 21: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	28, // 22: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	5,  // 23: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	16, // 24: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	17, // 25: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	18, // 26: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	11, // 27: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	24, // 28: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	25, // 29: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	19, // 30: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -1889,21 +2168,22 @@ func file_jackline_v1_plan_proto_init() {
 		(*StepPlan_RouterStep)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[3].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[5].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[6].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[7].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   19,
+			NumEnums:      6,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

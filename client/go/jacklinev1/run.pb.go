@@ -1555,7 +1555,9 @@ type ToolCall struct {
 	// Output only. The arguments as the model wrote them, with those that the workflow binds. View FULL only.
 	ArgumentsJson []byte `protobuf:"bytes,12,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Output only. The result as the model saw it. View FULL only.
-	Result        string `protobuf:"bytes,13,opt,name=result,proto3" json:"result,omitempty"`
+	Result string `protobuf:"bytes,13,opt,name=result,proto3" json:"result,omitempty"`
+	// Output only. The call whose result it got, an equal one of the same run; empty if the tool was asked itself.
+	ReusedFrom    string `protobuf:"bytes,14,opt,name=reused_from,json=reusedFrom,proto3" json:"reused_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1677,6 +1679,13 @@ func (x *ToolCall) GetArgumentsJson() []byte {
 func (x *ToolCall) GetResult() string {
 	if x != nil {
 		return x.Result
+	}
+	return ""
+}
+
+func (x *ToolCall) GetReusedFrom() string {
+	if x != nil {
+		return x.ReusedFrom
 	}
 	return ""
 }
@@ -1928,7 +1937,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"input_json\x18\x18 \x01(\fR\tinputJson\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x19\x102\"\xc2\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x19\x102\"\xe3\x03\n" +
 	"\bToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x17\n" +
@@ -1943,7 +1952,9 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\bduration\x12-\n" +
 	"\x12requested_sequence\x18\v \x01(\x04R\x11requestedSequence\x12%\n" +
 	"\x0earguments_json\x18\f \x01(\fR\rargumentsJson\x12\x16\n" +
-	"\x06result\x18\r \x01(\tR\x06result\"h\n" +
+	"\x06result\x18\r \x01(\tR\x06result\x12\x1f\n" +
+	"\vreused_from\x18\x0e \x01(\tR\n" +
+	"reusedFrom\"h\n" +
 	"\x12RunMessageToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12%\n" +

@@ -1,7 +1,8 @@
 """A step that asks a model, in protobuf."""
 
 from jackline.v1 import plan_pb2
-from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, EFFECT, ON_LIMIT
+from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, EFFECT, ON_LIMIT, TOOL_EXECUTION
+from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.core.plan import (
     ModelStep,
     OutcomePlan,
@@ -9,6 +10,7 @@ from jackline_server.core.plan import (
     StepBounds,
     ToolChoice,
     ToolEntry,
+    ToolExecution,
 )
 
 
@@ -31,6 +33,10 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     outcome.repairs = step.outcome.repairs
     outcome.form = ANSWER_FORM.wire[step.outcome.form]
     into.on_limit = ON_LIMIT.wire[step.on_limit]
+    if step.tool_execution is not ToolExecution.BY_EFFECT:
+        into.tool_execution = TOOL_EXECUTION.wire[step.tool_execution]
+    if step.invalid_args is not None:
+        into.invalid_args = step.invalid_args
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -53,11 +59,13 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         bounds=_read_bounds(found.bounds),
         outcome=_read_outcome(found.outcome),
         on_limit=ON_LIMIT.read(found.on_limit),
+        tool_execution=TOOL_EXECUTION.read_optional(found.tool_execution) or ToolExecution.BY_EFFECT,
+        invalid_args=found.invalid_args if found.HasField("invalid_args") else None,
     )
 
 
 def _tool_message(tool: ToolEntry) -> plan_pb2.ToolEntryPlan:
-    return plan_pb2.ToolEntryPlan(
+    message = plan_pb2.ToolEntryPlan(
         ref=tool.ref,
         description=tool.description,
         parameters_json=tool.parameters_json,
@@ -65,6 +73,8 @@ def _tool_message(tool: ToolEntry) -> plan_pb2.ToolEntryPlan:
         max_calls=tool.max_calls,
         writes_context=tool.writes_context,
     )
+    set_policy(message, tool.policy)
+    return message
 
 
 def _read_tool(message: plan_pb2.ToolEntryPlan) -> ToolEntry:
@@ -75,6 +85,7 @@ def _read_tool(message: plan_pb2.ToolEntryPlan) -> ToolEntry:
         bind=dict(message.bind),
         max_calls=message.max_calls if message.HasField("max_calls") else None,
         writes_context=message.writes_context,
+        policy=read_policy(message),
     )
 
 

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from jackline.v1 import plan_pb2
 from jackline_server.codec.enums import EFFECT, ON_QUESTION, ON_UNKNOWN
 from jackline_server.codec.model_step import read_model_step, set_model_step
+from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.codec.values import read_bounds, set_bounds
 from jackline_server.core.plan import (
     FunctionAction,
@@ -162,6 +163,7 @@ def _set_tool_step(into: plan_pb2.ToolStepPlan, step: ToolStep) -> None:
     into.result_chars = step.result_chars
     into.on_unknown = ON_UNKNOWN.wire[step.on_unknown]
     into.unknown_expiry_ms = step.unknown_expiry_ms
+    set_policy(into, step.policy)
     match step.action:
         case HttpAction() as http:
             into.http.connection = http.connection
@@ -198,6 +200,7 @@ def _read_tool_step(message: plan_pb2.StepPlan) -> ToolStep:
         result_chars=found.result_chars,
         on_unknown=ON_UNKNOWN.read(found.on_unknown),
         unknown_expiry_ms=found.unknown_expiry_ms,
+        policy=read_policy(found),
     )
 
 

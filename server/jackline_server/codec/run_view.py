@@ -92,6 +92,7 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
             attempts=call.attempts,
             call_key=call.call_key,
             requested_sequence=call.requested_sequence,
+            reused_from=call.reused_from,
         )
         if call.effect is not None:
             message.effect = EFFECT.wire[call.effect]

@@ -166,6 +166,12 @@ def _pack_tool_call_finished(fact: ToolCallFinished, event: event_pb2.StepEvent)
         into.problem = CALL_PROBLEM.wire[fact.problem]
     into.cut_from_bytes = fact.cut_from_bytes
     into.abandoned = fact.abandoned
+    if fact.reused_from:
+        into.reused_from = fact.reused_from
+    if fact.retry_in_ms is not None:
+        into.retry_in_ms = fact.retry_in_ms
+    if fact.timed_out:
+        into.timed_out = True
 
 
 def _fill_tool_call_finished(fact: ToolCallFinished, content: event_pb2.Content) -> None:
@@ -185,6 +191,9 @@ def _unpack_tool_call_finished(event: event_pb2.StepEvent) -> ToolCallFinished:
         problem=CALL_PROBLEM.read_optional(found.problem),
         cut_from_bytes=found.cut_from_bytes,
         abandoned=found.abandoned,
+        reused_from=found.reused_from,
+        retry_in_ms=found.retry_in_ms if found.HasField("retry_in_ms") else None,
+        timed_out=found.timed_out,
         output_json=optional_json(content.output_json),
         error=content.error,
     )

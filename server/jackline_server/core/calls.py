@@ -1,16 +1,25 @@
 """Tool calls: which of the open ones may start, which can't, and what an unknown outcome leads to.
 
 Owns question 5 of the loop. The order is: calls that were cut off, outcomes that nobody knows, calls that
-can't start, the cap over the whole batch, then the next wave: reads together, everything else alone and
-in order. A name that the model made up, wrong arguments and a spent cap are error results, never coerced.
+can't start, results that are there already, the cap over the whole batch, then the next wave. A name that the
+model made up, wrong arguments and a spent cap are error results, never coerced.
 """
 
 from collections.abc import Container
+from itertools import takewhile
 
-from jackline_server.core import exits, json_text, leaving, turns
+from jackline_server.core import exits, json_text, leaving, reuse, turns, waves
 from jackline_server.core.bounds import Limit
 from jackline_server.core.context import step_input
-from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS, bound_for, entry_of, is_settled, policy_of
+from jackline_server.core.evolve_calls import (
+    UNKNOWN_OPTIONS,
+    bound_for,
+    entry_of,
+    failure_policy,
+    is_settled,
+    policy_of,
+    reuse_key,
+)
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     OTHER_TOOL,
@@ -30,13 +39,16 @@ from jackline_server.core.plan import (
     Effect,
     JsonObject,
     ModelStep,
+    OnFailure,
     OnQuestion,
     OnUnknown,
     ToolEntry,
+    ToolExecution,
     ToolStep,
 )
-from jackline_server.core.state import RunState, ToolCall, Visit
-from jackline_server.core.steps import CallTools, Moment, Record, Step, ToolAttempt
+from jackline_server.core.state import Reply, RunState, ToolCall, Visit
+from jackline_server.core.steps import CallTools, Moment, Record, Step, ToolAttempt, Wait
+from jackline_server.core.waves import Candidate
 
 _MAX_ID = 64
 _SHOWN = 200
@@ -151,13 +163,67 @@ def next_wave(
     ]
     if refused:
         return Record(facts=tuple(refused))
+    candidates = tuple(_candidate(batch, call) for call in batch.calls)
+    reused = tuple(found for candidate in candidates if (found := _reused(batch, candidate)) is not None)
+    if reused:
+        return Record(facts=reused)
     if len(batch.calls) > batch.room:
         if not _has_begun(batch):
             return Limit(reason=StopReason.TOOL_CALL_BUDGET, leaf="step.tool_calls")
         late = batch.calls[max(batch.room, 0) :]
         return Record(facts=tuple(_refused(batch, call, _OVER_LIMIT) for call in late))
-    wave = _wave(batch)
-    return CallTools(attempts=tuple(_attempt(batch, call, time_left_ms) for call in wave))
+    wave = _wave(batch, candidates, now.active_ms)
+    if not wave.calls:
+        return Wait(until_active_ms=wave.until_active_ms)
+    return CallTools(attempts=tuple(_attempt(batch, call, time_left_ms) for call in wave.calls))
+
+
+# --- what ends the step ------------------------------------------------------------------------
+
+
+def fatal(state: RunState, visit: Visit, step: ModelStep) -> Exit | None:
+    """The exit that the calls of the last reply lead to; None if the loop goes on, or some are under way.
+
+    It is a failure that the tool's policy does not let pass, or one call too many that can't start.
+    """
+    last = visit.entries[-1] if visit.entries else None
+    if not isinstance(last, Reply) or not last.calls:
+        return None
+    calls = [state.calls[call_id] for call_id in last.calls]
+    if any(call.status is CallStatus.STARTED for call in calls):
+        return None
+    for call in calls:
+        if _ended_badly(call, state) and _policy_of_ending(state, call) is OnFailure.FAIL:
+            error = call.error or call.status.value
+            return exits.abnormal(StopReason.TOOL_ERROR, leaf=call.tool, error=error)
+    most = step.invalid_args
+    if most is not None and _never_ran(calls[-1]) and _unstartable_in_a_row(state, visit) > most:
+        error = f"{most + 1} calls in a row could not start; the last: {calls[-1].error}"
+        return exits.abnormal(StopReason.TOOL_ERROR, leaf="step.invalid_args", error=error)
+    return None
+
+
+def _ended_badly(call: ToolCall, state: RunState) -> bool:
+    return bool(call.attempts) and is_settled(call, state.plan) and call.status is not CallStatus.COMPLETED
+
+
+def _policy_of_ending(state: RunState, call: ToolCall) -> OnFailure:
+    policy = failure_policy(state, call)
+    return policy.on_timeout if call.timed_out and call.status is CallStatus.FAILED else policy.on_error
+
+
+_UNSTARTABLE = (CallProblem.UNKNOWN_TOOL, CallProblem.MALFORMED_ARGUMENTS, CallProblem.INVALID_ARGUMENTS)
+
+
+def _never_ran(call: ToolCall) -> bool:
+    return call.problem in _UNSTARTABLE
+
+
+def _unstartable_in_a_row(state: RunState, visit: Visit) -> int:
+    """How many of the visit's calls, the newest first, could not start."""
+    replies = (entry for entry in reversed(visit.entries) if isinstance(entry, Reply))
+    newest_first = (state.calls[call_id] for reply in replies for call_id in reversed(reply.calls))
+    return sum(1 for _ in takewhile(_never_ran, newest_first))
 
 
 # --- what was cut off --------------------------------------------------------------------------
@@ -206,7 +272,7 @@ def _question(batch: Batch, call: ToolCall, now: Moment) -> InterruptRaised:
         interrupt_id=f"unknown-{call.ordinal}-{call.attempts}",
         kind=InterruptKind.UNKNOWN_OUTCOME,
         call_id=call.call_id,
-        options=UNKNOWN_OPTIONS if _may_repeat(batch, call) else UNKNOWN_OPTIONS[:2],
+        options=UNKNOWN_OPTIONS if may_repeat(batch, call) else UNKNOWN_OPTIONS[:2],
         expires_unix_ms=now.unix_ms + step.unknown_expiry_ms,
         question=f"Did {call.tool} take effect? It was cut off: {call.error}.{_given(call)}",
     )
@@ -221,7 +287,7 @@ def _given(call: ToolCall) -> str:
     return f" The workflow gave it {shown}."
 
 
-def _may_repeat(batch: Batch, call: ToolCall) -> bool:
+def may_repeat(batch: Batch, call: ToolCall) -> bool:
     """True if the caps leave room for one more attempt at the call."""
     entry = batch.entry(call)
     if entry is None or entry.max_calls is None:
@@ -289,6 +355,14 @@ def _spent(batch: Batch) -> dict[str, int]:
 def _refused(batch: Batch, call: ToolCall, problem: tuple[CallProblem, str]) -> Fact:
     """A call that may not start, or not once more: then nothing is claimed about its first attempt."""
     status = CallStatus.DENIED
+    if call.status is CallStatus.FAILED:  # it waited for its next attempt
+        return ToolCallFinished(
+            call_id=call.call_id,
+            tool=call.tool,
+            status=CallStatus.FAILED,
+            problem=problem[0],
+            error=call.error,
+        )
     if call.attempts:
         status = CallStatus.CANCELLED if _effect(batch, call) is Effect.READ else CallStatus.UNKNOWN
     return ToolCallFinished(
@@ -307,16 +381,26 @@ def _has_begun(batch: Batch) -> bool:
 # --- what starts -------------------------------------------------------------------------------
 
 
-def _wave(batch: Batch) -> tuple[ToolCall, ...]:
-    first = batch.calls[0]
-    if batch.step is None or _effect(batch, first) is not Effect.READ:
-        return (first,)
-    together: list[ToolCall] = []
-    for call in batch.calls[: batch.step.max_parallel]:
-        if _effect(batch, call) is not Effect.READ:
-            break
-        together.append(call)
-    return tuple(together)
+def _candidate(batch: Batch, call: ToolCall) -> Candidate:
+    return Candidate(
+        call=call,
+        effect=_effect(batch, call),
+        policy=failure_policy(batch.state, call),
+        reuse_key=reuse_key(batch.state, call),
+    )
+
+
+def _reused(batch: Batch, candidate: Candidate) -> ToolCallFinished | None:
+    if not candidate.reuse_key or candidate.call.attempts:
+        return None
+    return reuse.earlier(batch.state, candidate.call, candidate.reuse_key)
+
+
+def _wave(batch: Batch, candidates: tuple[Candidate, ...], now_active_ms: int) -> waves.Wave:
+    step = batch.step
+    execution = ToolExecution.SEQUENTIAL if step is None else step.tool_execution
+    most = 1 if step is None else step.max_parallel
+    return waves.choose(candidates, execution, most=most, now_active_ms=now_active_ms)
 
 
 def _attempt(batch: Batch, call: ToolCall, time_left_ms: int | None) -> ToolAttempt:

@@ -149,6 +149,9 @@ def _within(state: RunState, visit: Visit, *, now: Moment, instruments: Instrume
 def _model_step(
     state: RunState, visit: Visit, step: ModelStep, *, now: Moment, instruments: Instruments
 ) -> Step:
+    failure = calls.fatal(state, visit, step)
+    if failure is not None:
+        return leaving.leave(state, visit, turns.with_best(failure, visit))
     if visit.open_calls and visit.closing is None:
         batch = calls.open_batch(state, visit)
         left = timing.left_ms(state, now.active_ms)

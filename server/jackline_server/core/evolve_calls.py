@@ -4,8 +4,8 @@ Owns the moves requested → started → completed | failed | denied | cancelled
 call. A call whose outcome is unknown stays open until its policy or a person settles it.
 """
 
-from jackline_server.core import json_text, transcript
-from jackline_server.core.context import Context, select
+from jackline_server.core import json_text, reuse, transcript
+from jackline_server.core.context import Context, select, step_input
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
 from jackline_server.core.facts import (
@@ -17,7 +17,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import Prompt
-from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolEntry, ToolStep
+from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolEntry, ToolPolicy, ToolStep
 from jackline_server.core.state import Interrupt, Note, Reply, RunState, ToolCall, Visit
 
 RETRY = "retry"
@@ -76,6 +76,9 @@ def start(state: RunState, fact: ToolCallStarted) -> RunState:
         call_key=fact.call_key,
         attempts=fact.attempt,
         interrupted=False,
+        retry_at_active_ms=None,
+        timed_out=False,
+        reuse_key=reuse_key(state, call),
     )
     visit = _visit(state)
     return change(
@@ -84,6 +87,27 @@ def start(state: RunState, fact: ToolCallStarted) -> RunState:
         ledger=state.ledger.call_tool(),
         visit=change(visit, ledger=visit.ledger.call_tool()),
     )
+
+
+def reuse_key(state: RunState, call: ToolCall) -> str:
+    """What calls have in common that may share a result; empty for a tool that is always asked."""
+    step, tool = state.plan.steps.get(call.step_id), state.plan.steps.get(call.tool)
+    if not isinstance(tool, ToolStep) or not failure_policy(state, call).reuse:
+        return ""
+    own = step_input(state.context, tool.input or {}) if isinstance(step, ModelStep) else None
+    return reuse.key_of(call.tool, call.arguments, bound_for(state, call), own)
+
+
+def failure_policy(state: RunState, call: ToolCall) -> ToolPolicy:
+    """What follows from the call's failures, as the step that asked says of the tool, or the tool itself."""
+    step, tool = state.plan.steps.get(call.step_id), state.plan.steps.get(call.tool)
+    if isinstance(step, ModelStep):
+        entry = entry_of(step, call)
+        return _NO_POLICY if entry is None else entry.policy
+    return tool.policy if isinstance(tool, ToolStep) else _NO_POLICY
+
+
+_NO_POLICY = ToolPolicy()
 
 
 def bound_for(state: RunState, call: ToolCall) -> JsonObject | None:
@@ -111,6 +135,9 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         output_json=fact.output_json,
         error=fact.error,
         interrupted=False,
+        retry_at_active_ms=None if fact.retry_in_ms is None else state.active_ms + fact.retry_in_ms,
+        timed_out=fact.timed_out,
+        reused_from=fact.reused_from,
     )
     return _store(change(state, context=_written(state, call)), call)
 
@@ -153,7 +180,9 @@ def is_settled(call: ToolCall, plan: Plan) -> bool:
             policy = policy_of(call, plan)
             spent = policy is OnUnknown.RETRY and call.attempts >= MOST_ATTEMPTS
             return call.problem is not None or policy is OnUnknown.FAIL or spent
-        case CallStatus.COMPLETED | CallStatus.FAILED | CallStatus.DENIED | CallStatus.CANCELLED:
+        case CallStatus.FAILED:
+            return call.retry_at_active_ms is None
+        case CallStatus.COMPLETED | CallStatus.DENIED | CallStatus.CANCELLED:
             return True
 
 

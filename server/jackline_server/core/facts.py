@@ -327,6 +327,7 @@ class ToolCallFinished:
     """A tool call ended, or was never started (`denied`).
 
     `output_json` is None without an output. `cut_from_bytes` is its true length where it was cut.
+    `reused_from` is the equal call whose result it got. `retry_in_ms` is None if no further attempt follows.
     """
 
     call_id: str
@@ -336,6 +337,9 @@ class ToolCallFinished:
     problem: CallProblem | None = None
     cut_from_bytes: int = 0
     abandoned: bool = False
+    reused_from: str = ""
+    retry_in_ms: int | None = None
+    timed_out: bool = False
     output_json: str | None = None  # content
     error: str = ""  # content; in words for the model
 

@@ -49,6 +49,11 @@ def write(value: JsonValue) -> str:
     return _ENCODER.encode(value)
 
 
+def canonical(value: JsonValue) -> str:
+    """The same text for equal objects, whatever the order of their keys."""
+    return _CANONICAL.encode(value)
+
+
 def clean(text: str) -> str:
     """The text with lone surrogates replaced, so that it can be encoded."""
     if text.isascii():
@@ -103,3 +108,4 @@ _DECODER = json.JSONDecoder(
     parse_constant=_refuse, parse_float=_finite, parse_int=_whole, object_pairs_hook=_unique
 )
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)

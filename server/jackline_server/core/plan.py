@@ -71,6 +71,21 @@ class OnUnknown(Enum):
     RETRY = "retry"
 
 
+class OnFailure(Enum):
+    """What follows when a tool fails or its time is over."""
+
+    OBSERVE = "observe"
+    FAIL = "fail"
+
+
+class ToolExecution(Enum):
+    """Which calls of one reply run at the same time."""
+
+    BY_EFFECT = "by_effect"
+    SEQUENTIAL = "sequential"
+    CONCURRENT = "concurrent"
+
+
 class AnswerForm(Enum):
     """How an answer is read."""
 
@@ -156,6 +171,24 @@ class PromptSection:
 
 
 @frozen
+class ToolPolicy:
+    """What follows from the failures of a tool, and whether it is called again.
+
+    `retries` are attempts after the first, at failures that may pass; 0 for a tool that writes. With `reuse`
+    an equal call of the same run gets the earlier result. Calls of one `serial_group` never run at the same
+    time; empty is no group.
+    """
+
+    retries: int = 0
+    retry_base_ms: int = 0
+    retry_cap_ms: int = 0
+    on_error: OnFailure = OnFailure.OBSERVE
+    on_timeout: OnFailure = OnFailure.OBSERVE
+    reuse: bool = False
+    serial_group: str = ""
+
+
+@frozen
 class ToolEntry:
     """A tool as one model step sees it. `ref` is both its name and the step behind it.
 
@@ -168,6 +201,7 @@ class ToolEntry:
     bind: Mapping[str, str]
     max_calls: int | None
     writes_context: bool
+    policy: ToolPolicy = ToolPolicy()
 
 
 @frozen
@@ -189,7 +223,8 @@ class ModelStep:
     """A step that asks a model: an `agent`, or a `completion`, which is one turn without tools.
 
     `input` maps names to JSON pointers into the context; None is the whole public context.
-    `next_step` is where an unrouted `default` goes; empty ends the run.
+    `next_step` is where an unrouted `default` goes; empty ends the run. `invalid_args` is how many calls in a
+    row that can't start are told to the model; None is no end to them.
     """
 
     step_id: str
@@ -208,6 +243,8 @@ class ModelStep:
     bounds: StepBounds
     outcome: OutcomePlan
     on_limit: OnLimit
+    tool_execution: ToolExecution = ToolExecution.BY_EFFECT
+    invalid_args: int | None = None
 
 
 @frozen
@@ -265,6 +302,7 @@ class ToolStep:
     result_chars: int
     on_unknown: OnUnknown
     unknown_expiry_ms: int
+    policy: ToolPolicy = ToolPolicy()
 
 
 @frozen

@@ -34,7 +34,8 @@ class ToolCall:
 
     `interrupted` is true if it was in flight when its worker died. `tool` is a name of the plan or
     `other`, `name` what the model wrote. `bound` is what its last attempt was given beside `arguments`: the
-    values that the step binds; None if it binds none.
+    values that the step binds; None if it binds none. `retry_at_active_ms` is set while its last attempt has
+    failed and another is to come. `reuse_key` is set where an equal call may get its result.
     """
 
     call_id: str
@@ -58,6 +59,10 @@ class ToolCall:
     error: str = ""
     unknown_expired: bool = False
     bound: JsonObject | None = None
+    retry_at_active_ms: int | None = None
+    timed_out: bool = False
+    reused_from: str = ""
+    reuse_key: str = ""
 
 
 @frozen

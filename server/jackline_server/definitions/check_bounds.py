@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 
 from jackline_server.core.plan import ModelPlan, ModelStep, Plan, StepPlan, ToolStep
-from jackline_server.definitions import defaults
 from jackline_server.definitions.check_flow import Graph
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.yaml_nodes import Path
@@ -92,7 +91,7 @@ def _calls(step: StepPlan) -> int:
         case ModelStep():
             return step.bounds.tool_calls if step.tools else 0
         case ToolStep():
-            return defaults.TOOL_ATTEMPTS if step.effect.repeatable else 1
+            return 1 + step.policy.retries
         case _:
             return 0
 

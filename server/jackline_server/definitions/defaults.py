@@ -4,7 +4,15 @@ Owns the numbers. A plan holds them resolved, so changing one here changes no ru
 Times are milliseconds.
 """
 
-from jackline_server.core.plan import AnswerForm, Effect, OnLimit, OnQuestion, OnUnknown
+from jackline_server.core.plan import (
+    AnswerForm,
+    Effect,
+    OnFailure,
+    OnLimit,
+    OnQuestion,
+    OnUnknown,
+    ToolExecution,
+)
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
@@ -24,6 +32,8 @@ MODEL_TIMEOUT_MS = 60 * SECOND_MS
 IDLE_TIMEOUT_MS = 30 * SECOND_MS
 TOOL_TIMEOUT_MS = 300 * SECOND_MS
 MAX_PARALLEL = 8
+TOOL_EXECUTION = ToolExecution.BY_EFFECT
+INVALID_ARGS = 3
 ALLOW_EFFECTS = frozenset(Effect)
 ON_LIMIT = OnLimit.EXIT
 
@@ -38,8 +48,12 @@ ANSWER = AnswerForm.JSON_TEXT
 EFFECT = Effect.WRITE
 RESULT_CHARS = 8_000
 ON_UNKNOWN = OnUnknown.ASK
+ON_ERROR = OnFailure.OBSERVE
+ON_TIMEOUT = OnFailure.OBSERVE
+TOOL_RETRIES = 2
+TOOL_RETRY_BASE_MS = SECOND_MS // 2
+TOOL_RETRY_CAP_MS = 5 * SECOND_MS
 UNKNOWN_EXPIRY_MS = 24 * HOUR_MS
-TOOL_ATTEMPTS = 3
 
 # A model that is named by provider instead of by profile.
 CONTEXT_WINDOW = 128_000

@@ -26,9 +26,10 @@ from jackline_server.core.plan import (
     ToolAction,
     ToolChoice,
     ToolEntry,
+    ToolExecution,
     ToolStep,
 )
-from jackline_server.definitions import defaults, http_action
+from jackline_server.definitions import defaults, http_action, tool_policies
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker
@@ -120,6 +121,8 @@ class Resolver:
             bounds=_agent_bounds(shape.bounds),
             outcome=self._outcome(step_id, shape),
             on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
+            tool_execution=ToolExecution(shape.tool_execution or defaults.TOOL_EXECUTION.value),
+            invalid_args=tool_policies.invalid_args(shape),
         )
 
     def _completion(self, step_id: str, shape: CompletionShape) -> ModelStep:
@@ -206,6 +209,7 @@ class Resolver:
             if self._effects[entry.ref] not in _effects(shape):
                 message = f"`{entry.ref}` can never be called: its effect is not in `allow_effects`"
                 self.report.warning("effect_not_allowed", message, path)
+            tool_policies.check(entry, self._effects[entry.ref], path, self.report)
             description = self._tool_description(entry, step, path)
             parameters = self.parameters.of_entry(entry, step, path, self._functions.get(entry.ref))
             self._tool_characters += len(description) + len(parameters)
@@ -220,6 +224,7 @@ class Resolver:
                 bind=entry.bind,
                 max_calls=entry.max_calls,
                 writes_context=entry.writes_context,
+                policy=tool_policies.resolve(self._effects[entry.ref], step, entry, shape),
             )
         return tuple(entries.values())
 
@@ -274,6 +279,7 @@ class Resolver:
         path: Path = ("steps", step_id)
         if shape.parameters is not None:
             self.parameters.check_schema(shape.parameters, (*path, "parameters"))
+        tool_policies.check(shape, self._effects[step_id], path, self.report)
         return ToolStep(
             step_id=step_id,
             kind=shape.kind,
@@ -288,6 +294,7 @@ class Resolver:
             result_chars=_or(shape.result_chars, defaults.RESULT_CHARS),
             on_unknown=OnUnknown(shape.on_unknown or defaults.ON_UNKNOWN.value),
             unknown_expiry_ms=_or(shape.unknown_expiry, defaults.UNKNOWN_EXPIRY_MS),
+            policy=tool_policies.resolve(self._effects[step_id], shape),
         )
 
     def _action(self, step_id: str, shape: HttpShape | FunctionShape | McpShape) -> ToolAction:

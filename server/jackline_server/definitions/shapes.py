@@ -31,6 +31,9 @@ MAX_TOOLS = 128
 """So many tools a step may have."""
 
 
+OnFailureText = Literal["observe", "fail"]
+
+
 class Shape(BaseModel):
     """A mapping of the file."""
 
@@ -84,10 +87,34 @@ class OutcomeShape(Shape):
     repairs: Annotated[int, Field(ge=0, le=10)] | None = None
 
 
-class ToolShape(Shape):
+class RetryShape(Shape):
+    """`retry` of a tool: attempts after the first."""
+
+    times: Annotated[int, Field(ge=0, le=20)]
+    base: Milliseconds | None = None
+    cap: Milliseconds | None = None
+
+
+class PolicyShape(Shape):
+    """What a tool step and an entry of `tools` both may say of calls; the entry's word comes first."""
+
+    retry: RetryShape | None = None
+    on_error: OnFailureText | None = None
+    on_timeout: OnFailureText | None = None
+    reuse: Literal["run", "off"] | None = None
+    serial_group: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")] | None = None
+
+
+class ObserveShape(Shape):
+    """`invalid_args: {observe: N}`."""
+
+    observe: Annotated[int, Field(ge=0, le=1_000)]
+
+
+class ToolShape(PolicyShape):
     """One entry of `tools`: a step by `ref`, or the tools of an MCP connection by `from`."""
 
-    not_built = frozenset({"approval", "reuse", "serial_group", "on_error", "retry"})
+    not_built = frozenset({"approval"})
     ref: str = ""
     from_: str | None = Field(default=None, alias="from")
     allow: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_TOOLS)] | None = None
@@ -131,14 +158,11 @@ _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "compaction",
     "completion",
     "text_tool_calls",
-    "tool_execution",
-    "on_error",
-    "invalid_args",
     "on_model_unavailable",
     "fallbacks",
     "thread",
 }
-_TOOL_NOT_BUILT = _STEP_NOT_BUILT | {"approval", "reuse", "serial_group", "on_error", "on_timeout", "retry"}
+_TOOL_NOT_BUILT = _STEP_NOT_BUILT | {"approval"}
 
 
 class StepShape(Shape):
@@ -172,6 +196,9 @@ class AgentShape(ModelStepShape):
     tool_choice: Literal["auto", "required"] | NamedToolShape = "auto"
     bounds: AgentBoundsShape = AgentBoundsShape()
     max_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
+    tool_execution: Literal["by_effect", "sequential", "concurrent"] | None = None
+    on_error: OnFailureText | None = None
+    invalid_args: OnFailureText | ObserveShape | None = None
 
 
 class CompletionShape(ModelStepShape):
@@ -181,7 +208,7 @@ class CompletionShape(ModelStepShape):
     bounds: CompletionBoundsShape = CompletionBoundsShape()
 
 
-class ToolStepShape(StepShape):
+class ToolStepShape(StepShape, PolicyShape):
     """What `http`, `function` and `mcp` have."""
 
     not_built = _TOOL_NOT_BUILT

@@ -19,6 +19,7 @@ from jackline_server.egress.resolving import MakeSocket, PinnedResolver, Resolve
 from jackline_server.runtime.http_ports import (
     UNREACHABLE,
     HttpFailure,
+    HttpLate,
     HttpRefused,
     HttpRequest,
     HttpResponse,
@@ -65,7 +66,7 @@ class Exchange:
         except HttpFailure:
             raise
         except TimeoutError as error:
-            raise _failure(progress, HttpUncertain, _LATE, error) from None
+            raise _failure(progress, HttpLate, _LATE, error) from None
         except aiohttp.ClientResponseError as error:
             raise _failure(progress, HttpUnreadable, "The answer is not valid HTTP.", error) from None
         except (aiohttp.InvalidURL, ValueError) as error:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 
 from jackline_server import failpoints
-from jackline_server.core import bounds, calls, json_text, retries
+from jackline_server.core import bounds, calls, json_text, retries, tool_retries
 from jackline_server.core.facts import (
     CallStatus,
     Fact,
@@ -26,6 +26,7 @@ from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, JsonValue, ModelPlan, ModelStep
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, ToolAttempt
+from jackline_server.core.tool_retries import FailedAttempt
 from jackline_server.runtime.deltas import DeltaMaker
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import (
@@ -195,8 +196,19 @@ class Effects:
             status=_status(result.ending, attempt.started.effect),
             duration_ms=self.clock.monotonic_ms() - began,
             cut_from_bytes=result.cut_from_bytes,
+            retry_in_ms=self._retry_in_ms(attempt, result, run) if result.may_pass else None,
+            timed_out=result.timed_out,
             output_json=result.output_json,
             error=result.error,
+        )
+
+    def _retry_in_ms(self, attempt: ToolAttempt, result: ToolResult, run: LiveRun) -> int | None:
+        return tool_retries.retry_in_ms(
+            run.state,
+            attempt.started.call_id,
+            failed=FailedAttempt(may_pass=result.may_pass, retry_after_ms=result.retry_after_ms),
+            now_active_ms=run.active_ms(),
+            fraction=self.chance.fraction(),
         )
 
     def _invocation(self, attempt: ToolAttempt, run: LiveRun) -> Invocation:

@@ -7,6 +7,7 @@ failures. Does not own how a request is made or what is let through (`egress`). 
     ├── HttpRefused            policy forbids it; nothing was sent
     ├── HttpUnsent             the server certainly did not get the request (DNS, connect, TLS)
     └── HttpUncertain          the server may have acted; its whole answer did not come
+        ├── HttpLate           its time was over first
         ├── HttpTooLarge       the answer is longer than the caller takes
         └── HttpUnreadable     the answer breaks the rules, or is compressed though that was not asked for
 """
@@ -98,6 +99,10 @@ class HttpUnsent(HttpFailure):
 
 class HttpUncertain(HttpFailure):
     """The server may have got the request and acted on it."""
+
+
+class HttpLate(HttpUncertain):
+    """The whole answer had not come when the time was over."""
 
 
 class HttpTooLarge(HttpUncertain):

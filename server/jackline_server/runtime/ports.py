@@ -150,13 +150,17 @@ class ToolEnding(Enum):
 class ToolResult:
     """What an attempt returned: an output as JSON text, or an error in words for the model.
 
-    `cut_from_bytes` is the true length of an output that was cut, else 0.
+    `cut_from_bytes` is the true length of an output that was cut, else 0. `may_pass` says that another
+    attempt can help, `retry_after_ms` how long the tool asks to wait; `timed_out` that the time was over.
     """
 
     ending: ToolEnding
     output_json: str | None = None
     error: str = ""
     cut_from_bytes: int = 0
+    may_pass: bool = False
+    retry_after_ms: int | None = None
+    timed_out: bool = False
 
 
 class Toolbox(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar, assert_never
 
-from jackline_server.core import bounds, calls, control, json_text, retries, timing
+from jackline_server.core import bounds, calls, control, json_text, retries, timing, tool_retries
 from jackline_server.core.commands import Action, Command
 from jackline_server.core.decide import decide
 from jackline_server.core.evolve import begin, evolve, replay
@@ -35,6 +35,7 @@ from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import JsonValue, ModelStep, Plan
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Finish, Moment, Record, Step, ToolAttempt, Wait
+from jackline_server.core.tool_retries import FailedAttempt
 from jackline_server.testing import plans
 from jackline_server.testing.instruments import instruments as real_instruments
 
@@ -75,12 +76,15 @@ class Fails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """How an attempt at a tool ends."""
+    """How an attempt at a tool ends. `may_pass` says that another attempt can help."""
 
     status: CallStatus = CallStatus.COMPLETED
     output: JsonValue = None
     error: str = ""
     takes_ms: int = 50
+    may_pass: bool = False
+    retry_after_ms: int | None = None
+    timed_out: bool = False
 
 
 Reply = Says | Fails
@@ -335,16 +339,26 @@ class Driver:
         began = self.active_ms
         for attempt, end in sorted(ends, key=lambda pair: pair[1].takes_ms):
             self.pass_time(active_ms=began + end.takes_ms - self.active_ms)
-            completed = end.status is CallStatus.COMPLETED
-            finished = ToolCallFinished(
-                call_id=attempt.started.call_id,
-                tool=attempt.started.tool,
-                status=end.status,
-                duration_ms=end.takes_ms,
-                output_json=json_text.write(end.output) if completed else None,
-                error=end.error,
-            )
-            self._commit((finished,))
+            self._commit((self._tool_ended(attempt, end),))
+
+    def _tool_ended(self, attempt: ToolAttempt, end: Ends) -> ToolCallFinished:
+        failed = FailedAttempt(may_pass=end.may_pass, retry_after_ms=end.retry_after_ms)
+        return ToolCallFinished(
+            call_id=attempt.started.call_id,
+            tool=attempt.started.tool,
+            status=end.status,
+            duration_ms=end.takes_ms,
+            retry_in_ms=tool_retries.retry_in_ms(
+                self.state,
+                attempt.started.call_id,
+                failed=failed,
+                now_active_ms=self.active_ms,
+                fraction=0.5,
+            ),
+            timed_out=end.timed_out,
+            output_json=json_text.write(end.output) if end.status is CallStatus.COMPLETED else None,
+            error=end.error,
+        )
 
     def _end(self, attempt: ToolAttempt) -> Ends:
         script = self._tools.get(attempt.step.step_id)

@@ -31,6 +31,8 @@ from jackline_server.core.plan import (
     ToolAction,
     ToolChoice,
     ToolEntry,
+    ToolExecution,
+    ToolPolicy,
     ToolStep,
 )
 
@@ -149,6 +151,7 @@ class EntryFields(TypedDict, total=False):
     bind: Mapping[str, str]
     max_calls: int | None
     writes_context: bool
+    policy: ToolPolicy
 
 
 def entry(ref: str, **fields: Unpack[EntryFields]) -> ToolEntry:
@@ -178,6 +181,7 @@ class ToolStepFields(TypedDict, total=False):
     result_chars: int
     on_unknown: OnUnknown
     unknown_expiry_ms: int
+    policy: ToolPolicy
 
 
 def tool(step_id: str, effect: Effect = Effect.READ, **fields: Unpack[ToolStepFields]) -> ToolStep:
@@ -231,6 +235,8 @@ class ModelStepFields(TypedDict, total=False):
     bounds: StepBounds
     outcome: OutcomePlan
     on_limit: OnLimit
+    tool_execution: ToolExecution
+    invalid_args: int | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

@@ -47,7 +47,8 @@ class Attempts:
         if task.done():
             return task.result()
         await self._end(task)
-        return failed(f"The tool did not finish within {_words(timeout_ms)}.", uncertain=not repeatable)
+        message = f"The tool did not finish within {_words(timeout_ms)}."
+        return failed(message, uncertain=not repeatable, timed_out=True)
 
     async def _end(self, task: asyncio.Task[ToolResult]) -> None:
         task.cancel()

@@ -120,7 +120,7 @@ class _Called:
                 "frames": _frames(error),
             },
         )
-        return failed(_raised(error))
+        return failed(_raised(error), may_pass=isinstance(error, ConnectionError | TimeoutError))
 
 
 async def _outcome_async(called: _Called) -> ToolResult:

@@ -5,8 +5,10 @@ Owns what an answer or a failure says about whether the server acted. Does not o
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import HttpAction, JsonValue
@@ -14,9 +16,12 @@ from jackline_server.runtime.http_ports import (
     HttpClients,
     HttpConnection,
     HttpFailure,
+    HttpLate,
     HttpRefused,
     HttpRequest,
     HttpResponse,
+    HttpTooLarge,
+    HttpUnreadable,
     HttpUnsent,
 )
 from jackline_server.runtime.ports import Invocation, ToolResult
@@ -27,6 +32,10 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 
 _AT_ONCE_BYTES = 64 * 1024
 """A longer answer is read in a thread: the loop has others to serve."""
+
+_REFUSALS = range(400, 500)
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Answers after which the same request may succeed."""
 
 _EXCERPT = 1_000
 _SHORTEST_SECRET = 6
@@ -80,10 +89,17 @@ class HttpTool:
         repeatable = invocation.step.effect.repeatable
         try:
             response = await self._clients.request(request)
-        except (HttpRefused, HttpUnsent) as failure:
+        except HttpRefused as failure:
             return failed(failure.message)
+        except HttpUnsent as failure:
+            return failed(failure.message, may_pass=True)
         except HttpFailure as failure:
-            return failed(failure.message, uncertain=not repeatable)
+            return failed(
+                failure.message,
+                uncertain=not repeatable,
+                may_pass=not isinstance(failure, HttpLate | HttpTooLarge | HttpUnreadable),
+                timed_out=isinstance(failure, HttpLate),
+            )
         if len(response.body) <= _AT_ONCE_BYTES:
             return _result(response, line.secrets, repeatable=repeatable)
         return await asyncio.to_thread(_result, response, line.secrets, repeatable=repeatable)
@@ -131,10 +147,13 @@ def _result(response: HttpResponse, secrets: tuple[str, ...], *, repeatable: boo
                 f"The server answered {response.status}, a redirect that is not followed.",
                 uncertain=acted and not repeatable,
             )
-        case 4:
-            return failed(_described(response.status, text))
         case _:
-            return failed(_described(response.status, text), uncertain=not repeatable)
+            return failed(
+                _described(response.status, text),
+                uncertain=response.status not in _REFUSALS and not repeatable,
+                may_pass=response.status in _PASSING,
+                retry_after_ms=_retry_after_ms(response.headers.get("retry-after", "")),
+            )
 
 
 def _success(response: HttpResponse, text: str, *, repeatable: bool) -> ToolResult:
@@ -149,6 +168,17 @@ def _success(response: HttpResponse, text: str, *, repeatable: bool) -> ToolResu
             return failed(f"The server answered {response.status} with what is not valid JSON: {error}.")
         return completed(clean_text(text))  # it did act, so what it said is kept as it came
     return completed(clean_json(value))
+
+
+def _retry_after_ms(value: str) -> int | None:
+    """What a Retry-After header asks for: whole seconds, or a date. None if it is neither."""
+    if value.isascii() and value.isdecimal():
+        return int(value[:9]) * 1000
+    try:
+        seconds = parsedate_to_datetime(value).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return None
+    return max(int(seconds * 1000), 0)
 
 
 def _is_json(response: HttpResponse) -> bool:

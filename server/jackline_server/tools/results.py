@@ -70,10 +70,25 @@ def is_dense(data: bytes) -> bool:
     return sum(data.count(mark) for mark in (b",", b"[", b"{", b":")) > _MOST_MARKS
 
 
-def failed(message: str, *, uncertain: bool = False) -> ToolResult:
-    """A result without output. `uncertain` says that the tool may have acted all the same."""
-    ending = ToolEnding.UNCERTAIN if uncertain else ToolEnding.FAILED
-    return ToolResult(ending=ending, error=shortened(clean_text(message)))
+def failed(
+    message: str,
+    *,
+    uncertain: bool = False,
+    may_pass: bool = False,
+    retry_after_ms: int | None = None,
+    timed_out: bool = False,
+) -> ToolResult:
+    """A result without output. `uncertain` says that the tool may have acted all the same.
+
+    `may_pass` says that another attempt can help, after `retry_after_ms` if the tool asks for that.
+    """
+    return ToolResult(
+        ending=ToolEnding.UNCERTAIN if uncertain else ToolEnding.FAILED,
+        error=shortened(clean_text(message)),
+        may_pass=may_pass,
+        retry_after_ms=retry_after_ms,
+        timed_out=timed_out,
+    )
 
 
 def shortened(text: str) -> str:

@@ -53,6 +53,8 @@ def _call(call: ToolCall) -> Iterator[Line]:
         text=f"  {status} ({effect}{attempts}, step {short(call.step_id)}{turn}, "
         f"{call.duration.ToMilliseconds():,} ms)"
     )
+    if call.reused_from:
+        yield Line(text=f"  the result of {short(call.reused_from)}, an equal call")
     if call.result:
         yield Line(text=f"  {printable(call.result, limit=LONG)}", style="dim")
 

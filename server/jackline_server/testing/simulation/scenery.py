@@ -12,12 +12,16 @@ from jackline_server.core.plan import (
     END,
     Effect,
     ModelPlan,
+    ModelStep,
+    OnFailure,
     OnLimit,
     OnQuestion,
     OnUnknown,
     Plan,
     Price,
     StepPlan,
+    ToolExecution,
+    ToolPolicy,
     ToolStep,
 )
 from jackline_server.testing import plans
@@ -59,8 +63,39 @@ def _draw(chance: random.Random, name: str) -> Plan:
         on_question=OnQuestion.REVIEW if _happens(chance, 0.3) else OnQuestion.WAIT,
         warnings=("a file was missing",) if _happens(chance, 0.1) else (),
     )
-    data = ProtoCodec().encode_plan(plan)
-    return replace(plan, digest=hashlib.sha256(data).hexdigest())
+    return _sealed(_with_policies(_sealed(plan)))
+
+
+def _sealed(plan: Plan) -> Plan:
+    return replace(plan, digest=hashlib.sha256(ProtoCodec().encode_plan(plan)).hexdigest())
+
+
+def _with_policies(plan: Plan) -> Plan:
+    """The plan with rules for its tools, by dice of its own, so that all others fall as they fell."""
+    chance = random.Random(plan.digest)  # noqa: S311 - chance of a simulation
+    step = plan.steps[plans.AGENT]
+    if not isinstance(step, ModelStep):
+        return plan
+    effects = {tool.step_id: tool.effect for tool in plan.steps.values() if isinstance(tool, ToolStep)}
+    agent = replace(
+        step,
+        tools=tuple(replace(tool, policy=_policy(chance, effects[tool.ref])) for tool in step.tools),
+        tool_execution=chance.choice((ToolExecution.BY_EFFECT, *ToolExecution)),
+        invalid_args=chance.choice((None, 0, 1, 3)),
+    )
+    return replace(plan, steps={**plan.steps, plans.AGENT: agent})
+
+
+def _policy(chance: random.Random, effect: Effect) -> ToolPolicy:
+    return ToolPolicy(
+        retries=chance.choice((0, 1, 2)) if effect.repeatable else 0,
+        retry_base_ms=100,
+        retry_cap_ms=400,
+        on_error=OnFailure.FAIL if _happens(chance, 0.1) else OnFailure.OBSERVE,
+        on_timeout=OnFailure.FAIL if _happens(chance, 0.1) else OnFailure.OBSERVE,
+        reuse=_happens(chance, 0.15),
+        serial_group="quay" if _happens(chance, 0.2) else "",
+    )
 
 
 def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> StepPlan:

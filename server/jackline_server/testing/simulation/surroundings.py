@@ -109,11 +109,11 @@ class SimulatedTools:
         self.books.tools.append(_entry(invocation, self.books.now_ms()))
         weather = self.weather
         if not await _took(weather, timeout_ms=invocation.timeout_ms):
-            return ToolResult(ending=ToolEnding.UNCERTAIN, error="no answer in time")
+            return ToolResult(ending=ToolEnding.UNCERTAIN, error="no answer in time", timed_out=True)
         if weather.happens(0.1):
-            return ToolResult(ending=ToolEnding.FAILED, error="it did not work")
+            return ToolResult(ending=ToolEnding.FAILED, error="it did not work", may_pass=True)
         if weather.happens(0.1):
-            return ToolResult(ending=ToolEnding.UNCERTAIN, error="the connection broke")
+            return ToolResult(ending=ToolEnding.UNCERTAIN, error="the connection broke", may_pass=True)
         if weather.happens(0.01):
             raise RuntimeError("a bug of the tool")
         return ToolResult(ending=ToolEnding.COMPLETED, output_json='{"ok":true}')

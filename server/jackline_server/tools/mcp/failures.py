@@ -4,6 +4,7 @@ McpFailure
 ├── ServerDown       there is no session; nothing was asked
 ├── CallRefused      the server certainly did not do it
 └── CallLost         the server may have done it
+    └── CallLate     its time was over first
 """
 
 
@@ -32,3 +33,7 @@ class CallRefused(McpFailure):
 
 class CallLost(McpFailure):
     """The request was sent and no answer came that says what happened."""
+
+
+class CallLate(CallLost):
+    """No answer had come when the time was over."""

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from jackline_server.runtime.http_ports import HttpClients
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
-from jackline_server.tools.mcp.failures import CallLost, CallRefused, ServerDown
+from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown
 from jackline_server.tools.mcp.guarded import HTTP_UNSENT, guarded_transport
 from jackline_server.tools.mcp.stdio import stdio_transport
 from jackline_server.tools.mcp.tidying import tidy
@@ -101,7 +101,7 @@ class McpSession:
             raise
         if not task.done():
             await _end(task)
-            raise CallLost(f"The tool did not answer within {timeout_s:g} s.")
+            raise CallLate(f"The tool did not answer within {timeout_s:g} s.")
         try:
             return task.result()
         except MCPError as error:

@@ -12,7 +12,7 @@ from jackline_server.core.plan import JsonObject, JsonValue, McpAction
 from jackline_server.runtime.mcp_ports import Catalog, McpTool
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.http_message import MessageProblem, filled
-from jackline_server.tools.mcp.failures import CallLost, CallRefused, ServerDown
+from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown
 from jackline_server.tools.mcp.link import Link
 from jackline_server.tools.mcp.servers import McpServers
 from jackline_server.tools.results import failed
@@ -63,7 +63,7 @@ class McpToolCalls:
         except TimeoutError:
             return failed("The tool's server did not start in time; nothing was called.")
         except ServerDown as down:
-            return failed(f"The tool's server can't be reached: {down.brief}.")
+            return failed(f"The tool's server can't be reached: {down.brief}.", may_pass=True)
         except _Changed as changed:
             return failed(f"{TOOL_CHANGED}: {changed} Nothing was called.")
         except MessageProblem as problem:
@@ -78,11 +78,12 @@ class McpToolCalls:
         try:
             answer = await link.call(tool.name, arguments, timeout_s=left_s)
         except ServerDown as down:
-            return failed(f"The tool's server can't be reached: {down.brief}.")
+            return failed(f"The tool's server can't be reached: {down.brief}.", may_pass=True)
         except CallRefused as refused:
             return failed(refused.message)
         except CallLost as lost:
-            return failed(lost.message, uncertain=not repeatable)
+            late = isinstance(lost, CallLate)
+            return failed(lost.message, uncertain=not repeatable, may_pass=not late, timed_out=late)
         from jackline_server.tools.mcp.answers import result_of  # noqa: PLC0415 - the SDK, loaded by now
 
         # A long answer takes a while to read, which must not hold up the event loop.

@@ -933,6 +933,9 @@ class ToolCallFinished(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     CUT_FROM_BYTES_FIELD_NUMBER: _builtins.int
     ABANDONED_FIELD_NUMBER: _builtins.int
+    REUSED_FROM_FIELD_NUMBER: _builtins.int
+    RETRY_IN_MS_FIELD_NUMBER: _builtins.int
+    TIMED_OUT_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     tool: _builtins.str
@@ -949,6 +952,12 @@ class ToolCallFinished(_message.Message):
     """True length of the result in bytes where it was cut; 0 where not."""
     abandoned: _builtins.bool
     """True if it could not be stopped and was left behind, fenced off."""
+    reused_from: _builtins.str
+    """The call whose result this is: an equal one of the same run. Empty if the tool was asked itself."""
+    retry_in_ms: _builtins.int
+    """When the next attempt starts, counted from here; unset if none follows."""
+    timed_out: _builtins.bool
+    """True if its time was over before it ended."""
     def __init__(
         self,
         *,
@@ -960,12 +969,17 @@ class ToolCallFinished(_message.Message):
         problem: Global___CallProblem.ValueType = ...,
         cut_from_bytes: _builtins.int = ...,
         abandoned: _builtins.bool = ...,
+        reused_from: _builtins.str = ...,
+        retry_in_ms: _builtins.int | None = ...,
+        timed_out: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "retry_in_ms", b"retry_in_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abandoned", b"abandoned", "call_id", b"call_id", "cut_from_bytes", b"cut_from_bytes", "duration_ms", b"duration_ms", "problem", b"problem", "signal", b"signal", "status", b"status", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "abandoned", b"abandoned", "call_id", b"call_id", "cut_from_bytes", b"cut_from_bytes", "duration_ms", b"duration_ms", "problem", b"problem", "retry_in_ms", b"retry_in_ms", "reused_from", b"reused_from", "signal", b"signal", "status", b"status", "timed_out", b"timed_out", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__retry_in_ms: _TypeAlias = _typing.Literal["retry_in_ms"]  # noqa: Y015
+    _WhichOneofArgType__retry_in_ms: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_in_ms) -> _WhichOneofReturnType__retry_in_ms | None: ...
 
 Global___ToolCallFinished: _TypeAlias = ToolCallFinished  # noqa: Y015
 

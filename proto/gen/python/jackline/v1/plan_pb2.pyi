@@ -24,6 +24,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OnFailure:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnFailureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnFailure.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_FAILURE_UNSPECIFIED: _OnFailure.ValueType  # 0
+    """Counts as OBSERVE."""
+    ON_FAILURE_OBSERVE: _OnFailure.ValueType  # 1
+    """It is a result like any other: the model is told."""
+    ON_FAILURE_FAIL: _OnFailure.ValueType  # 2
+    """The step ends with the exit `error`."""
+
+class OnFailure(_OnFailure, metaclass=_OnFailureEnumTypeWrapper):
+    """What follows from a failure."""
+
+ON_FAILURE_UNSPECIFIED: OnFailure.ValueType  # 0
+"""Counts as OBSERVE."""
+ON_FAILURE_OBSERVE: OnFailure.ValueType  # 1
+"""It is a result like any other: the model is told."""
+ON_FAILURE_FAIL: OnFailure.ValueType  # 2
+"""The step ends with the exit `error`."""
+Global___OnFailure: _TypeAlias = OnFailure  # noqa: Y015
+
 class _AnswerForm:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -99,6 +123,34 @@ ON_LIMIT_EXIT: OnLimit.ValueType  # 1
 ON_LIMIT_FINAL_ANSWER: OnLimit.ValueType  # 2
 """It asks for one closing answer without tools, then exits."""
 Global___OnLimit: _TypeAlias = OnLimit  # noqa: Y015
+
+class _ToolExecution:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToolExecutionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolExecution.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOOL_EXECUTION_UNSPECIFIED: _ToolExecution.ValueType  # 0
+    """Counts as BY_EFFECT."""
+    TOOL_EXECUTION_BY_EFFECT: _ToolExecution.ValueType  # 1
+    """Those that only read, together; everything else alone and in order."""
+    TOOL_EXECUTION_SEQUENTIAL: _ToolExecution.ValueType  # 2
+    """None: each alone and in order."""
+    TOOL_EXECUTION_CONCURRENT: _ToolExecution.ValueType  # 3
+    """All of them."""
+
+class ToolExecution(_ToolExecution, metaclass=_ToolExecutionEnumTypeWrapper):
+    """Which calls of one reply run at the same time."""
+
+TOOL_EXECUTION_UNSPECIFIED: ToolExecution.ValueType  # 0
+"""Counts as BY_EFFECT."""
+TOOL_EXECUTION_BY_EFFECT: ToolExecution.ValueType  # 1
+"""Those that only read, together; everything else alone and in order."""
+TOOL_EXECUTION_SEQUENTIAL: ToolExecution.ValueType  # 2
+"""None: each alone and in order."""
+TOOL_EXECUTION_CONCURRENT: ToolExecution.ValueType  # 3
+"""All of them."""
+Global___ToolExecution: _TypeAlias = ToolExecution  # noqa: Y015
 
 class _OnUnknown:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -458,6 +510,52 @@ class PromptSection(_message.Message):
 Global___PromptSection: _TypeAlias = PromptSection  # noqa: Y015
 
 @_typing.final
+class ToolPolicy(_message.Message):
+    """What follows from the failures of a tool, and whether it is called again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RETRIES_FIELD_NUMBER: _builtins.int
+    RETRY_BASE_MS_FIELD_NUMBER: _builtins.int
+    RETRY_CAP_MS_FIELD_NUMBER: _builtins.int
+    ON_ERROR_FIELD_NUMBER: _builtins.int
+    ON_TIMEOUT_FIELD_NUMBER: _builtins.int
+    REUSE_FIELD_NUMBER: _builtins.int
+    SERIAL_GROUP_FIELD_NUMBER: _builtins.int
+    retries: _builtins.int
+    """Attempts after the first, at failures that may pass. 0 for a tool that writes."""
+    retry_base_ms: _builtins.int
+    """Wait before the second attempt; doubles for each further one."""
+    retry_cap_ms: _builtins.int
+    """The longest wait."""
+    on_error: Global___OnFailure.ValueType
+    """What follows when it fails."""
+    on_timeout: Global___OnFailure.ValueType
+    """What follows when its time is over."""
+    reuse: _builtins.bool
+    """True if an equal call of the same run gets the earlier result."""
+    serial_group: _builtins.str
+    """Calls of one group never run at the same time; empty without."""
+    def __init__(
+        self,
+        *,
+        retries: _builtins.int = ...,
+        retry_base_ms: _builtins.int = ...,
+        retry_cap_ms: _builtins.int = ...,
+        on_error: Global___OnFailure.ValueType = ...,
+        on_timeout: Global___OnFailure.ValueType = ...,
+        reuse: _builtins.bool = ...,
+        serial_group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["on_error", b"on_error", "on_timeout", b"on_timeout", "retries", b"retries", "retry_base_ms", b"retry_base_ms", "retry_cap_ms", b"retry_cap_ms", "reuse", b"reuse", "serial_group", b"serial_group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolPolicy: _TypeAlias = ToolPolicy  # noqa: Y015
+
+@_typing.final
 class ToolEntryPlan(_message.Message):
     """A tool as one model step sees it."""
 
@@ -489,6 +587,7 @@ class ToolEntryPlan(_message.Message):
     BIND_FIELD_NUMBER: _builtins.int
     MAX_CALLS_FIELD_NUMBER: _builtins.int
     WRITES_CONTEXT_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
     ref: _builtins.str
     """Its name, and the step behind it."""
     description: _builtins.str
@@ -503,6 +602,10 @@ class ToolEntryPlan(_message.Message):
     def bind(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Parameter to JSON pointer into the context: set by the engine, hidden from the model."""
 
+    @_builtins.property
+    def policy(self) -> Global___ToolPolicy:
+        """What follows from its failures, and whether it is called again."""
+
     def __init__(
         self,
         *,
@@ -512,10 +615,11 @@ class ToolEntryPlan(_message.Message):
         bind: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         max_calls: _builtins.int | None = ...,
         writes_context: _builtins.bool = ...,
+        policy: Global___ToolPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "max_calls", b"max_calls"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "max_calls", b"max_calls", "policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "bind", b"bind", "description", b"description", "max_calls", b"max_calls", "parameters_json", b"parameters_json", "ref", b"ref", "writes_context", b"writes_context"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "bind", b"bind", "description", b"description", "max_calls", b"max_calls", "parameters_json", b"parameters_json", "policy", b"policy", "ref", b"ref", "writes_context", b"writes_context"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_calls: _TypeAlias = _typing.Literal["max_calls"]  # noqa: Y015
     _WhichOneofArgType__max_calls: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls"]  # noqa: Y015
@@ -582,6 +686,8 @@ class ModelStepPlan(_message.Message):
     BOUNDS_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     ON_LIMIT_FIELD_NUMBER: _builtins.int
+    TOOL_EXECUTION_FIELD_NUMBER: _builtins.int
+    INVALID_ARGS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -591,9 +697,13 @@ class ModelStepPlan(_message.Message):
     tool_choice_name: _builtins.str
     """The tool, for NAMED."""
     max_parallel: _builtins.int
-    """How many tools that only read run together."""
+    """How many tools run together."""
     on_limit: Global___OnLimit.ValueType
     """What it does at a limit."""
+    tool_execution: Global___ToolExecution.ValueType
+    """Which calls of one reply run at the same time."""
+    invalid_args: _builtins.int
+    """How many calls in a row that can't start are told to the model before the step ends; unset for no end."""
     @_builtins.property
     def system(self) -> _containers.RepeatedCompositeFieldContainer[Global___PromptSection]:
         """Steering and skills."""
@@ -628,12 +738,16 @@ class ModelStepPlan(_message.Message):
         bounds: Global___StepBounds | None = ...,
         outcome: Global___OutcomePlan | None = ...,
         on_limit: Global___OnLimit.ValueType = ...,
+        tool_execution: Global___ToolExecution.ValueType = ...,
+        invalid_args: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "invalid_args", b"invalid_args", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_effects", b"allow_effects", "bounds", b"bounds", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
+    _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__invalid_args) -> _WhichOneofReturnType__invalid_args | None: ...
 
 Global___ModelStepPlan: _TypeAlias = ModelStepPlan  # noqa: Y015
 
@@ -652,6 +766,7 @@ class ToolStepPlan(_message.Message):
     HTTP_FIELD_NUMBER: _builtins.int
     FUNCTION_FIELD_NUMBER: _builtins.int
     MCP_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
     """What it may change."""
     output_key: _builtins.str
@@ -676,6 +791,10 @@ class ToolStepPlan(_message.Message):
     def mcp(self) -> Global___McpAction:
         """Calls a tool of an MCP server."""
 
+    @_builtins.property
+    def policy(self) -> Global___ToolPolicy:
+        """What follows from its failures, and whether it is called again."""
+
     def __init__(
         self,
         *,
@@ -688,10 +807,11 @@ class ToolStepPlan(_message.Message):
         http: Global___HttpAction | None = ...,
         function: Global___FunctionAction | None = ...,
         mcp: Global___McpAction | None = ...,
+        policy: Global___ToolPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "http", b"http", "mcp", b"mcp"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "http", b"http", "mcp", b"mcp", "policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015

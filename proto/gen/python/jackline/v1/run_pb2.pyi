@@ -904,6 +904,7 @@ class ToolCall(_message.Message):
     REQUESTED_SEQUENCE_FIELD_NUMBER: _builtins.int
     ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
+    REUSED_FROM_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """Output only. Made by the server, unique within the run."""
     tool: _builtins.str
@@ -928,6 +929,8 @@ class ToolCall(_message.Message):
     """Output only. The arguments as the model wrote them, with those that the workflow binds. View FULL only."""
     result: _builtins.str
     """Output only. The result as the model saw it. View FULL only."""
+    reused_from: _builtins.str
+    """Output only. The call whose result it got, an equal one of the same run; empty if the tool was asked itself."""
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
         """Output only. Time of the last attempt."""
@@ -948,10 +951,11 @@ class ToolCall(_message.Message):
         requested_sequence: _builtins.int = ...,
         arguments_json: _builtins.bytes = ...,
         result: _builtins.str = ...,
+        reused_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "attempts", b"attempts", "call_id", b"call_id", "call_key", b"call_key", "duration", b"duration", "effect", b"effect", "iteration", b"iteration", "requested_sequence", b"requested_sequence", "result", b"result", "status", b"status", "step_id", b"step_id", "tool", b"tool", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "attempts", b"attempts", "call_id", b"call_id", "call_key", b"call_key", "duration", b"duration", "effect", b"effect", "iteration", b"iteration", "requested_sequence", b"requested_sequence", "result", b"result", "reused_from", b"reused_from", "status", b"status", "step_id", b"step_id", "tool", b"tool", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiL8AQoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDUoECAwQHiLaAwoIU3RlcFBsYW4SDwoHc3RlcF9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhYKDmlucHV0X3NlbGVjdGVkGAQgASgIEi8KBWlucHV0GAUgAygLMiAuamFja2xpbmUudjEuU3RlcFBsYW4uSW5wdXRFbnRyeRIxCgZyb3V0ZXMYBiADKAsyIS5qYWNrbGluZS52MS5TdGVwUGxhbi5Sb3V0ZXNFbnRyeRIRCgluZXh0X3N0ZXAYByABKAkSMAoKbW9kZWxfc3RlcBgKIAEoCzIaLmphY2tsaW5lLnYxLk1vZGVsU3RlcFBsYW5IABIuCgl0b29sX3N0ZXAYCyABKAsyGS5qYWNrbGluZS52MS5Ub29sU3RlcFBsYW5IABIyCgtyb3V0ZXJfc3RlcBgMIAEoCzIbLmphY2tsaW5lLnYxLlJvdXRlclN0ZXBQbGFuSAAaLAoKSW5wdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1JvdXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEYm9keUoECAgQCUoECAkQCkoECA0QHiKuAgoKU3RlcEJvdW5kcxIWCg5tYXhfaXRlcmF0aW9ucxgBIAEoDRIWCg5tb2RlbF9yZXF1ZXN0cxgCIAEoDRISCgp0b29sX2NhbGxzGAMgASgNEhkKDHRva2VuX2J1ZGdldBgEIAEoBEgAiAEBEh8KEmNvc3RfYnVkZ2V0X21pY3JvcxgFIAEoBEgBiAEBEhcKCnRpbWVvdXRfbXMYBiABKARIAogBARIYChBtb2RlbF90aW1lb3V0X21zGAcgASgEEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoBBIXCg90b29sX3RpbWVvdXRfbXMYCSABKARCDwoNX3Rva2VuX2J1ZGdldEIVChNfY29zdF9idWRnZXRfbWljcm9zQg0KC190aW1lb3V0X21zSgQIChAUIiwKDVByb21wdFNlY3Rpb24SDQoFdGl0bGUYASABKAkSDAoEdGV4dBgCIAEoCSLvAQoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBorCglCaW5kRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfbWF4X2NhbGxzSgQIBxAUIpcBCgtPdXRjb21lUGxhbhIMCgRlbnVtGAEgAygJEhgKC3NjaGVtYV9qc29uGAIgASgJSACIAQESEgoKb3V0cHV0X2tleRgDIAEoCRIPCgdyZXBhaXJzGAQgASgNEiUKBGZvcm0YBSABKA4yFy5qYWNrbGluZS52MS5BbnN3ZXJGb3JtQg4KDF9zY2hlbWFfanNvbkoECAYQFCKVAwoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdEoECAwQKCLPAgoMVG9vbFN0ZXBQbGFuEiMKBmVmZmVjdBgBIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBISCgpvdXRwdXRfa2V5GAIgASgJEhIKCnRpbWVvdXRfbXMYAyABKAQSFAoMcmVzdWx0X2NoYXJzGAQgASgNEioKCm9uX3Vua25vd24YBSABKA4yFi5qYWNrbGluZS52MS5PblVua25vd24SGQoRdW5rbm93bl9leHBpcnlfbXMYBiABKAQSJwoEaHR0cBgKIAEoCzIXLmphY2tsaW5lLnYxLkh0dHBBY3Rpb25IABIvCghmdW5jdGlvbhgLIAEoCzIbLmphY2tsaW5lLnYxLkZ1bmN0aW9uQWN0aW9uSAASJQoDbWNwGAwgASgLMhYuamFja2xpbmUudjEuTWNwQWN0aW9uSABCCAoGYWN0aW9uSgQIBxAKSgQIDRAoIqwCCgpIdHRwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDgoGbWV0aG9kGAIgASgJEgwKBHBhdGgYAyABKAkSMQoFcXVlcnkYBCADKAsyIi5qYWNrbGluZS52MS5IdHRwQWN0aW9uLlF1ZXJ5RW50cnkSNQoHaGVhZGVycxgFIAMoCzIkLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uSGVhZGVyc0VudHJ5EhYKCWJvZHlfanNvbhgGIAEoCUgAiAEBGiwKClF1ZXJ5RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfYm9keV9qc29uIiIKDkZ1bmN0aW9uQWN0aW9uEhAKCGZ1bmN0aW9uGAEgASgJIloKCU1jcEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEgwKBHRvb2wYAiABKAkSFgoOYXJndW1lbnRzX2pzb24YAyABKAkSEwoLdG9vbF9kaWdlc3QYBCABKAkiKgoKUm91dGVyQ2FzZRIMCgR3aGVuGAEgASgJEg4KBnNpZ25hbBgCIAEoCSI4Cg5Sb3V0ZXJTdGVwUGxhbhImCgVjYXNlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJvdXRlckNhc2UqWgoKQW5zd2VyRm9ybRIbChdBTlNXRVJfRk9STV9VTlNQRUNJRklFRBAAEhkKFUFOU1dFUl9GT1JNX0pTT05fVEVYVBABEhQKEEFOU1dFUl9GT1JNX1RFWFQQAiqIAQoOVG9vbENob2ljZU1vZGUSIAocVE9PTF9DSE9JQ0VfTU9ERV9VTlNQRUNJRklFRBAAEhkKFVRPT0xfQ0hPSUNFX01PREVfQVVUTxABEh0KGVRPT0xfQ0hPSUNFX01PREVfUkVRVUlSRUQQAhIaChZUT09MX0NIT0lDRV9NT0RFX05BTUVEEAMqUQoHT25MaW1pdBIYChRPTl9MSU1JVF9VTlNQRUNJRklFRBAAEhEKDU9OX0xJTUlUX0VYSVQQARIZChVPTl9MSU1JVF9GSU5BTF9BTlNXRVIQAipmCglPblVua25vd24SGgoWT05fVU5LTk9XTl9VTlNQRUNJRklFRBAAEhIKDk9OX1VOS05PV05fQVNLEAESEwoPT05fVU5LTk9XTl9GQUlMEAISFAoQT05fVU5LTk9XTl9SRVRSWRADYgZwcm90bzM", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiL8AQoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDUoECAwQHiLaAwoIU3RlcFBsYW4SDwoHc3RlcF9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhYKDmlucHV0X3NlbGVjdGVkGAQgASgIEi8KBWlucHV0GAUgAygLMiAuamFja2xpbmUudjEuU3RlcFBsYW4uSW5wdXRFbnRyeRIxCgZyb3V0ZXMYBiADKAsyIS5qYWNrbGluZS52MS5TdGVwUGxhbi5Sb3V0ZXNFbnRyeRIRCgluZXh0X3N0ZXAYByABKAkSMAoKbW9kZWxfc3RlcBgKIAEoCzIaLmphY2tsaW5lLnYxLk1vZGVsU3RlcFBsYW5IABIuCgl0b29sX3N0ZXAYCyABKAsyGS5qYWNrbGluZS52MS5Ub29sU3RlcFBsYW5IABIyCgtyb3V0ZXJfc3RlcBgMIAEoCzIbLmphY2tsaW5lLnYxLlJvdXRlclN0ZXBQbGFuSAAaLAoKSW5wdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1JvdXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEYm9keUoECAgQCUoECAkQCkoECA0QHiKuAgoKU3RlcEJvdW5kcxIWCg5tYXhfaXRlcmF0aW9ucxgBIAEoDRIWCg5tb2RlbF9yZXF1ZXN0cxgCIAEoDRISCgp0b29sX2NhbGxzGAMgASgNEhkKDHRva2VuX2J1ZGdldBgEIAEoBEgAiAEBEh8KEmNvc3RfYnVkZ2V0X21pY3JvcxgFIAEoBEgBiAEBEhcKCnRpbWVvdXRfbXMYBiABKARIAogBARIYChBtb2RlbF90aW1lb3V0X21zGAcgASgEEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoBBIXCg90b29sX3RpbWVvdXRfbXMYCSABKARCDwoNX3Rva2VuX2J1ZGdldEIVChNfY29zdF9idWRnZXRfbWljcm9zQg0KC190aW1lb3V0X21zSgQIChAUIiwKDVByb21wdFNlY3Rpb24SDQoFdGl0bGUYASABKAkSDAoEdGV4dBgCIAEoCSLFAQoKVG9vbFBvbGljeRIPCgdyZXRyaWVzGAEgASgNEhUKDXJldHJ5X2Jhc2VfbXMYAiABKA0SFAoMcmV0cnlfY2FwX21zGAMgASgNEigKCG9uX2Vycm9yGAQgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEioKCm9uX3RpbWVvdXQYBSABKA4yFi5qYWNrbGluZS52MS5PbkZhaWx1cmUSDQoFcmV1c2UYBiABKAgSFAoMc2VyaWFsX2dyb3VwGAcgASgJIpgCCg1Ub29sRW50cnlQbGFuEgsKA3JlZhgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIXCg9wYXJhbWV0ZXJzX2pzb24YAyABKAkSMgoEYmluZBgEIAMoCzIkLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4uQmluZEVudHJ5EhYKCW1heF9jYWxscxgFIAEoDUgAiAEBEhYKDndyaXRlc19jb250ZXh0GAYgASgIEicKBnBvbGljeRgHIAEoCzIXLmphY2tsaW5lLnYxLlRvb2xQb2xpY3kaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQFCKXAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybUIOCgxfc2NoZW1hX2pzb25KBAgGEBQihwQKDU1vZGVsU3RlcFBsYW4SDQoFbW9kZWwYASABKAkSKgoGc3lzdGVtGAIgAygLMhouamFja2xpbmUudjEuUHJvbXB0U2VjdGlvbhIOCgZwcm9tcHQYAyABKAkSKQoFdG9vbHMYBCADKAsyGi5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuEioKDWFsbG93X2VmZmVjdHMYBSADKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSMAoLdG9vbF9jaG9pY2UYBiABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2hvaWNlTW9kZRIYChB0b29sX2Nob2ljZV9uYW1lGAcgASgJEhQKDG1heF9wYXJhbGxlbBgIIAEoDRInCgZib3VuZHMYCSABKAsyFy5qYWNrbGluZS52MS5TdGVwQm91bmRzEikKB291dGNvbWUYCiABKAsyGC5qYWNrbGluZS52MS5PdXRjb21lUGxhbhImCghvbl9saW1pdBgLIAEoDjIULmphY2tsaW5lLnYxLk9uTGltaXQSMgoOdG9vbF9leGVjdXRpb24YDiABKA4yGi5qYWNrbGluZS52MS5Ub29sRXhlY3V0aW9uEhkKDGludmFsaWRfYXJncxgQIAEoDUgAiAEBQg8KDV9pbnZhbGlkX2FyZ3NKBAgMEA1KBAgNEA5KBAgPEBBKBAgRECgi/gIKDFRvb2xTdGVwUGxhbhIjCgZlZmZlY3QYASABKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSEgoKb3V0cHV0X2tleRgCIAEoCRISCgp0aW1lb3V0X21zGAMgASgEEhQKDHJlc3VsdF9jaGFycxgEIAEoDRIqCgpvbl91bmtub3duGAUgASgOMhYuamFja2xpbmUudjEuT25Vbmtub3duEhkKEXVua25vd25fZXhwaXJ5X21zGAYgASgEEicKBGh0dHAYCiABKAsyFy5qYWNrbGluZS52MS5IdHRwQWN0aW9uSAASLwoIZnVuY3Rpb24YCyABKAsyGy5qYWNrbGluZS52MS5GdW5jdGlvbkFjdGlvbkgAEiUKA21jcBgMIAEoCzIWLmphY2tsaW5lLnYxLk1jcEFjdGlvbkgAEicKBnBvbGljeRgOIAEoCzIXLmphY2tsaW5lLnYxLlRvb2xQb2xpY3lCCAoGYWN0aW9uSgQIBxAKSgQIDRAOSgQIDxAoIqwCCgpIdHRwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDgoGbWV0aG9kGAIgASgJEgwKBHBhdGgYAyABKAkSMQoFcXVlcnkYBCADKAsyIi5qYWNrbGluZS52MS5IdHRwQWN0aW9uLlF1ZXJ5RW50cnkSNQoHaGVhZGVycxgFIAMoCzIkLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uSGVhZGVyc0VudHJ5EhYKCWJvZHlfanNvbhgGIAEoCUgAiAEBGiwKClF1ZXJ5RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfYm9keV9qc29uIiIKDkZ1bmN0aW9uQWN0aW9uEhAKCGZ1bmN0aW9uGAEgASgJIloKCU1jcEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEgwKBHRvb2wYAiABKAkSFgoOYXJndW1lbnRzX2pzb24YAyABKAkSEwoLdG9vbF9kaWdlc3QYBCABKAkiKgoKUm91dGVyQ2FzZRIMCgR3aGVuGAEgASgJEg4KBnNpZ25hbBgCIAEoCSI4Cg5Sb3V0ZXJTdGVwUGxhbhImCgVjYXNlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJvdXRlckNhc2UqVAoJT25GYWlsdXJlEhoKFk9OX0ZBSUxVUkVfVU5TUEVDSUZJRUQQABIWChJPTl9GQUlMVVJFX09CU0VSVkUQARITCg9PTl9GQUlMVVJFX0ZBSUwQAipaCgpBbnN3ZXJGb3JtEhsKF0FOU1dFUl9GT1JNX1VOU1BFQ0lGSUVEEAASGQoVQU5TV0VSX0ZPUk1fSlNPTl9URVhUEAESFAoQQU5TV0VSX0ZPUk1fVEVYVBACKogBCg5Ub29sQ2hvaWNlTW9kZRIgChxUT09MX0NIT0lDRV9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVVE9PTF9DSE9JQ0VfTU9ERV9BVVRPEAESHQoZVE9PTF9DSE9JQ0VfTU9ERV9SRVFVSVJFRBACEhoKFlRPT0xfQ0hPSUNFX01PREVfTkFNRUQQAypRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKosBCg1Ub29sRXhlY3V0aW9uEh4KGlRPT0xfRVhFQ1VUSU9OX1VOU1BFQ0lGSUVEEAASHAoYVE9PTF9FWEVDVVRJT05fQllfRUZGRUNUEAESHQoZVE9PTF9FWEVDVVRJT05fU0VRVUVOVElBTBACEh0KGVRPT0xfRVhFQ1VUSU9OX0NPTkNVUlJFTlQQAypmCglPblVua25vd24SGgoWT05fVU5LTk9XTl9VTlNQRUNJRklFRBAAEhIKDk9OX1VOS05PV05fQVNLEAESEwoPT05fVU5LTk9XTl9GQUlMEAISFAoQT05fVU5LTk9XTl9SRVRSWRADYgZwcm90bzM", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -387,6 +387,69 @@ export const PromptSectionSchema: GenMessage<PromptSection> = /*@__PURE__*/
   messageDesc(file_jackline_v1_plan, 4);
 
 /**
+ * What follows from the failures of a tool, and whether it is called again.
+ *
+ * @generated from message jackline.v1.ToolPolicy
+ */
+export type ToolPolicy = Message<"jackline.v1.ToolPolicy"> & {
+  /**
+   * Attempts after the first, at failures that may pass. 0 for a tool that writes.
+   *
+   * @generated from field: uint32 retries = 1;
+   */
+  retries: number;
+
+  /**
+   * Wait before the second attempt; doubles for each further one.
+   *
+   * @generated from field: uint32 retry_base_ms = 2;
+   */
+  retryBaseMs: number;
+
+  /**
+   * The longest wait.
+   *
+   * @generated from field: uint32 retry_cap_ms = 3;
+   */
+  retryCapMs: number;
+
+  /**
+   * What follows when it fails.
+   *
+   * @generated from field: jackline.v1.OnFailure on_error = 4;
+   */
+  onError: OnFailure;
+
+  /**
+   * What follows when its time is over.
+   *
+   * @generated from field: jackline.v1.OnFailure on_timeout = 5;
+   */
+  onTimeout: OnFailure;
+
+  /**
+   * True if an equal call of the same run gets the earlier result.
+   *
+   * @generated from field: bool reuse = 6;
+   */
+  reuse: boolean;
+
+  /**
+   * Calls of one group never run at the same time; empty without.
+   *
+   * @generated from field: string serial_group = 7;
+   */
+  serialGroup: string;
+};
+
+/**
+ * Describes the message jackline.v1.ToolPolicy.
+ * Use `create(ToolPolicySchema)` to create a new message.
+ */
+export const ToolPolicySchema: GenMessage<ToolPolicy> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 5);
+
+/**
  * A tool as one model step sees it.
  *
  * @generated from message jackline.v1.ToolEntryPlan
@@ -433,6 +496,13 @@ export type ToolEntryPlan = Message<"jackline.v1.ToolEntryPlan"> & {
    * @generated from field: bool writes_context = 6;
    */
   writesContext: boolean;
+
+  /**
+   * What follows from its failures, and whether it is called again.
+   *
+   * @generated from field: jackline.v1.ToolPolicy policy = 7;
+   */
+  policy?: ToolPolicy | undefined;
 };
 
 /**
@@ -440,7 +510,7 @@ export type ToolEntryPlan = Message<"jackline.v1.ToolEntryPlan"> & {
  * Use `create(ToolEntryPlanSchema)` to create a new message.
  */
 export const ToolEntryPlanSchema: GenMessage<ToolEntryPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 5);
+  messageDesc(file_jackline_v1_plan, 6);
 
 /**
  * The contract of a step's answer.
@@ -489,7 +559,7 @@ export type OutcomePlan = Message<"jackline.v1.OutcomePlan"> & {
  * Use `create(OutcomePlanSchema)` to create a new message.
  */
 export const OutcomePlanSchema: GenMessage<OutcomePlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 6);
+  messageDesc(file_jackline_v1_plan, 7);
 
 /**
  * A step that asks a model.
@@ -547,7 +617,7 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
   toolChoiceName: string;
 
   /**
-   * How many tools that only read run together.
+   * How many tools run together.
    *
    * @generated from field: uint32 max_parallel = 8;
    */
@@ -573,6 +643,20 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
    * @generated from field: jackline.v1.OnLimit on_limit = 11;
    */
   onLimit: OnLimit;
+
+  /**
+   * Which calls of one reply run at the same time.
+   *
+   * @generated from field: jackline.v1.ToolExecution tool_execution = 14;
+   */
+  toolExecution: ToolExecution;
+
+  /**
+   * How many calls in a row that can't start are told to the model before the step ends; unset for no end.
+   *
+   * @generated from field: optional uint32 invalid_args = 16;
+   */
+  invalidArgs?: number | undefined;
 };
 
 /**
@@ -580,7 +664,7 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
  * Use `create(ModelStepPlanSchema)` to create a new message.
  */
 export const ModelStepPlanSchema: GenMessage<ModelStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 7);
+  messageDesc(file_jackline_v1_plan, 8);
 
 /**
  * A step that does one thing.
@@ -660,6 +744,13 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
     value: McpAction;
     case: "mcp";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * What follows from its failures, and whether it is called again.
+   *
+   * @generated from field: jackline.v1.ToolPolicy policy = 14;
+   */
+  policy?: ToolPolicy | undefined;
 };
 
 /**
@@ -667,7 +758,7 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
  * Use `create(ToolStepPlanSchema)` to create a new message.
  */
 export const ToolStepPlanSchema: GenMessage<ToolStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 8);
+  messageDesc(file_jackline_v1_plan, 9);
 
 /**
  * A request to a connection of the operator's.
@@ -723,7 +814,7 @@ export type HttpAction = Message<"jackline.v1.HttpAction"> & {
  * Use `create(HttpActionSchema)` to create a new message.
  */
 export const HttpActionSchema: GenMessage<HttpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 9);
+  messageDesc(file_jackline_v1_plan, 10);
 
 /**
  * A Python function of the operator's roots.
@@ -744,7 +835,7 @@ export type FunctionAction = Message<"jackline.v1.FunctionAction"> & {
  * Use `create(FunctionActionSchema)` to create a new message.
  */
 export const FunctionActionSchema: GenMessage<FunctionAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 10);
+  messageDesc(file_jackline_v1_plan, 11);
 
 /**
  * A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -786,7 +877,7 @@ export type McpAction = Message<"jackline.v1.McpAction"> & {
  * Use `create(McpActionSchema)` to create a new message.
  */
 export const McpActionSchema: GenMessage<McpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 11);
+  messageDesc(file_jackline_v1_plan, 12);
 
 /**
  * One case of a router.
@@ -814,7 +905,7 @@ export type RouterCase = Message<"jackline.v1.RouterCase"> & {
  * Use `create(RouterCaseSchema)` to create a new message.
  */
 export const RouterCaseSchema: GenMessage<RouterCase> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 12);
+  messageDesc(file_jackline_v1_plan, 13);
 
 /**
  * A step that only chooses.
@@ -835,7 +926,41 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  * Use `create(RouterStepPlanSchema)` to create a new message.
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 13);
+  messageDesc(file_jackline_v1_plan, 14);
+
+/**
+ * What follows from a failure.
+ *
+ * @generated from enum jackline.v1.OnFailure
+ */
+export enum OnFailure {
+  /**
+   * Counts as OBSERVE.
+   *
+   * @generated from enum value: ON_FAILURE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It is a result like any other: the model is told.
+   *
+   * @generated from enum value: ON_FAILURE_OBSERVE = 1;
+   */
+  OBSERVE = 1,
+
+  /**
+   * The step ends with the exit `error`.
+   *
+   * @generated from enum value: ON_FAILURE_FAIL = 2;
+   */
+  FAIL = 2,
+}
+
+/**
+ * Describes the enum jackline.v1.OnFailure.
+ */
+export const OnFailureSchema: GenEnum<OnFailure> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 0);
 
 /**
  * How an answer is read.
@@ -869,7 +994,7 @@ export enum AnswerForm {
  * Describes the enum jackline.v1.AnswerForm.
  */
 export const AnswerFormSchema: GenEnum<AnswerForm> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 0);
+  enumDesc(file_jackline_v1_plan, 1);
 
 /**
  * Whether the model has to call a tool.
@@ -910,7 +1035,7 @@ export enum ToolChoiceMode {
  * Describes the enum jackline.v1.ToolChoiceMode.
  */
 export const ToolChoiceModeSchema: GenEnum<ToolChoiceMode> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 1);
+  enumDesc(file_jackline_v1_plan, 2);
 
 /**
  * What a step does when a limit is reached.
@@ -944,7 +1069,48 @@ export enum OnLimit {
  * Describes the enum jackline.v1.OnLimit.
  */
 export const OnLimitSchema: GenEnum<OnLimit> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 2);
+  enumDesc(file_jackline_v1_plan, 3);
+
+/**
+ * Which calls of one reply run at the same time.
+ *
+ * @generated from enum jackline.v1.ToolExecution
+ */
+export enum ToolExecution {
+  /**
+   * Counts as BY_EFFECT.
+   *
+   * @generated from enum value: TOOL_EXECUTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Those that only read, together; everything else alone and in order.
+   *
+   * @generated from enum value: TOOL_EXECUTION_BY_EFFECT = 1;
+   */
+  BY_EFFECT = 1,
+
+  /**
+   * None: each alone and in order.
+   *
+   * @generated from enum value: TOOL_EXECUTION_SEQUENTIAL = 2;
+   */
+  SEQUENTIAL = 2,
+
+  /**
+   * All of them.
+   *
+   * @generated from enum value: TOOL_EXECUTION_CONCURRENT = 3;
+   */
+  CONCURRENT = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.ToolExecution.
+ */
+export const ToolExecutionSchema: GenEnum<ToolExecution> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 4);
 
 /**
  * What follows when nobody knows whether a write happened.
@@ -985,5 +1151,5 @@ export enum OnUnknown {
  * Describes the enum jackline.v1.OnUnknown.
  */
 export const OnUnknownSchema: GenEnum<OnUnknown> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 3);
+  enumDesc(file_jackline_v1_plan, 5);
 
