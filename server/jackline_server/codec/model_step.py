@@ -2,6 +2,7 @@
 
 from jackline.v1 import plan_pb2
 from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, EFFECT, ON_LIMIT
+from jackline_server.codec.stop_conditions import read_condition, set_condition
 from jackline_server.core.plan import (
     ModelStep,
     OutcomePlan,
@@ -31,6 +32,8 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     outcome.repairs = step.outcome.repairs
     outcome.form = ANSWER_FORM.wire[step.outcome.form]
     into.on_limit = ON_LIMIT.wire[step.on_limit]
+    if step.stop_when is not None:
+        set_condition(into.stop_when, step.stop_when)
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -53,6 +56,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         bounds=_read_bounds(found.bounds),
         outcome=_read_outcome(found.outcome),
         on_limit=ON_LIMIT.read(found.on_limit),
+        stop_when=read_condition(found.stop_when) if found.HasField("stop_when") else None,
     )
 
 

@@ -10,6 +10,7 @@ Times are whole milliseconds, money is millionths of a US dollar, JSON documents
 from collections.abc import Mapping
 from enum import Enum
 
+from jackline_server.core.conditions import StopCondition
 from jackline_server.core.frozen import frozen
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -189,7 +190,8 @@ class ModelStep:
     """A step that asks a model: an `agent`, or a `completion`, which is one turn without tools.
 
     `input` maps names to JSON pointers into the context; None is the whole public context.
-    `next_step` is where an unrouted `default` goes; empty ends the run.
+    `next_step` is where an unrouted `default` goes; empty ends the run. `stop_when` is asked at the top of
+    each turn but the first.
     """
 
     step_id: str
@@ -208,6 +210,7 @@ class ModelStep:
     bounds: StepBounds
     outcome: OutcomePlan
     on_limit: OnLimit
+    stop_when: StopCondition | None = None
 
 
 @frozen

@@ -28,7 +28,7 @@ from jackline_server.core.plan import (
     ToolEntry,
     ToolStep,
 )
-from jackline_server.definitions import defaults, http_action
+from jackline_server.definitions import defaults, http_action, stop_conditions
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker
@@ -120,6 +120,7 @@ class Resolver:
             bounds=_agent_bounds(shape.bounds),
             outcome=self._outcome(step_id, shape),
             on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
+            stop_when=None if shape.stop_when is None else stop_conditions.build(shape.stop_when),
         )
 
     def _completion(self, step_id: str, shape: CompletionShape) -> ModelStep:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict, Unpack
 
+from jackline_server.core.conditions import StopCondition
 from jackline_server.core.facts import RunStarted
 from jackline_server.core.plan import (
     END,
@@ -231,6 +232,7 @@ class ModelStepFields(TypedDict, total=False):
     bounds: StepBounds
     outcome: OutcomePlan
     on_limit: OnLimit
+    stop_when: StopCondition | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

@@ -24,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/event.proto.
  */
 export const file_jackline_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEigAsKCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIlCgdjb250ZW50GGQgASgLMhQuamFja2xpbmUudjEuQ29udGVudEIGCgRmYWN0SgQIIBBGItkBCgpSdW5TdGFydGVkEhAKCHdvcmtmbG93GAEgASgJEhMKC3BsYW5fZGlnZXN0GAIgASgJEg0KBWVwb2NoGAMgASgEEhEKCXByaW5jaXBhbBgEIAEoCRIsCghkZWFkbGluZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKC29uX3F1ZXN0aW9uGAcgASgOMhcuamFja2xpbmUudjEuT25RdWVzdGlvbiJICgxSdW5SZWNvdmVyZWQSDQoFZXBvY2gYASABKAQSKQoFY2F1c2UYAiABKA4yGi5qYWNrbGluZS52MS5SZWNvdmVyeUNhdXNlIh0KDFJ1blN1c3BlbmRlZBINCgVlcG9jaBgBIAEoBCKVAQoLUnVuRmluaXNoZWQSJAoFc3RhdGUYASABKA4yFS5qYWNrbGluZS52MS5SdW5TdGF0ZRIOCgZzaWduYWwYAiABKAkSLAoLc3RvcF9yZWFzb24YAyABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgEIAEoCRIPCgdwYXJ0aWFsGAUgASgIIhwKC1N0ZXBTdGFydGVkEg0KBXN0ZXBzGAEgASgNIpMBCgxTdGVwRmluaXNoZWQSDgoGc2lnbmFsGAEgASgJEiwKC3N0b3BfcmVhc29uGAIgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYAyABKAkSDgoGd3JpdGVzGAQgAygJEg8KB3BhcnRpYWwYBSABKAgSEQoJbmV4dF9zdGVwGAYgASgJIvABChBNb2RlbENhbGxTdGFydGVkEi4KB3B1cnBvc2UYASABKA4yHS5qYWNrbGluZS52MS5Nb2RlbENhbGxQdXJwb3NlEg8KB2F0dGVtcHQYAiABKA0SDQoFbW9kZWwYAyABKAkSFwoPcmVzZXJ2ZWRfdG9rZW5zGAQgASgEEhwKFHJlc2VydmVkX2Nvc3RfbWljcm9zGAUgASgEEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEiYKBWxpbWl0GAcgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhISCgpsaW1pdF9sZWFmGAggASgJIs0BCgxNb2RlbFJlcGxpZWQSIQoFdXNhZ2UYASABKAsyEi5qYWNrbGluZS52MS5Vc2FnZRITCgtjb3N0X21pY3JvcxgCIAEoBBIwCg1maW5pc2hfcmVhc29uGAMgASgOMhkuamFja2xpbmUudjEuRmluaXNoUmVhc29uEhIKCnRvb2xfY2FsbHMYBCABKA0SEwoLdG9rZW5zX3VzZWQYBSABKAQSEgoKbGF0ZW5jeV9tcxgGIAEoDRIWCg5maXJzdF90b2tlbl9tcxgHIAEoDSKkAQoPTW9kZWxDYWxsRmFpbGVkEi8KB2ZhaWx1cmUYASABKA4yHi5qYWNrbGluZS52MS5Nb2RlbEZhaWx1cmVDbGFzcxIYCgtyZXRyeV9pbl9tcxgCIAEoDUgAiAEBEiEKBXVzYWdlGAMgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYBCABKARCDgoMX3JldHJ5X2luX21zIkMKEVRvb2xDYWxsUmVxdWVzdGVkEg8KB2NhbGxfaWQYASABKAkSDwoHb3JkaW5hbBgCIAEoDRIMCgR0b29sGAMgASgJIngKD1Rvb2xDYWxsU3RhcnRlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIY2FsbF9rZXkYAyABKAkSIwoGZWZmZWN0GAQgASgOMhMuamFja2xpbmUudjEuRWZmZWN0Eg8KB2F0dGVtcHQYBSABKA0i2QEKEFRvb2xDYWxsRmluaXNoZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEisKBnN0YXR1cxgDIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDYWxsU3RhdHVzEg4KBnNpZ25hbBgEIAEoCRITCgtkdXJhdGlvbl9tcxgFIAEoDRIpCgdwcm9ibGVtGAYgASgOMhguamFja2xpbmUudjEuQ2FsbFByb2JsZW0SFgoOY3V0X2Zyb21fYnl0ZXMYByABKAQSEQoJYWJhbmRvbmVkGAggASgIIk0KDkFuc3dlclJlamVjdGVkEisKB3Byb2JsZW0YASABKA4yGi5qYWNrbGluZS52MS5BbnN3ZXJQcm9ibGVtEg4KBnJlcGFpchgCIAEoDSKjAQoPSW50ZXJydXB0UmFpc2VkEhQKDGludGVycnVwdF9pZBgBIAEoCRIoCgRraW5kGAIgASgOMhouamFja2xpbmUudjEuSW50ZXJydXB0S2luZBIPCgdjYWxsX2lkGAMgASgJEg8KB29wdGlvbnMYBCADKAkSLgoKZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTAoRSW50ZXJydXB0UmVzb2x2ZWQSFAoMaW50ZXJydXB0X2lkGAEgASgJEg4KBm9wdGlvbhgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkioAEKDkNvbW1hbmRBcHBsaWVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIqCgphYm9ydF9tb2RlGAQgASgOMhYuamFja2xpbmUudjEuQWJvcnRNb2RlEhMKC3NraXBfcm91dGVzGAUgASgIIooBCg9Db21tYW5kUmVqZWN0ZWQSEgoKY29tbWFuZF9pZBgBIAEoCRImCgRraW5kGAIgASgOMhguamFja2xpbmUudjEuQ29tbWFuZEtpbmQSEQoJcHJpbmNpcGFsGAMgASgJEigKBnJlYXNvbhgEIAEoDjIYLmphY2tsaW5lLnYxLkVycm9yUmVhc29uIhsKBlBhdXNlZBIRCglwcmluY2lwYWwYASABKAkiHAoHUmVzdW1lZBIRCglwcmluY2lwYWwYASABKAkiKwoHU3RlZXJlZBIRCglwcmluY2lwYWwYASABKAkSDQoFYnl0ZXMYAiABKA0iQwoKVGltZXJGaXJlZBIkCgRraW5kGAEgASgOMhYuamFja2xpbmUudjEuVGltZXJLaW5kEg8KB3N1YmplY3QYAiABKAkiMAoHTm90aWNlZBIlCgRjb2RlGAEgASgOMhcuamFja2xpbmUudjEuTm90aWNlQ29kZSK8AgoHQ29udGVudBIqCglydW5faW5wdXQYASABKAsyFS5qYWNrbGluZS52MS5SdW5JbnB1dEgAEiwKBnJlc3VsdBgCIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VsdENvbnRlbnRIABIqCgVyZXBseRgDIAEoCzIZLmphY2tsaW5lLnYxLlJlcGx5Q29udGVudEgAEigKBGNhbGwYBCABKAsyGC5qYWNrbGluZS52MS5DYWxsQ29udGVudEgAEjUKC3Rvb2xfcmVzdWx0GAUgASgLMh4uamFja2xpbmUudjEuVG9vbFJlc3VsdENvbnRlbnRIABIsCgZhbnN3ZXIYBiABKAsyGi5qYWNrbGluZS52MS5BbnN3ZXJDb250ZW50SAASDgoEdGV4dBgHIAEoCUgAQgYKBGJvZHlKBAgIEB4iSAoIUnVuSW5wdXQSEgoKaW5wdXRfanNvbhgBIAEoDBIoCgdzdWJqZWN0GAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCJICg1SZXN1bHRDb250ZW50EhMKC3Jlc3VsdF9qc29uGAEgASgMEhMKC3dyaXRlc19qc29uGAIgASgMEg0KBWVycm9yGAMgASgJIi8KDFJlcGx5Q29udGVudBIMCgR0ZXh0GAEgASgJEhEKCXJlYXNvbmluZxgCIAEoCSIuCgtDYWxsQ29udGVudBIMCgR0b29sGAEgASgJEhEKCWFyZ3VtZW50cxgCIAEoDCI3ChFUb29sUmVzdWx0Q29udGVudBITCgtvdXRwdXRfanNvbhgBIAEoDBINCgVlcnJvchgCIAEoCSIyCg1BbnN3ZXJDb250ZW50EgwKBHRleHQYASABKAkSEwoLb3V0cHV0X2pzb24YAiABKAwipwEKBURlbHRhEhIKCmF0dGVtcHRfaWQYASABKAQSDwoHc3RlcF9pZBgCIAEoCRIRCglpdGVyYXRpb24YAyABKA0SDgoEdGV4dBgEIAEoCUgAEhMKCXJlYXNvbmluZxgFIAEoCUgAEjkKDnRvb2xfYXJndW1lbnRzGAYgASgLMh8uamFja2xpbmUudjEuVG9vbEFyZ3VtZW50c0RlbHRhSABCBgoEcGFydCJDChJUb29sQXJndW1lbnRzRGVsdGESDQoFaW5kZXgYASABKA0SDAoEdG9vbBgCIAEoCRIQCghmcmFnbWVudBgDIAEoCSIbCgVSZXNldBISCgphdHRlbXB0X2lkGAEgASgEKpYBCg1SZWNvdmVyeUNhdXNlEh4KGlJFQ09WRVJZX0NBVVNFX1VOU1BFQ0lGSUVEEAASGAoUUkVDT1ZFUllfQ0FVU0VfQ1JBU0gQARIYChRSRUNPVkVSWV9DQVVTRV9EUkFJThACEhgKFFJFQ09WRVJZX0NBVVNFX1FVRVVFEAMSFwoTUkVDT1ZFUllfQ0FVU0VfV0FLRRAEKpcBChBNb2RlbENhbGxQdXJwb3NlEiIKHk1PREVMX0NBTExfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhsKF01PREVMX0NBTExfUFVSUE9TRV9UVVJOEAESHQoZTU9ERUxfQ0FMTF9QVVJQT1NFX1JFUEFJUhACEiMKH01PREVMX0NBTExfUFVSUE9TRV9GSU5BTF9BTlNXRVIQAyq4AQoMRmluaXNoUmVhc29uEh0KGUZJTklTSF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJGSU5JU0hfUkVBU09OX1NUT1AQARIcChhGSU5JU0hfUkVBU09OX1RPT0xfQ0FMTFMQAhIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBADEiAKHEZJTklTSF9SRUFTT05fQ09OVEVOVF9GSUxURVIQBBIXChNGSU5JU0hfUkVBU09OX09USEVSEAUqpwMKEU1vZGVsRmFpbHVyZUNsYXNzEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5TUEVDSUZJRUQQABIkCiBNT0RFTF9GQUlMVVJFX0NMQVNTX1JBVEVfTElNSVRFRBABEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5BVkFJTEFCTEUQAhIiCh5NT0RFTF9GQUlMVVJFX0NMQVNTX0NPTk5FQ1RJT04QAxIfChtNT0RFTF9GQUlMVVJFX0NMQVNTX1RJTUVPVVQQBBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX01BTEZPUk1FRBAFEiYKIk1PREVMX0ZBSUxVUkVfQ0xBU1NfQVVUSEVOVElDQVRJT04QBhIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX0JBRF9SRVFVRVNUEAcSKAokTU9ERUxfRkFJTFVSRV9DTEFTU19DT05URVhUX09WRVJGTE9XEAgSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19DQU5DRUxMRUQQCRIgChxNT0RFTF9GQUlMVVJFX0NMQVNTX0lOVEVSTkFMEAoqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcq3QEKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBipaCglUaW1lcktpbmQSGgoWVElNRVJfS0lORF9VTlNQRUNJRklFRBAAEhcKE1RJTUVSX0tJTkRfREVBRExJTkUQARIYChRUSU1FUl9LSU5EX0lOVEVSUlVQVBACKo0BCgpOb3RpY2VDb2RlEhsKF05PVElDRV9DT0RFX1VOU1BFQ0lGSUVEEAASIgoeTk9USUNFX0NPREVfQlVER0VUX05FQVJMWV9VU0VEEAESHAoYTk9USUNFX0NPREVfRklMRV9NSVNTSU5HEAISIAocTk9USUNFX0NPREVfQ09ORElUSU9OX0ZBSUxFRBADYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
+  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEiswsKCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCgljb25zdWx0ZWQYJiABKAsyFi5qYWNrbGluZS52MS5Db25zdWx0ZWRIABIlCgdjb250ZW50GGQgASgLMhQuamFja2xpbmUudjEuQ29udGVudEIGCgRmYWN0SgQIIBAmSgQIJxBGItkBCgpSdW5TdGFydGVkEhAKCHdvcmtmbG93GAEgASgJEhMKC3BsYW5fZGlnZXN0GAIgASgJEg0KBWVwb2NoGAMgASgEEhEKCXByaW5jaXBhbBgEIAEoCRIsCghkZWFkbGluZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKC29uX3F1ZXN0aW9uGAcgASgOMhcuamFja2xpbmUudjEuT25RdWVzdGlvbiJICgxSdW5SZWNvdmVyZWQSDQoFZXBvY2gYASABKAQSKQoFY2F1c2UYAiABKA4yGi5qYWNrbGluZS52MS5SZWNvdmVyeUNhdXNlIh0KDFJ1blN1c3BlbmRlZBINCgVlcG9jaBgBIAEoBCKVAQoLUnVuRmluaXNoZWQSJAoFc3RhdGUYASABKA4yFS5qYWNrbGluZS52MS5SdW5TdGF0ZRIOCgZzaWduYWwYAiABKAkSLAoLc3RvcF9yZWFzb24YAyABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgEIAEoCRIPCgdwYXJ0aWFsGAUgASgIIhwKC1N0ZXBTdGFydGVkEg0KBXN0ZXBzGAEgASgNIpMBCgxTdGVwRmluaXNoZWQSDgoGc2lnbmFsGAEgASgJEiwKC3N0b3BfcmVhc29uGAIgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYAyABKAkSDgoGd3JpdGVzGAQgAygJEg8KB3BhcnRpYWwYBSABKAgSEQoJbmV4dF9zdGVwGAYgASgJIvABChBNb2RlbENhbGxTdGFydGVkEi4KB3B1cnBvc2UYASABKA4yHS5qYWNrbGluZS52MS5Nb2RlbENhbGxQdXJwb3NlEg8KB2F0dGVtcHQYAiABKA0SDQoFbW9kZWwYAyABKAkSFwoPcmVzZXJ2ZWRfdG9rZW5zGAQgASgEEhwKFHJlc2VydmVkX2Nvc3RfbWljcm9zGAUgASgEEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEiYKBWxpbWl0GAcgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhISCgpsaW1pdF9sZWFmGAggASgJIs0BCgxNb2RlbFJlcGxpZWQSIQoFdXNhZ2UYASABKAsyEi5qYWNrbGluZS52MS5Vc2FnZRITCgtjb3N0X21pY3JvcxgCIAEoBBIwCg1maW5pc2hfcmVhc29uGAMgASgOMhkuamFja2xpbmUudjEuRmluaXNoUmVhc29uEhIKCnRvb2xfY2FsbHMYBCABKA0SEwoLdG9rZW5zX3VzZWQYBSABKAQSEgoKbGF0ZW5jeV9tcxgGIAEoDRIWCg5maXJzdF90b2tlbl9tcxgHIAEoDSKkAQoPTW9kZWxDYWxsRmFpbGVkEi8KB2ZhaWx1cmUYASABKA4yHi5qYWNrbGluZS52MS5Nb2RlbEZhaWx1cmVDbGFzcxIYCgtyZXRyeV9pbl9tcxgCIAEoDUgAiAEBEiEKBXVzYWdlGAMgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYBCABKARCDgoMX3JldHJ5X2luX21zIkMKEVRvb2xDYWxsUmVxdWVzdGVkEg8KB2NhbGxfaWQYASABKAkSDwoHb3JkaW5hbBgCIAEoDRIMCgR0b29sGAMgASgJIngKD1Rvb2xDYWxsU3RhcnRlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIY2FsbF9rZXkYAyABKAkSIwoGZWZmZWN0GAQgASgOMhMuamFja2xpbmUudjEuRWZmZWN0Eg8KB2F0dGVtcHQYBSABKA0i2QEKEFRvb2xDYWxsRmluaXNoZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEisKBnN0YXR1cxgDIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDYWxsU3RhdHVzEg4KBnNpZ25hbBgEIAEoCRITCgtkdXJhdGlvbl9tcxgFIAEoDRIpCgdwcm9ibGVtGAYgASgOMhguamFja2xpbmUudjEuQ2FsbFByb2JsZW0SFgoOY3V0X2Zyb21fYnl0ZXMYByABKAQSEQoJYWJhbmRvbmVkGAggASgIIk0KDkFuc3dlclJlamVjdGVkEisKB3Byb2JsZW0YASABKA4yGi5qYWNrbGluZS52MS5BbnN3ZXJQcm9ibGVtEg4KBnJlcGFpchgCIAEoDSKjAQoPSW50ZXJydXB0UmFpc2VkEhQKDGludGVycnVwdF9pZBgBIAEoCRIoCgRraW5kGAIgASgOMhouamFja2xpbmUudjEuSW50ZXJydXB0S2luZBIPCgdjYWxsX2lkGAMgASgJEg8KB29wdGlvbnMYBCADKAkSLgoKZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTAoRSW50ZXJydXB0UmVzb2x2ZWQSFAoMaW50ZXJydXB0X2lkGAEgASgJEg4KBm9wdGlvbhgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkioAEKDkNvbW1hbmRBcHBsaWVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIqCgphYm9ydF9tb2RlGAQgASgOMhYuamFja2xpbmUudjEuQWJvcnRNb2RlEhMKC3NraXBfcm91dGVzGAUgASgIIooBCg9Db21tYW5kUmVqZWN0ZWQSEgoKY29tbWFuZF9pZBgBIAEoCRImCgRraW5kGAIgASgOMhguamFja2xpbmUudjEuQ29tbWFuZEtpbmQSEQoJcHJpbmNpcGFsGAMgASgJEigKBnJlYXNvbhgEIAEoDjIYLmphY2tsaW5lLnYxLkVycm9yUmVhc29uIhsKBlBhdXNlZBIRCglwcmluY2lwYWwYASABKAkiHAoHUmVzdW1lZBIRCglwcmluY2lwYWwYASABKAkiKwoHU3RlZXJlZBIRCglwcmluY2lwYWwYASABKAkSDQoFYnl0ZXMYAiABKA0iQwoKVGltZXJGaXJlZBIkCgRraW5kGAEgASgOMhYuamFja2xpbmUudjEuVGltZXJLaW5kEg8KB3N1YmplY3QYAiABKAkiMAoHTm90aWNlZBIlCgRjb2RlGAEgASgOMhcuamFja2xpbmUudjEuTm90aWNlQ29kZSKBAQoJQ29uc3VsdGVkEiYKBGtpbmQYASABKA4yGC5qYWNrbGluZS52MS5Db25zdWx0S2luZBILCgN3aG8YAiABKAkSKgoGYW5zd2VyGAMgASgOMhouamFja2xpbmUudjEuQ29uc3VsdEFuc3dlchITCgtkdXJhdGlvbl9tcxgEIAEoDSLyAgoHQ29udGVudBIqCglydW5faW5wdXQYASABKAsyFS5qYWNrbGluZS52MS5SdW5JbnB1dEgAEiwKBnJlc3VsdBgCIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VsdENvbnRlbnRIABIqCgVyZXBseRgDIAEoCzIZLmphY2tsaW5lLnYxLlJlcGx5Q29udGVudEgAEigKBGNhbGwYBCABKAsyGC5qYWNrbGluZS52MS5DYWxsQ29udGVudEgAEjUKC3Rvb2xfcmVzdWx0GAUgASgLMh4uamFja2xpbmUudjEuVG9vbFJlc3VsdENvbnRlbnRIABIsCgZhbnN3ZXIYBiABKAsyGi5qYWNrbGluZS52MS5BbnN3ZXJDb250ZW50SAASDgoEdGV4dBgHIAEoCUgAEi4KB2NvbnN1bHQYDCABKAsyGy5qYWNrbGluZS52MS5Db25zdWx0Q29udGVudEgAQgYKBGJvZHlKBAgIEAxKBAgNEB4iSAoIUnVuSW5wdXQSEgoKaW5wdXRfanNvbhgBIAEoDBIoCgdzdWJqZWN0GAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCJICg1SZXN1bHRDb250ZW50EhMKC3Jlc3VsdF9qc29uGAEgASgMEhMKC3dyaXRlc19qc29uGAIgASgMEg0KBWVycm9yGAMgASgJIi8KDFJlcGx5Q29udGVudBIMCgR0ZXh0GAEgASgJEhEKCXJlYXNvbmluZxgCIAEoCSIuCgtDYWxsQ29udGVudBIMCgR0b29sGAEgASgJEhEKCWFyZ3VtZW50cxgCIAEoDCI3ChFUb29sUmVzdWx0Q29udGVudBITCgtvdXRwdXRfanNvbhgBIAEoDBINCgVlcnJvchgCIAEoCSIyCg1BbnN3ZXJDb250ZW50EgwKBHRleHQYASABKAkSEwoLb3V0cHV0X2pzb24YAiABKAwiHwoOQ29uc3VsdENvbnRlbnQSDQoFZXJyb3IYASABKAkipwEKBURlbHRhEhIKCmF0dGVtcHRfaWQYASABKAQSDwoHc3RlcF9pZBgCIAEoCRIRCglpdGVyYXRpb24YAyABKA0SDgoEdGV4dBgEIAEoCUgAEhMKCXJlYXNvbmluZxgFIAEoCUgAEjkKDnRvb2xfYXJndW1lbnRzGAYgASgLMh8uamFja2xpbmUudjEuVG9vbEFyZ3VtZW50c0RlbHRhSABCBgoEcGFydCJDChJUb29sQXJndW1lbnRzRGVsdGESDQoFaW5kZXgYASABKA0SDAoEdG9vbBgCIAEoCRIQCghmcmFnbWVudBgDIAEoCSIbCgVSZXNldBISCgphdHRlbXB0X2lkGAEgASgEKpYBCg1SZWNvdmVyeUNhdXNlEh4KGlJFQ09WRVJZX0NBVVNFX1VOU1BFQ0lGSUVEEAASGAoUUkVDT1ZFUllfQ0FVU0VfQ1JBU0gQARIYChRSRUNPVkVSWV9DQVVTRV9EUkFJThACEhgKFFJFQ09WRVJZX0NBVVNFX1FVRVVFEAMSFwoTUkVDT1ZFUllfQ0FVU0VfV0FLRRAEKpcBChBNb2RlbENhbGxQdXJwb3NlEiIKHk1PREVMX0NBTExfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhsKF01PREVMX0NBTExfUFVSUE9TRV9UVVJOEAESHQoZTU9ERUxfQ0FMTF9QVVJQT1NFX1JFUEFJUhACEiMKH01PREVMX0NBTExfUFVSUE9TRV9GSU5BTF9BTlNXRVIQAyq4AQoMRmluaXNoUmVhc29uEh0KGUZJTklTSF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJGSU5JU0hfUkVBU09OX1NUT1AQARIcChhGSU5JU0hfUkVBU09OX1RPT0xfQ0FMTFMQAhIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBADEiAKHEZJTklTSF9SRUFTT05fQ09OVEVOVF9GSUxURVIQBBIXChNGSU5JU0hfUkVBU09OX09USEVSEAUqpwMKEU1vZGVsRmFpbHVyZUNsYXNzEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5TUEVDSUZJRUQQABIkCiBNT0RFTF9GQUlMVVJFX0NMQVNTX1JBVEVfTElNSVRFRBABEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5BVkFJTEFCTEUQAhIiCh5NT0RFTF9GQUlMVVJFX0NMQVNTX0NPTk5FQ1RJT04QAxIfChtNT0RFTF9GQUlMVVJFX0NMQVNTX1RJTUVPVVQQBBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX01BTEZPUk1FRBAFEiYKIk1PREVMX0ZBSUxVUkVfQ0xBU1NfQVVUSEVOVElDQVRJT04QBhIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX0JBRF9SRVFVRVNUEAcSKAokTU9ERUxfRkFJTFVSRV9DTEFTU19DT05URVhUX09WRVJGTE9XEAgSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19DQU5DRUxMRUQQCRIgChxNT0RFTF9GQUlMVVJFX0NMQVNTX0lOVEVSTkFMEAoqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcq3QEKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBipaCglUaW1lcktpbmQSGgoWVElNRVJfS0lORF9VTlNQRUNJRklFRBAAEhcKE1RJTUVSX0tJTkRfREVBRExJTkUQARIYChRUSU1FUl9LSU5EX0lOVEVSUlVQVBACKo0BCgpOb3RpY2VDb2RlEhsKF05PVElDRV9DT0RFX1VOU1BFQ0lGSUVEEAASIgoeTk9USUNFX0NPREVfQlVER0VUX05FQVJMWV9VU0VEEAESHAoYTk9USUNFX0NPREVfRklMRV9NSVNTSU5HEAISIAocTk9USUNFX0NPREVfQ09ORElUSU9OX0ZBSUxFRBADKkwKC0NvbnN1bHRLaW5kEhwKGENPTlNVTFRfS0lORF9VTlNQRUNJRklFRBAAEh8KG0NPTlNVTFRfS0lORF9TVE9QX0NPTkRJVElPThABKnkKDUNvbnN1bHRBbnN3ZXISHgoaQ09OU1VMVF9BTlNXRVJfVU5TUEVDSUZJRUQQABIWChJDT05TVUxUX0FOU1dFUl9ZRVMQARIVChFDT05TVUxUX0FOU1dFUl9OTxACEhkKFUNPTlNVTFRfQU5TV0VSX0ZBSUxFRBADYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
 
 /**
  * One fact of one run.
@@ -276,6 +276,14 @@ export type StepEvent = Message<"jackline.v1.StepEvent"> & {
      */
     value: Noticed;
     case: "noticed";
+  } | {
+    /**
+     * Somebody who can change nothing was asked, and answered.
+     *
+     * @generated from field: jackline.v1.Consulted consulted = 38;
+     */
+    value: Consulted;
+    case: "consulted";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -1183,6 +1191,48 @@ export const NoticedSchema: GenMessage<Noticed> = /*@__PURE__*/
   messageDesc(file_jackline_v1_event, 22);
 
 /**
+ * Somebody who can change nothing was asked, and this is the answer. Nothing announces it.
+ *
+ * @generated from message jackline.v1.Consulted
+ */
+export type Consulted = Message<"jackline.v1.Consulted"> & {
+  /**
+   * What for.
+   *
+   * @generated from field: jackline.v1.ConsultKind kind = 1;
+   */
+  kind: ConsultKind;
+
+  /**
+   * The place in the plan that asks, such as `stop_when.any[1].function(shop.checks:enough)`.
+   *
+   * @generated from field: string who = 2;
+   */
+  who: string;
+
+  /**
+   * The answer.
+   *
+   * @generated from field: jackline.v1.ConsultAnswer answer = 3;
+   */
+  answer: ConsultAnswer;
+
+  /**
+   * How long it took.
+   *
+   * @generated from field: uint32 duration_ms = 4;
+   */
+  durationMs: number;
+};
+
+/**
+ * Describes the message jackline.v1.Consulted.
+ * Use `create(ConsultedSchema)` to create a new message.
+ */
+export const ConsultedSchema: GenMessage<Consulted> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 23);
+
+/**
  * What was said, given and returned: the part of an event that is not metadata.
  *
  * @generated from message jackline.v1.Content
@@ -1249,6 +1299,14 @@ export type Content = Message<"jackline.v1.Content"> & {
      */
     value: string;
     case: "text";
+  } | {
+    /**
+     * Of Consulted.
+     *
+     * @generated from field: jackline.v1.ConsultContent consult = 12;
+     */
+    value: ConsultContent;
+    case: "consult";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1257,7 +1315,7 @@ export type Content = Message<"jackline.v1.Content"> & {
  * Use `create(ContentSchema)` to create a new message.
  */
 export const ContentSchema: GenMessage<Content> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 23);
+  messageDesc(file_jackline_v1_event, 24);
 
 /**
  * What a run was started with.
@@ -1285,7 +1343,7 @@ export type RunInput = Message<"jackline.v1.RunInput"> & {
  * Use `create(RunInputSchema)` to create a new message.
  */
 export const RunInputSchema: GenMessage<RunInput> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 24);
+  messageDesc(file_jackline_v1_event, 25);
 
 /**
  * What a step or run came to.
@@ -1320,7 +1378,7 @@ export type ResultContent = Message<"jackline.v1.ResultContent"> & {
  * Use `create(ResultContentSchema)` to create a new message.
  */
 export const ResultContentSchema: GenMessage<ResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 25);
+  messageDesc(file_jackline_v1_event, 26);
 
 /**
  * What a model said.
@@ -1348,7 +1406,7 @@ export type ReplyContent = Message<"jackline.v1.ReplyContent"> & {
  * Use `create(ReplyContentSchema)` to create a new message.
  */
 export const ReplyContentSchema: GenMessage<ReplyContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 26);
+  messageDesc(file_jackline_v1_event, 27);
 
 /**
  * A tool call as it was asked for.
@@ -1376,7 +1434,7 @@ export type CallContent = Message<"jackline.v1.CallContent"> & {
  * Use `create(CallContentSchema)` to create a new message.
  */
 export const CallContentSchema: GenMessage<CallContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 27);
+  messageDesc(file_jackline_v1_event, 28);
 
 /**
  * What a tool returned.
@@ -1404,7 +1462,7 @@ export type ToolResultContent = Message<"jackline.v1.ToolResultContent"> & {
  * Use `create(ToolResultContentSchema)` to create a new message.
  */
 export const ToolResultContentSchema: GenMessage<ToolResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 28);
+  messageDesc(file_jackline_v1_event, 29);
 
 /**
  * What was answered to a question.
@@ -1432,7 +1490,28 @@ export type AnswerContent = Message<"jackline.v1.AnswerContent"> & {
  * Use `create(AnswerContentSchema)` to create a new message.
  */
 export const AnswerContentSchema: GenMessage<AnswerContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 29);
+  messageDesc(file_jackline_v1_event, 30);
+
+/**
+ * What came with an answer.
+ *
+ * @generated from message jackline.v1.ConsultContent
+ */
+export type ConsultContent = Message<"jackline.v1.ConsultContent"> & {
+  /**
+   * Why there was none.
+   *
+   * @generated from field: string error = 1;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message jackline.v1.ConsultContent.
+ * Use `create(ConsultContentSchema)` to create a new message.
+ */
+export const ConsultContentSchema: GenMessage<ConsultContent> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 31);
 
 /**
  * A live piece of what is being made. Never stored, never replayed.
@@ -1498,7 +1577,7 @@ export type Delta = Message<"jackline.v1.Delta"> & {
  * Use `create(DeltaSchema)` to create a new message.
  */
 export const DeltaSchema: GenMessage<Delta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 30);
+  messageDesc(file_jackline_v1_event, 32);
 
 /**
  * A piece of a tool call's arguments.
@@ -1533,7 +1612,7 @@ export type ToolArgumentsDelta = Message<"jackline.v1.ToolArgumentsDelta"> & {
  * Use `create(ToolArgumentsDeltaSchema)` to create a new message.
  */
 export const ToolArgumentsDeltaSchema: GenMessage<ToolArgumentsDelta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 31);
+  messageDesc(file_jackline_v1_event, 33);
 
 /**
  * An attempt was given up: drop what its deltas showed.
@@ -1554,7 +1633,7 @@ export type Reset = Message<"jackline.v1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 32);
+  messageDesc(file_jackline_v1_event, 34);
 
 /**
  * Why a worker took a run over.
@@ -1995,4 +2074,72 @@ export enum NoticeCode {
  */
 export const NoticeCodeSchema: GenEnum<NoticeCode> = /*@__PURE__*/
   enumDesc(file_jackline_v1_event, 7);
+
+/**
+ * What somebody was asked for.
+ *
+ * @generated from enum jackline.v1.ConsultKind
+ */
+export enum ConsultKind {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: CONSULT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Whether a leaf of a step's stop condition holds.
+   *
+   * @generated from enum value: CONSULT_KIND_STOP_CONDITION = 1;
+   */
+  STOP_CONDITION = 1,
+}
+
+/**
+ * Describes the enum jackline.v1.ConsultKind.
+ */
+export const ConsultKindSchema: GenEnum<ConsultKind> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_event, 8);
+
+/**
+ * What came of a question.
+ *
+ * @generated from enum jackline.v1.ConsultAnswer
+ */
+export enum ConsultAnswer {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: CONSULT_ANSWER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Yes.
+   *
+   * @generated from enum value: CONSULT_ANSWER_YES = 1;
+   */
+  YES = 1,
+
+  /**
+   * No.
+   *
+   * @generated from enum value: CONSULT_ANSWER_NO = 2;
+   */
+  NO = 2,
+
+  /**
+   * There was no answer: an error, none in time, or one that is no yes or no.
+   *
+   * @generated from enum value: CONSULT_ANSWER_FAILED = 3;
+   */
+  FAILED = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.ConsultAnswer.
+ */
+export const ConsultAnswerSchema: GenEnum<ConsultAnswer> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_event, 9);
 

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiL8AQoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDUoECAwQHiLaAwoIU3RlcFBsYW4SDwoHc3RlcF9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhYKDmlucHV0X3NlbGVjdGVkGAQgASgIEi8KBWlucHV0GAUgAygLMiAuamFja2xpbmUudjEuU3RlcFBsYW4uSW5wdXRFbnRyeRIxCgZyb3V0ZXMYBiADKAsyIS5qYWNrbGluZS52MS5TdGVwUGxhbi5Sb3V0ZXNFbnRyeRIRCgluZXh0X3N0ZXAYByABKAkSMAoKbW9kZWxfc3RlcBgKIAEoCzIaLmphY2tsaW5lLnYxLk1vZGVsU3RlcFBsYW5IABIuCgl0b29sX3N0ZXAYCyABKAsyGS5qYWNrbGluZS52MS5Ub29sU3RlcFBsYW5IABIyCgtyb3V0ZXJfc3RlcBgMIAEoCzIbLmphY2tsaW5lLnYxLlJvdXRlclN0ZXBQbGFuSAAaLAoKSW5wdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1JvdXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEYm9keUoECAgQCUoECAkQCkoECA0QHiKuAgoKU3RlcEJvdW5kcxIWCg5tYXhfaXRlcmF0aW9ucxgBIAEoDRIWCg5tb2RlbF9yZXF1ZXN0cxgCIAEoDRISCgp0b29sX2NhbGxzGAMgASgNEhkKDHRva2VuX2J1ZGdldBgEIAEoBEgAiAEBEh8KEmNvc3RfYnVkZ2V0X21pY3JvcxgFIAEoBEgBiAEBEhcKCnRpbWVvdXRfbXMYBiABKARIAogBARIYChBtb2RlbF90aW1lb3V0X21zGAcgASgEEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoBBIXCg90b29sX3RpbWVvdXRfbXMYCSABKARCDwoNX3Rva2VuX2J1ZGdldEIVChNfY29zdF9idWRnZXRfbWljcm9zQg0KC190aW1lb3V0X21zSgQIChAUIiwKDVByb21wdFNlY3Rpb24SDQoFdGl0bGUYASABKAkSDAoEdGV4dBgCIAEoCSLvAQoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBorCglCaW5kRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfbWF4X2NhbGxzSgQIBxAUIpcBCgtPdXRjb21lUGxhbhIMCgRlbnVtGAEgAygJEhgKC3NjaGVtYV9qc29uGAIgASgJSACIAQESEgoKb3V0cHV0X2tleRgDIAEoCRIPCgdyZXBhaXJzGAQgASgNEiUKBGZvcm0YBSABKA4yFy5qYWNrbGluZS52MS5BbnN3ZXJGb3JtQg4KDF9zY2hlbWFfanNvbkoECAYQFCKVAwoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdEoECAwQKCLPAgoMVG9vbFN0ZXBQbGFuEiMKBmVmZmVjdBgBIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBISCgpvdXRwdXRfa2V5GAIgASgJEhIKCnRpbWVvdXRfbXMYAyABKAQSFAoMcmVzdWx0X2NoYXJzGAQgASgNEioKCm9uX3Vua25vd24YBSABKA4yFi5qYWNrbGluZS52MS5PblVua25vd24SGQoRdW5rbm93bl9leHBpcnlfbXMYBiABKAQSJwoEaHR0cBgKIAEoCzIXLmphY2tsaW5lLnYxLkh0dHBBY3Rpb25IABIvCghmdW5jdGlvbhgLIAEoCzIbLmphY2tsaW5lLnYxLkZ1bmN0aW9uQWN0aW9uSAASJQoDbWNwGAwgASgLMhYuamFja2xpbmUudjEuTWNwQWN0aW9uSABCCAoGYWN0aW9uSgQIBxAKSgQIDRAoIqwCCgpIdHRwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDgoGbWV0aG9kGAIgASgJEgwKBHBhdGgYAyABKAkSMQoFcXVlcnkYBCADKAsyIi5qYWNrbGluZS52MS5IdHRwQWN0aW9uLlF1ZXJ5RW50cnkSNQoHaGVhZGVycxgFIAMoCzIkLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uSGVhZGVyc0VudHJ5EhYKCWJvZHlfanNvbhgGIAEoCUgAiAEBGiwKClF1ZXJ5RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfYm9keV9qc29uIiIKDkZ1bmN0aW9uQWN0aW9uEhAKCGZ1bmN0aW9uGAEgASgJIloKCU1jcEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEgwKBHRvb2wYAiABKAkSFgoOYXJndW1lbnRzX2pzb24YAyABKAkSEwoLdG9vbF9kaWdlc3QYBCABKAkiKgoKUm91dGVyQ2FzZRIMCgR3aGVuGAEgASgJEg4KBnNpZ25hbBgCIAEoCSI4Cg5Sb3V0ZXJTdGVwUGxhbhImCgVjYXNlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJvdXRlckNhc2UqWgoKQW5zd2VyRm9ybRIbChdBTlNXRVJfRk9STV9VTlNQRUNJRklFRBAAEhkKFUFOU1dFUl9GT1JNX0pTT05fVEVYVBABEhQKEEFOU1dFUl9GT1JNX1RFWFQQAiqIAQoOVG9vbENob2ljZU1vZGUSIAocVE9PTF9DSE9JQ0VfTU9ERV9VTlNQRUNJRklFRBAAEhkKFVRPT0xfQ0hPSUNFX01PREVfQVVUTxABEh0KGVRPT0xfQ0hPSUNFX01PREVfUkVRVUlSRUQQAhIaChZUT09MX0NIT0lDRV9NT0RFX05BTUVEEAMqUQoHT25MaW1pdBIYChRPTl9MSU1JVF9VTlNQRUNJRklFRBAAEhEKDU9OX0xJTUlUX0VYSVQQARIZChVPTl9MSU1JVF9GSU5BTF9BTlNXRVIQAipmCglPblVua25vd24SGgoWT05fVU5LTk9XTl9VTlNQRUNJRklFRBAAEhIKDk9OX1VOS05PV05fQVNLEAESEwoPT05fVU5LTk9XTl9GQUlMEAISFAoQT05fVU5LTk9XTl9SRVRSWRADYgZwcm90bzM", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiL8AQoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDUoECAwQHiLaAwoIU3RlcFBsYW4SDwoHc3RlcF9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhYKDmlucHV0X3NlbGVjdGVkGAQgASgIEi8KBWlucHV0GAUgAygLMiAuamFja2xpbmUudjEuU3RlcFBsYW4uSW5wdXRFbnRyeRIxCgZyb3V0ZXMYBiADKAsyIS5qYWNrbGluZS52MS5TdGVwUGxhbi5Sb3V0ZXNFbnRyeRIRCgluZXh0X3N0ZXAYByABKAkSMAoKbW9kZWxfc3RlcBgKIAEoCzIaLmphY2tsaW5lLnYxLk1vZGVsU3RlcFBsYW5IABIuCgl0b29sX3N0ZXAYCyABKAsyGS5qYWNrbGluZS52MS5Ub29sU3RlcFBsYW5IABIyCgtyb3V0ZXJfc3RlcBgMIAEoCzIbLmphY2tsaW5lLnYxLlJvdXRlclN0ZXBQbGFuSAAaLAoKSW5wdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1JvdXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEYm9keUoECAgQCUoECAkQCkoECA0QHiKuAgoKU3RlcEJvdW5kcxIWCg5tYXhfaXRlcmF0aW9ucxgBIAEoDRIWCg5tb2RlbF9yZXF1ZXN0cxgCIAEoDRISCgp0b29sX2NhbGxzGAMgASgNEhkKDHRva2VuX2J1ZGdldBgEIAEoBEgAiAEBEh8KEmNvc3RfYnVkZ2V0X21pY3JvcxgFIAEoBEgBiAEBEhcKCnRpbWVvdXRfbXMYBiABKARIAogBARIYChBtb2RlbF90aW1lb3V0X21zGAcgASgEEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoBBIXCg90b29sX3RpbWVvdXRfbXMYCSABKARCDwoNX3Rva2VuX2J1ZGdldEIVChNfY29zdF9idWRnZXRfbWljcm9zQg0KC190aW1lb3V0X21zSgQIChAUIiwKDVByb21wdFNlY3Rpb24SDQoFdGl0bGUYASABKAkSDAoEdGV4dBgCIAEoCSLvAQoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBorCglCaW5kRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfbWF4X2NhbGxzSgQIBxAUIpcBCgtPdXRjb21lUGxhbhIMCgRlbnVtGAEgAygJEhgKC3NjaGVtYV9qc29uGAIgASgJSACIAQESEgoKb3V0cHV0X2tleRgDIAEoCRIPCgdyZXBhaXJzGAQgASgNEiUKBGZvcm0YBSABKA4yFy5qYWNrbGluZS52MS5BbnN3ZXJGb3JtQg4KDF9zY2hlbWFfanNvbkoECAYQFCL3AwoNU3RvcENvbmRpdGlvbhItCgZhbnlfb2YYASABKAsyGy5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uc0gAEi0KBmFsbF9vZhgCIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoHbmVnYXRlZBgDIAEoCzIaLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25IABIUCgppdGVyYXRpb25zGAQgASgNSAASEAoGdG9rZW5zGAUgASgESAASFQoLY29zdF9taWNyb3MYBiABKARIABIUCgplbGFwc2VkX21zGAcgASgESAASFwoNbm9fdG9vbF9jYWxscxgIIAEoCEgAEjcKC3Rvb2xfY2FsbGVkGAkgASgLMiAuamFja2xpbmUudjEuVG9vbENhbGxlZENvbmRpdGlvbkgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIChALSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCLEAwoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBItCglzdG9wX3doZW4YDCABKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uSgQIDRAoIs8CCgxUb29sU3RlcFBsYW4SIwoGZWZmZWN0GAEgASgOMhMuamFja2xpbmUudjEuRWZmZWN0EhIKCm91dHB1dF9rZXkYAiABKAkSEgoKdGltZW91dF9tcxgDIAEoBBIUCgxyZXN1bHRfY2hhcnMYBCABKA0SKgoKb25fdW5rbm93bhgFIAEoDjIWLmphY2tsaW5lLnYxLk9uVW5rbm93bhIZChF1bmtub3duX2V4cGlyeV9tcxgGIAEoBBInCgRodHRwGAogASgLMhcuamFja2xpbmUudjEuSHR0cEFjdGlvbkgAEi8KCGZ1bmN0aW9uGAsgASgLMhsuamFja2xpbmUudjEuRnVuY3Rpb25BY3Rpb25IABIlCgNtY3AYDCABKAsyFi5qYWNrbGluZS52MS5NY3BBY3Rpb25IAEIICgZhY3Rpb25KBAgHEApKBAgNECgirAIKCkh0dHBBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIOCgZtZXRob2QYAiABKAkSDAoEcGF0aBgDIAEoCRIxCgVxdWVyeRgEIAMoCzIiLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uUXVlcnlFbnRyeRI1CgdoZWFkZXJzGAUgAygLMiQuamFja2xpbmUudjEuSHR0cEFjdGlvbi5IZWFkZXJzRW50cnkSFgoJYm9keV9qc29uGAYgASgJSACIAQEaLAoKUXVlcnlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9ib2R5X2pzb24iIgoORnVuY3Rpb25BY3Rpb24SEAoIZnVuY3Rpb24YASABKAkiWgoJTWNwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRITCgt0b29sX2RpZ2VzdBgEIAEoCSIqCgpSb3V0ZXJDYXNlEgwKBHdoZW4YASABKAkSDgoGc2lnbmFsGAIgASgJIjgKDlJvdXRlclN0ZXBQbGFuEiYKBWNhc2VzGAEgAygLMhcuamFja2xpbmUudjEuUm91dGVyQ2FzZSpaCgpBbnN3ZXJGb3JtEhsKF0FOU1dFUl9GT1JNX1VOU1BFQ0lGSUVEEAASGQoVQU5TV0VSX0ZPUk1fSlNPTl9URVhUEAESFAoQQU5TV0VSX0ZPUk1fVEVYVBACKogBCg5Ub29sQ2hvaWNlTW9kZRIgChxUT09MX0NIT0lDRV9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVVE9PTF9DSE9JQ0VfTU9ERV9BVVRPEAESHQoZVE9PTF9DSE9JQ0VfTU9ERV9SRVFVSVJFRBACEhoKFlRPT0xfQ0hPSUNFX01PREVfTkFNRUQQAypRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKmYKCU9uVW5rbm93bhIaChZPTl9VTktOT1dOX1VOU1BFQ0lGSUVEEAASEgoOT05fVU5LTk9XTl9BU0sQARITCg9PTl9VTktOT1dOX0ZBSUwQAhIUChBPTl9VTktOT1dOX1JFVFJZEANiBnByb3RvMw", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -492,6 +492,236 @@ export const OutcomePlanSchema: GenMessage<OutcomePlan> = /*@__PURE__*/
   messageDesc(file_jackline_v1_plan, 6);
 
 /**
+ * When a step stops by itself: a tree. At most 8 levels and 64 parts.
+ *
+ * @generated from message jackline.v1.StopCondition
+ */
+export type StopCondition = Message<"jackline.v1.StopCondition"> & {
+  /**
+   * What has to hold.
+   *
+   * @generated from oneof jackline.v1.StopCondition.condition
+   */
+  condition: {
+    /**
+     * One of them.
+     *
+     * @generated from field: jackline.v1.StopConditions any_of = 1;
+     */
+    value: StopConditions;
+    case: "anyOf";
+  } | {
+    /**
+     * All of them.
+     *
+     * @generated from field: jackline.v1.StopConditions all_of = 2;
+     */
+    value: StopConditions;
+    case: "allOf";
+  } | {
+    /**
+     * Not this one.
+     *
+     * @generated from field: jackline.v1.StopCondition negated = 3;
+     */
+    value: StopCondition;
+    case: "negated";
+  } | {
+    /**
+     * So many turns of the visit.
+     *
+     * @generated from field: uint32 iterations = 4;
+     */
+    value: number;
+    case: "iterations";
+  } | {
+    /**
+     * So many tokens of the visit.
+     *
+     * @generated from field: uint64 tokens = 5;
+     */
+    value: bigint;
+    case: "tokens";
+  } | {
+    /**
+     * So much money for the visit, in millionths of a US dollar.
+     *
+     * @generated from field: uint64 cost_micros = 6;
+     */
+    value: bigint;
+    case: "costMicros";
+  } | {
+    /**
+     * So much active time of the visit.
+     *
+     * @generated from field: uint64 elapsed_ms = 7;
+     */
+    value: bigint;
+    case: "elapsedMs";
+  } | {
+    /**
+     * The last reply asked for no tool. Always true where it is set.
+     *
+     * @generated from field: bool no_tool_calls = 8;
+     */
+    value: boolean;
+    case: "noToolCalls";
+  } | {
+    /**
+     * A call of a tool ended.
+     *
+     * @generated from field: jackline.v1.ToolCalledCondition tool_called = 9;
+     */
+    value: ToolCalledCondition;
+    case: "toolCalled";
+  } | {
+    /**
+     * The last reply has a text.
+     *
+     * @generated from field: jackline.v1.TextMentionCondition text_mention = 11;
+     */
+    value: TextMentionCondition;
+    case: "textMention";
+  } | {
+    /**
+     * The last reply is a sound answer with this outcome.
+     *
+     * @generated from field: string outcome_is = 12;
+     */
+    value: string;
+    case: "outcomeIs";
+  } | {
+    /**
+     * A CEL expression over the facts of the visit.
+     *
+     * @generated from field: string expression = 13;
+     */
+    value: string;
+    case: "expression";
+  } | {
+    /**
+     * A Python function of the operator's roots.
+     *
+     * @generated from field: jackline.v1.FunctionCondition function = 14;
+     */
+    value: FunctionCondition;
+    case: "function";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message jackline.v1.StopCondition.
+ * Use `create(StopConditionSchema)` to create a new message.
+ */
+export const StopConditionSchema: GenMessage<StopCondition> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 7);
+
+/**
+ * Several conditions.
+ *
+ * @generated from message jackline.v1.StopConditions
+ */
+export type StopConditions = Message<"jackline.v1.StopConditions"> & {
+  /**
+   * In the order of the file; never empty.
+   *
+   * @generated from field: repeated jackline.v1.StopCondition conditions = 1;
+   */
+  conditions: StopCondition[];
+};
+
+/**
+ * Describes the message jackline.v1.StopConditions.
+ * Use `create(StopConditionsSchema)` to create a new message.
+ */
+export const StopConditionsSchema: GenMessage<StopConditions> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 8);
+
+/**
+ * A call of a tool in this visit ended.
+ *
+ * @generated from message jackline.v1.ToolCalledCondition
+ */
+export type ToolCalledCondition = Message<"jackline.v1.ToolCalledCondition"> & {
+  /**
+   * The tool.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Well or not well; unset if either will do.
+   *
+   * @generated from field: optional bool success = 2;
+   */
+  success?: boolean | undefined;
+};
+
+/**
+ * Describes the message jackline.v1.ToolCalledCondition.
+ * Use `create(ToolCalledConditionSchema)` to create a new message.
+ */
+export const ToolCalledConditionSchema: GenMessage<ToolCalledCondition> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 9);
+
+/**
+ * The last reply has a text.
+ *
+ * @generated from message jackline.v1.TextMentionCondition
+ */
+export type TextMentionCondition = Message<"jackline.v1.TextMentionCondition"> & {
+  /**
+   * The text.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * True if upper and lower case count.
+   *
+   * @generated from field: bool case_matters = 2;
+   */
+  caseMatters: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.TextMentionCondition.
+ * Use `create(TextMentionConditionSchema)` to create a new message.
+ */
+export const TextMentionConditionSchema: GenMessage<TextMentionCondition> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 10);
+
+/**
+ * A Python function is asked.
+ *
+ * @generated from message jackline.v1.FunctionCondition
+ */
+export type FunctionCondition = Message<"jackline.v1.FunctionCondition"> & {
+  /**
+   * As `package.module:name`.
+   *
+   * @generated from field: string function = 1;
+   */
+  function: string;
+
+  /**
+   * How long it may take.
+   *
+   * @generated from field: uint64 timeout_ms = 2;
+   */
+  timeoutMs: bigint;
+};
+
+/**
+ * Describes the message jackline.v1.FunctionCondition.
+ * Use `create(FunctionConditionSchema)` to create a new message.
+ */
+export const FunctionConditionSchema: GenMessage<FunctionCondition> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 11);
+
+/**
  * A step that asks a model.
  *
  * @generated from message jackline.v1.ModelStepPlan
@@ -573,6 +803,13 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
    * @generated from field: jackline.v1.OnLimit on_limit = 11;
    */
   onLimit: OnLimit;
+
+  /**
+   * When it stops by itself; unset if never.
+   *
+   * @generated from field: jackline.v1.StopCondition stop_when = 12;
+   */
+  stopWhen?: StopCondition | undefined;
 };
 
 /**
@@ -580,7 +817,7 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
  * Use `create(ModelStepPlanSchema)` to create a new message.
  */
 export const ModelStepPlanSchema: GenMessage<ModelStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 7);
+  messageDesc(file_jackline_v1_plan, 12);
 
 /**
  * A step that does one thing.
@@ -667,7 +904,7 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
  * Use `create(ToolStepPlanSchema)` to create a new message.
  */
 export const ToolStepPlanSchema: GenMessage<ToolStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 8);
+  messageDesc(file_jackline_v1_plan, 13);
 
 /**
  * A request to a connection of the operator's.
@@ -723,7 +960,7 @@ export type HttpAction = Message<"jackline.v1.HttpAction"> & {
  * Use `create(HttpActionSchema)` to create a new message.
  */
 export const HttpActionSchema: GenMessage<HttpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 9);
+  messageDesc(file_jackline_v1_plan, 14);
 
 /**
  * A Python function of the operator's roots.
@@ -744,7 +981,7 @@ export type FunctionAction = Message<"jackline.v1.FunctionAction"> & {
  * Use `create(FunctionActionSchema)` to create a new message.
  */
 export const FunctionActionSchema: GenMessage<FunctionAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 10);
+  messageDesc(file_jackline_v1_plan, 15);
 
 /**
  * A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -786,7 +1023,7 @@ export type McpAction = Message<"jackline.v1.McpAction"> & {
  * Use `create(McpActionSchema)` to create a new message.
  */
 export const McpActionSchema: GenMessage<McpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 11);
+  messageDesc(file_jackline_v1_plan, 16);
 
 /**
  * One case of a router.
@@ -814,7 +1051,7 @@ export type RouterCase = Message<"jackline.v1.RouterCase"> & {
  * Use `create(RouterCaseSchema)` to create a new message.
  */
 export const RouterCaseSchema: GenMessage<RouterCase> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 12);
+  messageDesc(file_jackline_v1_plan, 17);
 
 /**
  * A step that only chooses.
@@ -835,7 +1072,7 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  * Use `create(RouterStepPlanSchema)` to create a new message.
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 13);
+  messageDesc(file_jackline_v1_plan, 18);
 
 /**
  * How an answer is read.
