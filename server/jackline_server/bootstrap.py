@@ -43,6 +43,7 @@ from jackline_server.signals.in_process import InProcessSignals
 from jackline_server.storage.memory import memory_store
 from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
 from jackline_server.storage.sqlite_upgrade import UpgradeSettings
+from jackline_server.tools.consulting import FunctionConsultants
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool
@@ -55,6 +56,7 @@ _log = logging.getLogger(__name__)
 STEP_KINDS = ("agent", "completion", "function", "http", "mcp", "router")
 FAILPOINTS_VARIABLE = "FAILPOINTS"
 FUNCTION_THREADS = 32
+CONSULT_THREADS = 8
 
 
 @frozen
@@ -225,6 +227,9 @@ def _ring(config: Config, store: Store, models: Models, tools: _Tools) -> Ring:
         clock=SystemClock(),
         chance=SystemChance(),
         catalogs=tools.mcp,
+        consultants=FunctionConsultants(
+            functions=FunctionTool(catalog=tools.functions, threads=CONSULT_THREADS)
+        ),
     )
 
 

@@ -11,6 +11,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from jackline_server.core import json_text
+from jackline_server.core.conditions import (
+    AllOf,
+    AnyOf,
+    AskFunction,
+    Cost,
+    Elapsed,
+    Expression,
+    Iterations,
+    Not,
+    NoToolCalls,
+    OutcomeIs,
+    StopCondition,
+    TextMention,
+    Tokens,
+    ToolCalled,
+    oversize,
+)
 from jackline_server.core.facts import (
     Fact,
     ModelCallStarted,
@@ -52,7 +69,38 @@ JSON_OBJECTS = st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=3).map
 )
 SUBJECTS = JSON_OBJECTS.map(_sorted).map(json_text.write)
 
+LEAVES: st.SearchStrategy[StopCondition] = st.one_of(
+    st.builds(Iterations, gte=COUNTS),
+    st.builds(Tokens, gte=COUNTS),
+    st.builds(Cost, gte_micros=COUNTS),
+    st.builds(Elapsed, gte_ms=COUNTS),
+    st.builds(NoToolCalls),
+    st.builds(ToolCalled, name=NAMES, success=st.none() | st.booleans()),
+    st.builds(TextMention, text=NAMES, case=st.booleans()),
+    st.builds(OutcomeIs, outcome=NAMES),
+    st.builds(Expression, cel=NAMES),
+    st.builds(AskFunction, function=NAMES, timeout_ms=COUNTS),
+)
+
+
+def conditions(levels: int) -> st.SearchStrategy[StopCondition]:
+    """Any tree of at most so many levels, within the other caps."""
+    if levels == 1:
+        return LEAVES
+    inner = conditions(levels - 1)
+    several = st.lists(inner, min_size=1, max_size=2).map(tuple)
+    return st.one_of(
+        LEAVES,
+        st.builds(AnyOf, conditions=several),
+        st.builds(AllOf, conditions=several),
+        st.builds(Not, condition=inner),
+    )
+
+
+CONDITIONS = conditions(4).filter(lambda tree: not oversize(tree))
+
 BY_NAME: dict[str, st.SearchStrategy[Any]] = {
+    "stop_when": st.none() | CONDITIONS,
     "input_json": JSON_TEXTS,
     "subject_json": SUBJECTS,
     "writes_json": JSON_OBJECTS.map(json_text.write),

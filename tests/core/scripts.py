@@ -5,9 +5,17 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
+from jackline_server.core import conditions as when
 from jackline_server.core.commands import Abort, Action, Answer, Pause, Resume, Steer
 from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS
-from jackline_server.core.facts import AbortMode, CallStatus, FailureClass, FinishReason, Usage
+from jackline_server.core.facts import (
+    AbortMode,
+    CallStatus,
+    ConsultAnswer,
+    FailureClass,
+    FinishReason,
+    Usage,
+)
 from jackline_server.core.plan import (
     ChoiceMode,
     Effect,
@@ -18,9 +26,9 @@ from jackline_server.core.plan import (
     Price,
     ToolChoice,
 )
-from jackline_server.core.steps import ToolAttempt
+from jackline_server.core.steps import Consult, ToolAttempt
 from jackline_server.testing import plans
-from jackline_server.testing.driving import Call, Ends, Fails, Reply, Says
+from jackline_server.testing.driving import Answers, Call, Ends, Fails, Reply, Says
 
 PRICE = Price(input_per_million=1_000_000, output_per_million=3_000_000)
 TOOLS = {"look": Effect.READ, "read": Effect.READ, "put": Effect.IDEMPOTENT, "send": Effect.WRITE}
@@ -101,6 +109,37 @@ def tight(bounds: Mapping[str, st.SearchStrategy[int]]) -> st.SearchStrategy[Map
     return names.flatmap(lambda found: st.fixed_dictionaries({name: bounds[name] for name in found}))
 
 
+LEAVES: st.SearchStrategy[when.StopCondition] = st.sampled_from(
+    [
+        when.Iterations(gte=2),
+        when.Tokens(gte=1_000),
+        when.Elapsed(gte_ms=2_000),
+        when.NoToolCalls(),
+        when.ToolCalled(name="look", success=True),
+        when.ToolCalled(name="send", success=False),
+        when.TextMention(text="look", case=False),
+        when.Expression(cel="calls.exists(call, call.arguments.n == 1)"),
+        when.Expression(cel="size(calls) > 2"),
+        when.AskFunction(function="a:b", timeout_ms=1_000),
+        when.AskFunction(function="a:c", timeout_ms=1_000),
+    ]
+)
+CONDITIONS: st.SearchStrategy[when.StopCondition] = st.one_of(
+    LEAVES,
+    st.lists(LEAVES, min_size=1, max_size=3).map(lambda inner: when.AnyOf(conditions=tuple(inner))),
+    st.lists(LEAVES, min_size=1, max_size=3).map(lambda inner: when.AllOf(conditions=tuple(inner))),
+    LEAVES.map(lambda inner: when.Not(condition=inner)),
+)
+
+
+def an_answer(asked: Consult) -> Answers:
+    """What a function says: the same to the same question, in every run."""
+    iterations = asked.variables["iterations"]
+    answers = list(ConsultAnswer)
+    assert isinstance(iterations, int)
+    return Answers(answer=answers[(iterations + len(asked.who)) % len(answers)], error="no answer")
+
+
 @st.composite
 def agents(draw: st.DrawFn) -> ModelStep:
     """An agent with every tool."""
@@ -117,6 +156,7 @@ def agents(draw: st.DrawFn) -> ModelStep:
         bounds=replace(plans.step_bounds(), **draw(tight(VISIT))),
         outcome=plans.outcome(enum=draw(st.sampled_from([(), ("ok",)])), repairs=draw(SMALL)),
         on_limit=draw(st.sampled_from(OnLimit)),
+        stop_when=draw(st.none() | CONDITIONS),
         tool_choice=draw(st.sampled_from([ToolChoice(), ToolChoice(mode=ChoiceMode.REQUIRED)])),
         max_parallel=draw(st.sampled_from([8, 1, 2])),
         routes=draw(st.sampled_from([{"aborted": "mend"}, {"*": "end"}, {"error": "mend", "*": "end"}])),

@@ -33,7 +33,7 @@ from jackline_server.core.plan import Effect, ModelStep, OnUnknown, Plan, ToolSt
 from jackline_server.core.state import RunState
 from jackline_server.testing.driving import Driver, Reply, Says, Scenario, ToolScript, then_for_ever
 from jackline_server.testing.instruments import instruments
-from tests.core.scripts import REPLIES, SENT, TOOLBOXES, tiny_plans
+from tests.core.scripts import REPLIES, SENT, TOOLBOXES, an_answer, tiny_plans
 
 INSTRUMENTS = instruments()
 SLOW = [HealthCheck.too_slow]
@@ -58,6 +58,7 @@ def run(
         sent=sent or {},
         crash_after=crash_after,
         instruments=INSTRUMENTS,
+        consultants=an_answer,
     )
     driver = Driver(scenario)
     for _ in range(100):

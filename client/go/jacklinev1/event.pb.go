@@ -549,6 +549,112 @@ func (NoticeCode) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
+// What somebody was asked for.
+type ConsultKind int32
+
+const (
+	// Never sent.
+	ConsultKind_CONSULT_KIND_UNSPECIFIED ConsultKind = 0
+	// Whether a leaf of a step's stop condition holds.
+	ConsultKind_CONSULT_KIND_STOP_CONDITION ConsultKind = 1
+)
+
+// Enum value maps for ConsultKind.
+var (
+	ConsultKind_name = map[int32]string{
+		0: "CONSULT_KIND_UNSPECIFIED",
+		1: "CONSULT_KIND_STOP_CONDITION",
+	}
+	ConsultKind_value = map[string]int32{
+		"CONSULT_KIND_UNSPECIFIED":    0,
+		"CONSULT_KIND_STOP_CONDITION": 1,
+	}
+)
+
+func (x ConsultKind) Enum() *ConsultKind {
+	p := new(ConsultKind)
+	*p = x
+	return p
+}
+
+func (x ConsultKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConsultKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_event_proto_enumTypes[8].Descriptor()
+}
+
+func (ConsultKind) Type() protoreflect.EnumType {
+	return &file_jackline_v1_event_proto_enumTypes[8]
+}
+
+func (x ConsultKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConsultKind.Descriptor instead.
+func (ConsultKind) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
+}
+
+// What came of a question.
+type ConsultAnswer int32
+
+const (
+	// Never sent.
+	ConsultAnswer_CONSULT_ANSWER_UNSPECIFIED ConsultAnswer = 0
+	// Yes.
+	ConsultAnswer_CONSULT_ANSWER_YES ConsultAnswer = 1
+	// No.
+	ConsultAnswer_CONSULT_ANSWER_NO ConsultAnswer = 2
+	// There was no answer: an error, none in time, or one that is no yes or no.
+	ConsultAnswer_CONSULT_ANSWER_FAILED ConsultAnswer = 3
+)
+
+// Enum value maps for ConsultAnswer.
+var (
+	ConsultAnswer_name = map[int32]string{
+		0: "CONSULT_ANSWER_UNSPECIFIED",
+		1: "CONSULT_ANSWER_YES",
+		2: "CONSULT_ANSWER_NO",
+		3: "CONSULT_ANSWER_FAILED",
+	}
+	ConsultAnswer_value = map[string]int32{
+		"CONSULT_ANSWER_UNSPECIFIED": 0,
+		"CONSULT_ANSWER_YES":         1,
+		"CONSULT_ANSWER_NO":          2,
+		"CONSULT_ANSWER_FAILED":      3,
+	}
+)
+
+func (x ConsultAnswer) Enum() *ConsultAnswer {
+	p := new(ConsultAnswer)
+	*p = x
+	return p
+}
+
+func (x ConsultAnswer) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConsultAnswer) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_event_proto_enumTypes[9].Descriptor()
+}
+
+func (ConsultAnswer) Type() protoreflect.EnumType {
+	return &file_jackline_v1_event_proto_enumTypes[9]
+}
+
+func (x ConsultAnswer) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConsultAnswer.Descriptor instead.
+func (ConsultAnswer) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
+}
+
 // One fact of one run.
 type StepEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -596,6 +702,7 @@ type StepEvent struct {
 	//	*StepEvent_Steered
 	//	*StepEvent_TimerFired
 	//	*StepEvent_Noticed
+	//	*StepEvent_Consulted
 	Fact isStepEvent_Fact `protobuf_oneof:"fact"`
 	// What was said, given and returned. Empty in view METADATA.
 	Content       *Content `protobuf:"bytes,100,opt,name=content,proto3" json:"content,omitempty"`
@@ -901,6 +1008,15 @@ func (x *StepEvent) GetNoticed() *Noticed {
 	return nil
 }
 
+func (x *StepEvent) GetConsulted() *Consulted {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_Consulted); ok {
+			return x.Consulted
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetContent() *Content {
 	if x != nil {
 		return x.Content
@@ -1022,6 +1138,11 @@ type StepEvent_Noticed struct {
 	Noticed *Noticed `protobuf:"bytes,31,opt,name=noticed,proto3,oneof"`
 }
 
+type StepEvent_Consulted struct {
+	// Somebody who can change nothing was asked, and answered.
+	Consulted *Consulted `protobuf:"bytes,38,opt,name=consulted,proto3,oneof"`
+}
+
 func (*StepEvent_RunStarted) isStepEvent_Fact() {}
 
 func (*StepEvent_RunRecovered) isStepEvent_Fact() {}
@@ -1065,6 +1186,8 @@ func (*StepEvent_Steered) isStepEvent_Fact() {}
 func (*StepEvent_TimerFired) isStepEvent_Fact() {}
 
 func (*StepEvent_Noticed) isStepEvent_Fact() {}
+
+func (*StepEvent_Consulted) isStepEvent_Fact() {}
 
 // The run was accepted.
 type RunStarted struct {
@@ -2654,6 +2777,79 @@ func (x *Noticed) GetCode() NoticeCode {
 	return NoticeCode_NOTICE_CODE_UNSPECIFIED
 }
 
+// Somebody who can change nothing was asked, and this is the answer. Nothing announces it.
+type Consulted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What for.
+	Kind ConsultKind `protobuf:"varint,1,opt,name=kind,proto3,enum=jackline.v1.ConsultKind" json:"kind,omitempty"`
+	// The place in the plan that asks, such as `stop_when.any[1].function(shop.checks:enough)`.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// The answer.
+	Answer ConsultAnswer `protobuf:"varint,3,opt,name=answer,proto3,enum=jackline.v1.ConsultAnswer" json:"answer,omitempty"`
+	// How long it took.
+	DurationMs    uint32 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Consulted) Reset() {
+	*x = Consulted{}
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Consulted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Consulted) ProtoMessage() {}
+
+func (x *Consulted) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Consulted.ProtoReflect.Descriptor instead.
+func (*Consulted) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Consulted) GetKind() ConsultKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ConsultKind_CONSULT_KIND_UNSPECIFIED
+}
+
+func (x *Consulted) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Consulted) GetAnswer() ConsultAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return ConsultAnswer_CONSULT_ANSWER_UNSPECIFIED
+}
+
+func (x *Consulted) GetDurationMs() uint32 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
 // What was said, given and returned: the part of an event that is not metadata.
 type Content struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2668,6 +2864,7 @@ type Content struct {
 	//	*Content_ToolResult
 	//	*Content_Answer
 	//	*Content_Text
+	//	*Content_Consult
 	Body          isContent_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2675,7 +2872,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2884,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2897,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -2773,6 +2970,15 @@ func (x *Content) GetText() string {
 	return ""
 }
 
+func (x *Content) GetConsult() *ConsultContent {
+	if x != nil {
+		if x, ok := x.Body.(*Content_Consult); ok {
+			return x.Consult
+		}
+	}
+	return nil
+}
+
 type isContent_Body interface {
 	isContent_Body()
 }
@@ -2812,6 +3018,11 @@ type Content_Text struct {
 	Text string `protobuf:"bytes,7,opt,name=text,proto3,oneof"`
 }
 
+type Content_Consult struct {
+	// Of Consulted.
+	Consult *ConsultContent `protobuf:"bytes,12,opt,name=consult,proto3,oneof"`
+}
+
 func (*Content_RunInput) isContent_Body() {}
 
 func (*Content_Result) isContent_Body() {}
@@ -2826,6 +3037,8 @@ func (*Content_Answer) isContent_Body() {}
 
 func (*Content_Text) isContent_Body() {}
 
+func (*Content_Consult) isContent_Body() {}
+
 // What a run was started with.
 type RunInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2839,7 +3052,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +3064,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +3077,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -2896,7 +3109,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3121,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3134,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -2958,7 +3171,7 @@ type ReplyContent struct {
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3183,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2983,7 +3196,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -3013,7 +3226,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3238,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3251,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CallContent) GetTool() string {
@@ -3068,7 +3281,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3080,7 +3293,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3306,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -3123,7 +3336,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +3348,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +3361,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -3163,6 +3376,52 @@ func (x *AnswerContent) GetOutputJson() []byte {
 		return x.OutputJson
 	}
 	return nil
+}
+
+// What came with an answer.
+type ConsultContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why there was none.
+	Error         string `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsultContent) Reset() {
+	*x = ConsultContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsultContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsultContent) ProtoMessage() {}
+
+func (x *ConsultContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
+func (*ConsultContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ConsultContent) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
 }
 
 // A live piece of what is being made. Never stored, never replayed.
@@ -3188,7 +3447,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3459,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3472,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -3311,7 +3570,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3323,7 +3582,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3336,7 +3595,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -3371,7 +3630,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3642,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3655,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -3410,7 +3669,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x94\x0e\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xd2\x0e\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -3445,9 +3704,10 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\asteered\x18\x1d \x01(\v2\x14.jackline.v1.SteeredH\x00R\asteered\x12:\n" +
 	"\vtimer_fired\x18\x1e \x01(\v2\x17.jackline.v1.TimerFiredH\x00R\n" +
 	"timerFired\x120\n" +
-	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x12.\n" +
+	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x126\n" +
+	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b \x10F\"\x9f\x02\n" +
+	"\x04factJ\x04\b \x10&J\x04\b'\x10F\"\x9f\x02\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -3577,7 +3837,13 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.jackline.v1.TimerKindR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\"6\n" +
 	"\aNoticed\x12+\n" +
-	"\x04code\x18\x01 \x01(\x0e2\x17.jackline.v1.NoticeCodeR\x04code\"\xf5\x02\n" +
+	"\x04code\x18\x01 \x01(\x0e2\x17.jackline.v1.NoticeCodeR\x04code\"\xa0\x01\n" +
+	"\tConsulted\x12,\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x18.jackline.v1.ConsultKindR\x04kind\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x122\n" +
+	"\x06answer\x18\x03 \x01(\x0e2\x1a.jackline.v1.ConsultAnswerR\x06answer\x12\x1f\n" +
+	"\vduration_ms\x18\x04 \x01(\rR\n" +
+	"durationMs\"\xb4\x03\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -3586,8 +3852,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vtool_result\x18\x05 \x01(\v2\x1e.jackline.v1.ToolResultContentH\x00R\n" +
 	"toolResult\x124\n" +
 	"\x06answer\x18\x06 \x01(\v2\x1a.jackline.v1.AnswerContentH\x00R\x06answer\x12\x14\n" +
-	"\x04text\x18\a \x01(\tH\x00R\x04textB\x06\n" +
-	"\x04bodyJ\x04\b\b\x10\x1e\"\\\n" +
+	"\x04text\x18\a \x01(\tH\x00R\x04text\x127\n" +
+	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsultB\x06\n" +
+	"\x04bodyJ\x04\b\b\x10\fJ\x04\b\r\x10\x1e\"\\\n" +
 	"\bRunInput\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\fR\tinputJson\x121\n" +
@@ -3611,7 +3878,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\rAnswerContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
 	"\voutput_json\x18\x02 \x01(\fR\n" +
-	"outputJson\"\xe5\x01\n" +
+	"outputJson\"&\n" +
+	"\x0eConsultContent\x12\x14\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\"\xe5\x01\n" +
 	"\x05Delta\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\x04R\tattemptId\x12\x17\n" +
@@ -3685,7 +3954,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eNOTICE_CODE_BUDGET_NEARLY_USED\x10\x01\x12\x1c\n" +
 	"\x18NOTICE_CODE_FILE_MISSING\x10\x02\x12 \n" +
-	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03B\x94\x01\n" +
+	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03*L\n" +
+	"\vConsultKind\x12\x1c\n" +
+	"\x18CONSULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bCONSULT_KIND_STOP_CONDITION\x10\x01*y\n" +
+	"\rConsultAnswer\x12\x1e\n" +
+	"\x1aCONSULT_ANSWER_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12CONSULT_ANSWER_YES\x10\x01\x12\x15\n" +
+	"\x11CONSULT_ANSWER_NO\x10\x02\x12\x19\n" +
+	"\x15CONSULT_ANSWER_FAILED\x10\x03B\x94\x01\n" +
 	"\x0fcom.jackline.v1B\n" +
 	"EventProtoP\x01Z(jackline/client/go/jacklinev1;jacklinev1\xa2\x02\x03JXX\xaa\x02\vJackline.V1\xca\x02\vJackline\\V1\xe2\x02\x17Jackline\\V1\\GPBMetadata\xea\x02\fJackline::V1b\x06proto3"
 
@@ -3701,8 +3978,8 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_event_proto_rawDescData
 }
 
-var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -3712,116 +3989,124 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(AnswerProblem)(0),            // 5: jackline.v1.AnswerProblem
 	(TimerKind)(0),                // 6: jackline.v1.TimerKind
 	(NoticeCode)(0),               // 7: jackline.v1.NoticeCode
-	(*StepEvent)(nil),             // 8: jackline.v1.StepEvent
-	(*RunStarted)(nil),            // 9: jackline.v1.RunStarted
-	(*RunRecovered)(nil),          // 10: jackline.v1.RunRecovered
-	(*RunSuspended)(nil),          // 11: jackline.v1.RunSuspended
-	(*RunFinished)(nil),           // 12: jackline.v1.RunFinished
-	(*StepStarted)(nil),           // 13: jackline.v1.StepStarted
-	(*StepFinished)(nil),          // 14: jackline.v1.StepFinished
-	(*ModelCallStarted)(nil),      // 15: jackline.v1.ModelCallStarted
-	(*ModelReplied)(nil),          // 16: jackline.v1.ModelReplied
-	(*ModelCallFailed)(nil),       // 17: jackline.v1.ModelCallFailed
-	(*ToolCallRequested)(nil),     // 18: jackline.v1.ToolCallRequested
-	(*ToolCallStarted)(nil),       // 19: jackline.v1.ToolCallStarted
-	(*ToolCallFinished)(nil),      // 20: jackline.v1.ToolCallFinished
-	(*AnswerRejected)(nil),        // 21: jackline.v1.AnswerRejected
-	(*InterruptRaised)(nil),       // 22: jackline.v1.InterruptRaised
-	(*InterruptResolved)(nil),     // 23: jackline.v1.InterruptResolved
-	(*CommandApplied)(nil),        // 24: jackline.v1.CommandApplied
-	(*CommandRejected)(nil),       // 25: jackline.v1.CommandRejected
-	(*Paused)(nil),                // 26: jackline.v1.Paused
-	(*Resumed)(nil),               // 27: jackline.v1.Resumed
-	(*Steered)(nil),               // 28: jackline.v1.Steered
-	(*TimerFired)(nil),            // 29: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 30: jackline.v1.Noticed
-	(*Content)(nil),               // 31: jackline.v1.Content
-	(*RunInput)(nil),              // 32: jackline.v1.RunInput
-	(*ResultContent)(nil),         // 33: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 34: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 35: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 36: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 37: jackline.v1.AnswerContent
-	(*Delta)(nil),                 // 38: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 39: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 40: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 42: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 43: jackline.v1.OnQuestion
-	(RunState)(0),                 // 44: jackline.v1.RunState
-	(StopReason)(0),               // 45: jackline.v1.StopReason
-	(*Usage)(nil),                 // 46: jackline.v1.Usage
-	(Effect)(0),                   // 47: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 48: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 49: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 50: jackline.v1.CommandKind
-	(AbortMode)(0),                // 51: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 52: jackline.v1.ErrorReason
-	(*structpb.Struct)(nil),       // 53: google.protobuf.Struct
+	(ConsultKind)(0),              // 8: jackline.v1.ConsultKind
+	(ConsultAnswer)(0),            // 9: jackline.v1.ConsultAnswer
+	(*StepEvent)(nil),             // 10: jackline.v1.StepEvent
+	(*RunStarted)(nil),            // 11: jackline.v1.RunStarted
+	(*RunRecovered)(nil),          // 12: jackline.v1.RunRecovered
+	(*RunSuspended)(nil),          // 13: jackline.v1.RunSuspended
+	(*RunFinished)(nil),           // 14: jackline.v1.RunFinished
+	(*StepStarted)(nil),           // 15: jackline.v1.StepStarted
+	(*StepFinished)(nil),          // 16: jackline.v1.StepFinished
+	(*ModelCallStarted)(nil),      // 17: jackline.v1.ModelCallStarted
+	(*ModelReplied)(nil),          // 18: jackline.v1.ModelReplied
+	(*ModelCallFailed)(nil),       // 19: jackline.v1.ModelCallFailed
+	(*ToolCallRequested)(nil),     // 20: jackline.v1.ToolCallRequested
+	(*ToolCallStarted)(nil),       // 21: jackline.v1.ToolCallStarted
+	(*ToolCallFinished)(nil),      // 22: jackline.v1.ToolCallFinished
+	(*AnswerRejected)(nil),        // 23: jackline.v1.AnswerRejected
+	(*InterruptRaised)(nil),       // 24: jackline.v1.InterruptRaised
+	(*InterruptResolved)(nil),     // 25: jackline.v1.InterruptResolved
+	(*CommandApplied)(nil),        // 26: jackline.v1.CommandApplied
+	(*CommandRejected)(nil),       // 27: jackline.v1.CommandRejected
+	(*Paused)(nil),                // 28: jackline.v1.Paused
+	(*Resumed)(nil),               // 29: jackline.v1.Resumed
+	(*Steered)(nil),               // 30: jackline.v1.Steered
+	(*TimerFired)(nil),            // 31: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 32: jackline.v1.Noticed
+	(*Consulted)(nil),             // 33: jackline.v1.Consulted
+	(*Content)(nil),               // 34: jackline.v1.Content
+	(*RunInput)(nil),              // 35: jackline.v1.RunInput
+	(*ResultContent)(nil),         // 36: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 37: jackline.v1.ReplyContent
+	(*CallContent)(nil),           // 38: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 39: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 40: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 41: jackline.v1.ConsultContent
+	(*Delta)(nil),                 // 42: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 43: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 44: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 46: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 47: jackline.v1.OnQuestion
+	(RunState)(0),                 // 48: jackline.v1.RunState
+	(StopReason)(0),               // 49: jackline.v1.StopReason
+	(*Usage)(nil),                 // 50: jackline.v1.Usage
+	(Effect)(0),                   // 51: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 52: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 53: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 54: jackline.v1.CommandKind
+	(AbortMode)(0),                // 55: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 56: jackline.v1.ErrorReason
+	(*structpb.Struct)(nil),       // 57: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	41, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
-	9,  // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
-	10, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	11, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	12, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	13, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	14, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	15, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	16, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	17, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	18, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	19, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	20, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	21, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	22, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	23, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	24, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	25, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	26, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	27, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	28, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	29, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	30, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	31, // 23: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	41, // 24: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	42, // 25: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	43, // 26: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	0,  // 27: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	44, // 28: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	45, // 29: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	45, // 30: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 31: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	45, // 32: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	46, // 33: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 34: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 35: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	46, // 36: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	47, // 37: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	48, // 38: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 39: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 40: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	49, // 41: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	41, // 42: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	50, // 43: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	51, // 44: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	50, // 45: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	52, // 46: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	6,  // 47: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 48: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	32, // 49: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	33, // 50: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	34, // 51: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	35, // 52: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	36, // 53: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	37, // 54: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	53, // 55: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	39, // 56: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	45, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	11, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
+	12, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	13, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	14, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	15, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	16, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	17, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	18, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	19, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	20, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	21, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	22, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	23, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	24, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	25, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	26, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	27, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	28, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	29, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	30, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	31, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	32, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	33, // 23: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	34, // 24: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	45, // 25: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	46, // 26: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	47, // 27: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	0,  // 28: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	48, // 29: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	49, // 30: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	49, // 31: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 32: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	49, // 33: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	50, // 34: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 35: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 36: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	50, // 37: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	51, // 38: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	52, // 39: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	4,  // 40: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	5,  // 41: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	53, // 42: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	45, // 43: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	54, // 44: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	55, // 45: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	54, // 46: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	56, // 47: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	6,  // 48: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	7,  // 49: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	8,  // 50: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	9,  // 51: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	35, // 52: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	36, // 53: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	37, // 54: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	38, // 55: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	39, // 56: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	40, // 57: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	41, // 58: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	57, // 59: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	43, // 60: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -3855,10 +4140,11 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Steered)(nil),
 		(*StepEvent_TimerFired)(nil),
 		(*StepEvent_Noticed)(nil),
+		(*StepEvent_Consulted)(nil),
 	}
 	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[23].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[24].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -3866,8 +4152,9 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_ToolResult)(nil),
 		(*Content_Answer)(nil),
 		(*Content_Text)(nil),
+		(*Content_Consult)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[30].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[32].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -3877,8 +4164,8 @@ func file_jackline_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   33,
+			NumEnums:      10,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

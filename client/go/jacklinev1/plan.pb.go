@@ -1232,6 +1232,491 @@ func (x *OutcomePlan) GetForm() AnswerForm {
 	return AnswerForm_ANSWER_FORM_UNSPECIFIED
 }
 
+// When a step stops by itself: a tree. At most 8 levels and 64 parts.
+type StopCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What has to hold.
+	//
+	// Types that are valid to be assigned to Condition:
+	//
+	//	*StopCondition_AnyOf
+	//	*StopCondition_AllOf
+	//	*StopCondition_Negated
+	//	*StopCondition_Iterations
+	//	*StopCondition_Tokens
+	//	*StopCondition_CostMicros
+	//	*StopCondition_ElapsedMs
+	//	*StopCondition_NoToolCalls
+	//	*StopCondition_ToolCalled
+	//	*StopCondition_TextMention
+	//	*StopCondition_OutcomeIs
+	//	*StopCondition_Expression
+	//	*StopCondition_Function
+	Condition     isStopCondition_Condition `protobuf_oneof:"condition"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopCondition) Reset() {
+	*x = StopCondition{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopCondition) ProtoMessage() {}
+
+func (x *StopCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopCondition.ProtoReflect.Descriptor instead.
+func (*StopCondition) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *StopCondition) GetCondition() isStopCondition_Condition {
+	if x != nil {
+		return x.Condition
+	}
+	return nil
+}
+
+func (x *StopCondition) GetAnyOf() *StopConditions {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_AnyOf); ok {
+			return x.AnyOf
+		}
+	}
+	return nil
+}
+
+func (x *StopCondition) GetAllOf() *StopConditions {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_AllOf); ok {
+			return x.AllOf
+		}
+	}
+	return nil
+}
+
+func (x *StopCondition) GetNegated() *StopCondition {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_Negated); ok {
+			return x.Negated
+		}
+	}
+	return nil
+}
+
+func (x *StopCondition) GetIterations() uint32 {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_Iterations); ok {
+			return x.Iterations
+		}
+	}
+	return 0
+}
+
+func (x *StopCondition) GetTokens() uint64 {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_Tokens); ok {
+			return x.Tokens
+		}
+	}
+	return 0
+}
+
+func (x *StopCondition) GetCostMicros() uint64 {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_CostMicros); ok {
+			return x.CostMicros
+		}
+	}
+	return 0
+}
+
+func (x *StopCondition) GetElapsedMs() uint64 {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_ElapsedMs); ok {
+			return x.ElapsedMs
+		}
+	}
+	return 0
+}
+
+func (x *StopCondition) GetNoToolCalls() bool {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_NoToolCalls); ok {
+			return x.NoToolCalls
+		}
+	}
+	return false
+}
+
+func (x *StopCondition) GetToolCalled() *ToolCalledCondition {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_ToolCalled); ok {
+			return x.ToolCalled
+		}
+	}
+	return nil
+}
+
+func (x *StopCondition) GetTextMention() *TextMentionCondition {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_TextMention); ok {
+			return x.TextMention
+		}
+	}
+	return nil
+}
+
+func (x *StopCondition) GetOutcomeIs() string {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_OutcomeIs); ok {
+			return x.OutcomeIs
+		}
+	}
+	return ""
+}
+
+func (x *StopCondition) GetExpression() string {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_Expression); ok {
+			return x.Expression
+		}
+	}
+	return ""
+}
+
+func (x *StopCondition) GetFunction() *FunctionCondition {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_Function); ok {
+			return x.Function
+		}
+	}
+	return nil
+}
+
+type isStopCondition_Condition interface {
+	isStopCondition_Condition()
+}
+
+type StopCondition_AnyOf struct {
+	// One of them.
+	AnyOf *StopConditions `protobuf:"bytes,1,opt,name=any_of,json=anyOf,proto3,oneof"`
+}
+
+type StopCondition_AllOf struct {
+	// All of them.
+	AllOf *StopConditions `protobuf:"bytes,2,opt,name=all_of,json=allOf,proto3,oneof"`
+}
+
+type StopCondition_Negated struct {
+	// Not this one.
+	Negated *StopCondition `protobuf:"bytes,3,opt,name=negated,proto3,oneof"`
+}
+
+type StopCondition_Iterations struct {
+	// So many turns of the visit.
+	Iterations uint32 `protobuf:"varint,4,opt,name=iterations,proto3,oneof"`
+}
+
+type StopCondition_Tokens struct {
+	// So many tokens of the visit.
+	Tokens uint64 `protobuf:"varint,5,opt,name=tokens,proto3,oneof"`
+}
+
+type StopCondition_CostMicros struct {
+	// So much money for the visit, in millionths of a US dollar.
+	CostMicros uint64 `protobuf:"varint,6,opt,name=cost_micros,json=costMicros,proto3,oneof"`
+}
+
+type StopCondition_ElapsedMs struct {
+	// So much active time of the visit.
+	ElapsedMs uint64 `protobuf:"varint,7,opt,name=elapsed_ms,json=elapsedMs,proto3,oneof"`
+}
+
+type StopCondition_NoToolCalls struct {
+	// The last reply asked for no tool. Always true where it is set.
+	NoToolCalls bool `protobuf:"varint,8,opt,name=no_tool_calls,json=noToolCalls,proto3,oneof"`
+}
+
+type StopCondition_ToolCalled struct {
+	// A call of a tool ended.
+	ToolCalled *ToolCalledCondition `protobuf:"bytes,9,opt,name=tool_called,json=toolCalled,proto3,oneof"`
+}
+
+type StopCondition_TextMention struct {
+	// The last reply has a text.
+	TextMention *TextMentionCondition `protobuf:"bytes,11,opt,name=text_mention,json=textMention,proto3,oneof"`
+}
+
+type StopCondition_OutcomeIs struct {
+	// The last reply is a sound answer with this outcome.
+	OutcomeIs string `protobuf:"bytes,12,opt,name=outcome_is,json=outcomeIs,proto3,oneof"`
+}
+
+type StopCondition_Expression struct {
+	// A CEL expression over the facts of the visit.
+	Expression string `protobuf:"bytes,13,opt,name=expression,proto3,oneof"`
+}
+
+type StopCondition_Function struct {
+	// A Python function of the operator's roots.
+	Function *FunctionCondition `protobuf:"bytes,14,opt,name=function,proto3,oneof"`
+}
+
+func (*StopCondition_AnyOf) isStopCondition_Condition() {}
+
+func (*StopCondition_AllOf) isStopCondition_Condition() {}
+
+func (*StopCondition_Negated) isStopCondition_Condition() {}
+
+func (*StopCondition_Iterations) isStopCondition_Condition() {}
+
+func (*StopCondition_Tokens) isStopCondition_Condition() {}
+
+func (*StopCondition_CostMicros) isStopCondition_Condition() {}
+
+func (*StopCondition_ElapsedMs) isStopCondition_Condition() {}
+
+func (*StopCondition_NoToolCalls) isStopCondition_Condition() {}
+
+func (*StopCondition_ToolCalled) isStopCondition_Condition() {}
+
+func (*StopCondition_TextMention) isStopCondition_Condition() {}
+
+func (*StopCondition_OutcomeIs) isStopCondition_Condition() {}
+
+func (*StopCondition_Expression) isStopCondition_Condition() {}
+
+func (*StopCondition_Function) isStopCondition_Condition() {}
+
+// Several conditions.
+type StopConditions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the file; never empty.
+	Conditions    []*StopCondition `protobuf:"bytes,1,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopConditions) Reset() {
+	*x = StopConditions{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopConditions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopConditions) ProtoMessage() {}
+
+func (x *StopConditions) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopConditions.ProtoReflect.Descriptor instead.
+func (*StopConditions) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StopConditions) GetConditions() []*StopCondition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+// A call of a tool in this visit ended.
+type ToolCalledCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Well or not well; unset if either will do.
+	Success       *bool `protobuf:"varint,2,opt,name=success,proto3,oneof" json:"success,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolCalledCondition) Reset() {
+	*x = ToolCalledCondition{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolCalledCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolCalledCondition) ProtoMessage() {}
+
+func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolCalledCondition.ProtoReflect.Descriptor instead.
+func (*ToolCalledCondition) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ToolCalledCondition) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ToolCalledCondition) GetSuccess() bool {
+	if x != nil && x.Success != nil {
+		return *x.Success
+	}
+	return false
+}
+
+// The last reply has a text.
+type TextMentionCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The text.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// True if upper and lower case count.
+	CaseMatters   bool `protobuf:"varint,2,opt,name=case_matters,json=caseMatters,proto3" json:"case_matters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TextMentionCondition) Reset() {
+	*x = TextMentionCondition{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TextMentionCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TextMentionCondition) ProtoMessage() {}
+
+func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TextMentionCondition.ProtoReflect.Descriptor instead.
+func (*TextMentionCondition) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TextMentionCondition) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TextMentionCondition) GetCaseMatters() bool {
+	if x != nil {
+		return x.CaseMatters
+	}
+	return false
+}
+
+// A Python function is asked.
+type FunctionCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As `package.module:name`.
+	Function string `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
+	// How long it may take.
+	TimeoutMs     uint64 `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FunctionCondition) Reset() {
+	*x = FunctionCondition{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FunctionCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FunctionCondition) ProtoMessage() {}
+
+func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FunctionCondition.ProtoReflect.Descriptor instead.
+func (*FunctionCondition) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FunctionCondition) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
+func (x *FunctionCondition) GetTimeoutMs() uint64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 // A step that asks a model.
 type ModelStepPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1260,14 +1745,16 @@ type ModelStepPlan struct {
 	// Which calls of one reply run at the same time.
 	ToolExecution ToolExecution `protobuf:"varint,14,opt,name=tool_execution,json=toolExecution,proto3,enum=jackline.v1.ToolExecution" json:"tool_execution,omitempty"`
 	// How many calls in a row that can't start are told to the model before the step ends; unset for no end.
-	InvalidArgs   *uint32 `protobuf:"varint,16,opt,name=invalid_args,json=invalidArgs,proto3,oneof" json:"invalid_args,omitempty"`
+	InvalidArgs *uint32 `protobuf:"varint,16,opt,name=invalid_args,json=invalidArgs,proto3,oneof" json:"invalid_args,omitempty"`
+	// When it stops by itself; unset if never.
+	StopWhen      *StopCondition `protobuf:"bytes,12,opt,name=stop_when,json=stopWhen,proto3" json:"stop_when,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelStepPlan) Reset() {
 	*x = ModelStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1766,7 @@ func (x *ModelStepPlan) String() string {
 func (*ModelStepPlan) ProtoMessage() {}
 
 func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1779,7 @@ func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStepPlan.ProtoReflect.Descriptor instead.
 func (*ModelStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ModelStepPlan) GetModel() string {
@@ -1386,6 +1873,13 @@ func (x *ModelStepPlan) GetInvalidArgs() uint32 {
 	return 0
 }
 
+func (x *ModelStepPlan) GetStopWhen() *StopCondition {
+	if x != nil {
+		return x.StopWhen
+	}
+	return nil
+}
+
 // A step that does one thing.
 type ToolStepPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1417,7 +1911,7 @@ type ToolStepPlan struct {
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1923,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1936,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -1574,7 +2068,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +2080,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +2093,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -1655,7 +2149,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +2161,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +2174,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -1707,7 +2201,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +2213,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +2226,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -1776,7 +2270,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +2282,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +2295,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -1829,7 +2323,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2335,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +2348,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -1971,7 +2465,47 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"output_key\x18\x03 \x01(\tR\toutputKey\x12\x18\n" +
 	"\arepairs\x18\x04 \x01(\rR\arepairs\x12+\n" +
 	"\x04form\x18\x05 \x01(\x0e2\x17.jackline.v1.AnswerFormR\x04formB\x0e\n" +
-	"\f_schema_jsonJ\x04\b\x06\x10\x14\"\x92\x05\n" +
+	"\f_schema_jsonJ\x04\b\x06\x10\x14\"\x80\x05\n" +
+	"\rStopCondition\x124\n" +
+	"\x06any_of\x18\x01 \x01(\v2\x1b.jackline.v1.StopConditionsH\x00R\x05anyOf\x124\n" +
+	"\x06all_of\x18\x02 \x01(\v2\x1b.jackline.v1.StopConditionsH\x00R\x05allOf\x126\n" +
+	"\anegated\x18\x03 \x01(\v2\x1a.jackline.v1.StopConditionH\x00R\anegated\x12 \n" +
+	"\n" +
+	"iterations\x18\x04 \x01(\rH\x00R\n" +
+	"iterations\x12\x18\n" +
+	"\x06tokens\x18\x05 \x01(\x04H\x00R\x06tokens\x12!\n" +
+	"\vcost_micros\x18\x06 \x01(\x04H\x00R\n" +
+	"costMicros\x12\x1f\n" +
+	"\n" +
+	"elapsed_ms\x18\a \x01(\x04H\x00R\telapsedMs\x12$\n" +
+	"\rno_tool_calls\x18\b \x01(\bH\x00R\vnoToolCalls\x12C\n" +
+	"\vtool_called\x18\t \x01(\v2 .jackline.v1.ToolCalledConditionH\x00R\n" +
+	"toolCalled\x12F\n" +
+	"\ftext_mention\x18\v \x01(\v2!.jackline.v1.TextMentionConditionH\x00R\vtextMention\x12\x1f\n" +
+	"\n" +
+	"outcome_is\x18\f \x01(\tH\x00R\toutcomeIs\x12 \n" +
+	"\n" +
+	"expression\x18\r \x01(\tH\x00R\n" +
+	"expression\x12<\n" +
+	"\bfunction\x18\x0e \x01(\v2\x1e.jackline.v1.FunctionConditionH\x00R\bfunctionB\v\n" +
+	"\tconditionJ\x04\b\n" +
+	"\x10\vJ\x04\b\x0f\x10\x1e\"L\n" +
+	"\x0eStopConditions\x12:\n" +
+	"\n" +
+	"conditions\x18\x01 \x03(\v2\x1a.jackline.v1.StopConditionR\n" +
+	"conditions\"T\n" +
+	"\x13ToolCalledCondition\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\asuccess\x18\x02 \x01(\bH\x00R\asuccess\x88\x01\x01B\n" +
+	"\n" +
+	"\b_success\"M\n" +
+	"\x14TextMentionCondition\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12!\n" +
+	"\fcase_matters\x18\x02 \x01(\bR\vcaseMatters\"N\n" +
+	"\x11FunctionCondition\x12\x1a\n" +
+	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"\xc5\x05\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -1987,8 +2521,9 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	" \x01(\v2\x18.jackline.v1.OutcomePlanR\aoutcome\x12/\n" +
 	"\bon_limit\x18\v \x01(\x0e2\x14.jackline.v1.OnLimitR\aonLimit\x12A\n" +
 	"\x0etool_execution\x18\x0e \x01(\x0e2\x1a.jackline.v1.ToolExecutionR\rtoolExecution\x12&\n" +
-	"\finvalid_args\x18\x10 \x01(\rH\x00R\vinvalidArgs\x88\x01\x01B\x0f\n" +
-	"\r_invalid_argsJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eJ\x04\b\x0f\x10\x10J\x04\b\x11\x10(\"\xe2\x03\n" +
+	"\finvalid_args\x18\x10 \x01(\rH\x00R\vinvalidArgs\x88\x01\x01\x127\n" +
+	"\tstop_when\x18\f \x01(\v2\x1a.jackline.v1.StopConditionR\bstopWhenB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\r\x10\x0eJ\x04\b\x0f\x10\x10J\x04\b\x11\x10(\"\xe2\x03\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -2084,75 +2619,88 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_jackline_v1_plan_proto_goTypes = []any{
-	(OnFailure)(0),         // 0: jackline.v1.OnFailure
-	(AnswerForm)(0),        // 1: jackline.v1.AnswerForm
-	(ToolChoiceMode)(0),    // 2: jackline.v1.ToolChoiceMode
-	(OnLimit)(0),           // 3: jackline.v1.OnLimit
-	(ToolExecution)(0),     // 4: jackline.v1.ToolExecution
-	(OnUnknown)(0),         // 5: jackline.v1.OnUnknown
-	(*Plan)(nil),           // 6: jackline.v1.Plan
-	(*ModelPlan)(nil),      // 7: jackline.v1.ModelPlan
-	(*StepPlan)(nil),       // 8: jackline.v1.StepPlan
-	(*StepBounds)(nil),     // 9: jackline.v1.StepBounds
-	(*PromptSection)(nil),  // 10: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),     // 11: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),  // 12: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),    // 13: jackline.v1.OutcomePlan
-	(*ModelStepPlan)(nil),  // 14: jackline.v1.ModelStepPlan
-	(*ToolStepPlan)(nil),   // 15: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),     // 16: jackline.v1.HttpAction
-	(*FunctionAction)(nil), // 17: jackline.v1.FunctionAction
-	(*McpAction)(nil),      // 18: jackline.v1.McpAction
-	(*RouterCase)(nil),     // 19: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil), // 20: jackline.v1.RouterStepPlan
-	nil,                    // 21: jackline.v1.StepPlan.InputEntry
-	nil,                    // 22: jackline.v1.StepPlan.RoutesEntry
-	nil,                    // 23: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                    // 24: jackline.v1.HttpAction.QueryEntry
-	nil,                    // 25: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),      // 26: jackline.v1.RunBounds
-	(OnQuestion)(0),        // 27: jackline.v1.OnQuestion
-	(Effect)(0),            // 28: jackline.v1.Effect
+	(OnFailure)(0),               // 0: jackline.v1.OnFailure
+	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
+	(ToolChoiceMode)(0),          // 2: jackline.v1.ToolChoiceMode
+	(OnLimit)(0),                 // 3: jackline.v1.OnLimit
+	(ToolExecution)(0),           // 4: jackline.v1.ToolExecution
+	(OnUnknown)(0),               // 5: jackline.v1.OnUnknown
+	(*Plan)(nil),                 // 6: jackline.v1.Plan
+	(*ModelPlan)(nil),            // 7: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 8: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 9: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 10: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 11: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 12: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 13: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 14: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 15: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 16: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 17: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 18: jackline.v1.FunctionCondition
+	(*ModelStepPlan)(nil),        // 19: jackline.v1.ModelStepPlan
+	(*ToolStepPlan)(nil),         // 20: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),           // 21: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 22: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 23: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 24: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 25: jackline.v1.RouterStepPlan
+	nil,                          // 26: jackline.v1.StepPlan.InputEntry
+	nil,                          // 27: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 28: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 29: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 30: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 31: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 32: jackline.v1.OnQuestion
+	(Effect)(0),                  // 33: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
 	8,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
 	7,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	26, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	27, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	21, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	22, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	14, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	15, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	20, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	31, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	32, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	26, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	27, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	19, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	20, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	25, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	0,  // 9: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	0,  // 10: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	23, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	28, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
 	11, // 12: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	1,  // 13: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	10, // 14: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	12, // 15: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	28, // 16: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	2,  // 17: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	9,  // 18: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	13, // 19: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	3,  // 20: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	4,  // 21: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	28, // 22: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	5,  // 23: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	16, // 24: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	17, // 25: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	18, // 26: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	11, // 27: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	24, // 28: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	25, // 29: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	19, // 30: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	15, // 14: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	15, // 15: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	14, // 16: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	16, // 17: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	17, // 18: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	18, // 19: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	14, // 20: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	10, // 21: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	12, // 22: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	33, // 23: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	2,  // 24: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	9,  // 25: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	13, // 26: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	3,  // 27: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	4,  // 28: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	14, // 29: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	33, // 30: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	5,  // 31: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	21, // 32: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	22, // 33: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	23, // 34: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	11, // 35: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	29, // 36: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	30, // 37: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	24, // 38: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -2170,20 +2718,36 @@ func file_jackline_v1_plan_proto_init() {
 	file_jackline_v1_plan_proto_msgTypes[3].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[6].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[7].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{
+		(*StopCondition_AnyOf)(nil),
+		(*StopCondition_AllOf)(nil),
+		(*StopCondition_Negated)(nil),
+		(*StopCondition_Iterations)(nil),
+		(*StopCondition_Tokens)(nil),
+		(*StopCondition_CostMicros)(nil),
+		(*StopCondition_ElapsedMs)(nil),
+		(*StopCondition_NoToolCalls)(nil),
+		(*StopCondition_ToolCalled)(nil),
+		(*StopCondition_TextMention)(nil),
+		(*StopCondition_OutcomeIs)(nil),
+		(*StopCondition_Expression)(nil),
+		(*StopCondition_Function)(nil),
+	}
+	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[13].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[14].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   20,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

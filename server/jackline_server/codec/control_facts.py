@@ -1,9 +1,11 @@
-"""Facts of people, commands, timers and notices, in protobuf."""
+"""Facts of people, commands, timers, notices and those who were asked, in protobuf."""
 
 from jackline.v1 import event_pb2
 from jackline_server.codec.enums import (
     ABORT_MODE,
     COMMAND_KIND,
+    CONSULT_ANSWER,
+    CONSULT_KIND,
     INTERRUPT_KIND,
     NOTICE_CODE,
     REJECTION,
@@ -14,6 +16,7 @@ from jackline_server.codec.values import milliseconds, optional_json, set_time
 from jackline_server.core.facts import (
     CommandApplied,
     CommandRejected,
+    Consulted,
     InterruptRaised,
     InterruptResolved,
     Noticed,
@@ -176,6 +179,30 @@ def _unpack_noticed(event: event_pb2.StepEvent) -> Noticed:
     return Noticed(code=NOTICE_CODE.read(event.noticed.code), text=event.content.text)
 
 
+def _pack_consulted(fact: Consulted, event: event_pb2.StepEvent) -> None:
+    into = event.consulted
+    into.kind = CONSULT_KIND.wire[fact.kind]
+    into.who = fact.who
+    into.answer = CONSULT_ANSWER.wire[fact.answer]
+    into.duration_ms = fact.duration_ms
+
+
+def _fill_consulted(fact: Consulted, content: event_pb2.Content) -> None:
+    if fact.error:
+        content.consult.error = fact.error
+
+
+def _unpack_consulted(event: event_pb2.StepEvent) -> Consulted:
+    found = event.consulted
+    return Consulted(
+        kind=CONSULT_KIND.read(found.kind),
+        who=found.who,
+        answer=CONSULT_ANSWER.read(found.answer),
+        duration_ms=found.duration_ms,
+        error=event.content.consult.error,
+    )
+
+
 CONTROL_FACTS = (
     FactCoder(
         fact=InterruptRaised,
@@ -220,5 +247,12 @@ CONTROL_FACTS = (
         pack=_pack_noticed,
         fill=_fill_noticed,
         unpack=_unpack_noticed,
+    ),
+    FactCoder(
+        fact=Consulted,
+        field="consulted",
+        pack=_pack_consulted,
+        fill=_fill_consulted,
+        unpack=_unpack_consulted,
     ),
 )

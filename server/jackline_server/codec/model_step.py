@@ -2,6 +2,7 @@
 
 from jackline.v1 import plan_pb2
 from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, EFFECT, ON_LIMIT, TOOL_EXECUTION
+from jackline_server.codec.stop_conditions import read_condition, set_condition
 from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.core.plan import (
     ModelStep,
@@ -37,6 +38,8 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
         into.tool_execution = TOOL_EXECUTION.wire[step.tool_execution]
     if step.invalid_args is not None:
         into.invalid_args = step.invalid_args
+    if step.stop_when is not None:
+        set_condition(into.stop_when, step.stop_when)
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -61,6 +64,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         on_limit=ON_LIMIT.read(found.on_limit),
         tool_execution=TOOL_EXECUTION.read_optional(found.tool_execution) or ToolExecution.BY_EFFECT,
         invalid_args=found.invalid_args if found.HasField("invalid_args") else None,
+        stop_when=read_condition(found.stop_when) if found.HasField("stop_when") else None,
     )
 
 

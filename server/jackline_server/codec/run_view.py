@@ -8,13 +8,11 @@ from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, PHA
 from jackline_server.codec.values import set_bounds, set_ledger, set_subject, set_time, set_usage
 from jackline_server.core import json_text
 from jackline_server.core.evolve import summary_of
-from jackline_server.core.exits import RUNNING, is_reserved
+from jackline_server.core.exits import RUNNING, is_abnormal
 from jackline_server.core.facts import CallStatus, RunFinished
 from jackline_server.core.plan import ToolStep
 from jackline_server.core.state import Interrupt, RunState, StepSummary, ToolCall
 from jackline_server.core.transcript import shown
-
-_STOPPED = "stopped"
 
 
 def encode_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> bytes:
@@ -145,7 +143,7 @@ def _step_message(summary: StepSummary) -> run_pb2.StepSummary:
 def _status(summary: StepSummary) -> run_pb2.StepStatus.ValueType:
     if summary.finished_active_ms is None:
         return run_pb2.STEP_STATUS_RUNNING
-    if is_reserved(summary.signal) and summary.signal != _STOPPED:
+    if is_abnormal(summary.signal):
         return run_pb2.STEP_STATUS_FAILED
     return run_pb2.STEP_STATUS_SUCCEEDED
 

@@ -10,7 +10,8 @@
      5  tool calls still to do                              -> calls
      6  (a steer waiting is settled by `control` at the same boundary)
      7  a reply without tool calls                          -> turns.judge
-   8-9  (stop conditions and supervision come here)
+     8  a stop condition true, at the top of a turn       -> stopping.ask
+     9  (supervision comes here)
     10  a limit reached                                     -> turns.at_limit
     11                                                      -> CallModel
 
@@ -19,7 +20,7 @@ The same state and moment always give the same answer.
 
 from typing import assert_never
 
-from jackline_server.core import calls, exits, leaving, routing, timing, turns
+from jackline_server.core import calls, exits, leaving, routing, stopping, timing, turns
 from jackline_server.core.bounds import Limit
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
@@ -161,7 +162,8 @@ def _model_step(
         return wave
     if visit.answer is not None:
         return turns.judge(state, visit, step, visit.answer, instruments.schemas, now_active_ms=now.active_ms)
-    return turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
+    stop = stopping.ask(state, visit, step, now=now, instruments=instruments)
+    return stop or turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
 
 
 def _tool_step(

@@ -10,11 +10,12 @@ from typing import assert_never
 from jackline_server.core import evolve_calls, evolve_control, evolve_turns, json_text, transcript
 from jackline_server.core.context import LAST_ERROR, LAST_ERROR_TYPE
 from jackline_server.core.errors import CorruptLog
-from jackline_server.core.exits import ABORTED, Exit, is_reserved
+from jackline_server.core.exits import ABORTED, Exit, is_abnormal
 from jackline_server.core.facts import (
     AnswerRejected,
     CommandApplied,
     CommandRejected,
+    Consulted,
     Fact,
     InterruptRaised,
     InterruptResolved,
@@ -132,6 +133,8 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
             return evolve_control.timer(state, fact)
         case Noticed():
             return evolve_control.notice(state, fact)
+        case Consulted():
+            return evolve_turns.consult(state, fact)
         case _:
             assert_never(fact)
 
@@ -177,7 +180,7 @@ def _enter(state: RunState, fact: StepStarted) -> RunState:
 def _leave(state: RunState, fact: StepFinished) -> RunState:
     visit = current(state)
     context = {**state.context, **json_text.parse_object(fact.writes_json)}
-    if is_reserved(fact.signal):
+    if is_abnormal(fact.signal):
         context[LAST_ERROR] = fact.error
         context[LAST_ERROR_TYPE] = fact.signal
     summary = summary_of(visit, signal=fact.signal, finished_active_ms=state.active_ms)

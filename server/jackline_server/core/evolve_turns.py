@@ -9,6 +9,8 @@ from jackline_server.core.errors import CorruptLog
 from jackline_server.core.facts import (
     AnswerProblem,
     AnswerRejected,
+    ConsultAnswer,
+    Consulted,
     FailureClass,
     ModelCallFailed,
     ModelCallStarted,
@@ -17,7 +19,7 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.frozen import change
-from jackline_server.core.state import Attempts, ModelCall, Note, Reply, RunState, Visit, current
+from jackline_server.core.state import Attempts, ModelCall, Note, Reply, RunState, Stopping, Visit, current
 
 
 def settle_lost(state: RunState, call: ModelCall) -> RunState:
@@ -52,9 +54,11 @@ def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
     """A call is announced: both ledgers hold it from here."""
     visit = current(state)
     hold = Hold(tokens=fact.reserved_tokens, cost_micros=fact.reserved_cost_micros)
-    since, closing = visit.request_since_ms, visit.closing
+    since, closing, stopping = visit.request_since_ms, visit.closing, visit.stopping
     if fact.limit is not None:
         closing = Limit(reason=fact.limit, leaf=fact.limit_leaf)
+    if stopping.answers:
+        stopping = Stopping(failed=stopping.failed)  # the next turn asks anew
     return change(
         state,
         ledger=state.ledger.reserve(tokens=hold.tokens, cost_micros=hold.cost_micros),
@@ -66,6 +70,7 @@ def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
             request_since_ms=state.active_ms if since is None else since,
             answer=None,
             closing=closing,
+            stopping=stopping,
         ),
     )
 
@@ -147,3 +152,15 @@ def reject(state: RunState, fact: AnswerRejected) -> RunState:
         empty_replies=visit.empty_replies + empty,
     )
     return change(state, visit=rejected)
+
+
+def consult(state: RunState, fact: Consulted) -> RunState:
+    """An answer holds for the turn that it was asked in; one that failed counts as no."""
+    visit = current(state)
+    stopping = visit.stopping
+    failed = fact.answer is ConsultAnswer.FAILED
+    told = Stopping(
+        answers=(*stopping.answers, (fact.who, fact.answer is ConsultAnswer.YES)),
+        failed=stopping.failed | {fact.who} if failed else stopping.failed,
+    )
+    return change(state, visit=change(visit, stopping=told))

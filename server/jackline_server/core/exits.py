@@ -15,11 +15,12 @@ RUNNING = "running"
 ANY = "*"
 ERROR = "error"
 ABORTED = "aborted"
+STOPPED = "stopped"
 NEEDS_REVIEW = "needs_review"
 INVALID_OUTPUT = "invalid_output"
 
 _PHASES: Mapping[str, Phase] = {
-    "stopped": Phase.SUCCEEDED,
+    STOPPED: Phase.SUCCEEDED,
     "max_iterations": Phase.EXHAUSTED,
     "budget_exceeded": Phase.EXHAUSTED,
     "time_exceeded": Phase.EXHAUSTED,
@@ -33,7 +34,7 @@ _PHASES: Mapping[str, Phase] = {
 }
 
 _SIGNALS: Mapping[StopReason, str] = {
-    StopReason.STOP_CONDITION: "stopped",
+    StopReason.STOP_CONDITION: STOPPED,
     StopReason.MAX_ITERATIONS: "max_iterations",
     StopReason.TOKEN_BUDGET: "budget_exceeded",
     StopReason.COST_BUDGET: "budget_exceeded",
@@ -54,7 +55,7 @@ _SIGNALS: Mapping[StopReason, str] = {
     StopReason.OPERATOR: "aborted",
 }
 
-_FAILURES = frozenset(_PHASES) - {"stopped", NEEDS_REVIEW, ABORTED}
+_FAILURES = frozenset(_PHASES) - {STOPPED, NEEDS_REVIEW, ABORTED}
 """Exits that fall back to the route `error`."""
 
 
@@ -79,6 +80,11 @@ def abnormal(reason: StopReason, *, leaf: str, error: str) -> Exit:
 def is_reserved(signal: str) -> bool:
     """True for the engine's own exits; false for `default` and outcome values."""
     return signal in _PHASES
+
+
+def is_abnormal(signal: str) -> bool:
+    """True for an exit that something went wrong with: a reserved one, but not that of a stop condition."""
+    return signal in _PHASES and signal != STOPPED
 
 
 def phase_of(signal: str) -> Phase:

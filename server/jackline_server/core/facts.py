@@ -515,6 +515,35 @@ class Noticed:
     text: str  # content
 
 
+# --- consulting --------------------------------------------------------------------------------
+
+
+class ConsultKind(Enum):
+    """What somebody was asked for."""
+
+    STOP_CONDITION = "stop_condition"
+
+
+class ConsultAnswer(Enum):
+    """What came of it."""
+
+    YES = "yes"
+    NO = "no"
+    FAILED = "failed"
+    """There was no answer: an error, none in time, or one that is no yes or no."""
+
+
+@frozen
+class Consulted:
+    """Somebody who can change nothing was asked, and this is the answer. `who` is a place in the plan."""
+
+    kind: ConsultKind
+    who: str
+    answer: ConsultAnswer
+    duration_ms: int
+    error: str  # content
+
+
 Fact = (
     RunStarted
     | RunRecovered
@@ -538,4 +567,5 @@ Fact = (
     | Steered
     | TimerFired
     | Noticed
+    | Consulted
 )

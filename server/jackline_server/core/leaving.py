@@ -66,7 +66,7 @@ def _closed(call: ToolCall) -> ToolCallFinished:
 
 
 def _writes(step: StepPlan, end: Exit) -> JsonObject:
-    if exits.is_reserved(end.signal) or not end.has_result:
+    if exits.is_abnormal(end.signal) or not end.has_result:
         return {}
     match step:
         case ModelStep():

@@ -10,6 +10,7 @@ Times are whole milliseconds, money is millionths of a US dollar, JSON documents
 from collections.abc import Mapping
 from enum import Enum
 
+from jackline_server.core.conditions import StopCondition
 from jackline_server.core.frozen import frozen
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -224,7 +225,8 @@ class ModelStep:
 
     `input` maps names to JSON pointers into the context; None is the whole public context.
     `next_step` is where an unrouted `default` goes; empty ends the run. `invalid_args` is how many calls in a
-    row that can't start are told to the model; None is no end to them.
+    row that can't start are told to the model; None is no end to them. `stop_when` is asked at the top of
+    each turn but the first.
     """
 
     step_id: str
@@ -245,6 +247,7 @@ class ModelStep:
     on_limit: OnLimit
     tool_execution: ToolExecution = ToolExecution.BY_EFFECT
     invalid_args: int | None = None
+    stop_when: StopCondition | None = None
 
 
 @frozen

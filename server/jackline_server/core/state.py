@@ -105,6 +105,21 @@ class Attempts:
 
 
 @frozen
+class Stopping:
+    """What was asked for the stop condition of a visit.
+
+    `answers` are those of this turn, by the path of the leaf; `failed` are the leaves that could not be
+    answered at least once in this visit, which is noticed the first time.
+    """
+
+    answers: tuple[tuple[str, bool], ...] = ()
+    failed: frozenset[str] = frozenset()
+
+
+_NOTHING_ASKED = Stopping()
+
+
+@frozen
 class Visit:
     """The step that the run is in.
 
@@ -132,6 +147,7 @@ class Visit:
     repairing: bool = False
     closing: Limit | None = None
     crashes: int = 0
+    stopping: Stopping = _NOTHING_ASKED
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jackline_server.core.facts import Fact, ModelCallStarted, ToolCallStarted
+from jackline_server.core.facts import ConsultKind, Fact, ModelCallStarted, ToolCallStarted
 from jackline_server.core.frozen import frozen
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import JsonValue, ModelPlan, ToolChoice, ToolEntry, ToolStep
@@ -62,6 +62,21 @@ class CallTools:
 
 
 @frozen
+class Consult:
+    """Ask somebody who can change nothing, and record the answer.
+
+    Nothing is announced: whoever asks twice has changed nothing. `who` is the place in the plan that asks,
+    `function` the function of the operator's roots that is asked, `variables` what it may be given.
+    """
+
+    kind: ConsultKind
+    who: str
+    function: str
+    variables: Mapping[str, JsonValue]
+    timeout_ms: int
+
+
+@frozen
 class Wait:
     """Nothing to do until the active time comes, or, if it is None, until a command or timer does."""
 
@@ -73,4 +88,4 @@ class Finish:
     """RunFinished is in the log."""
 
 
-Step = Record | CallModel | CallTools | Wait | Finish
+Step = Record | CallModel | CallTools | Consult | Wait | Finish

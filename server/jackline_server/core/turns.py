@@ -74,11 +74,19 @@ def at_limit(
             return call
     if visit.closing is not None:
         return _close_without_answer(state, visit)
-    return leaving.leave(state, visit, with_best(_limit_exit(limit), visit))
+    return leaving.leave(state, visit, _cut(limit, visit))
+
+
+def _cut(limit: Limit, visit: Visit) -> Exit:
+    """The exit without an answer: a bound leaves the best there is, a stop condition nothing."""
+    end = _limit_exit(limit)
+    return end if limit.reason is StopReason.STOP_CONDITION else with_best(end, visit)
 
 
 def _limit_exit(limit: Limit) -> Exit:
-    if limit.reason is StopReason.MODEL_ERROR:
+    if limit.reason is StopReason.STOP_CONDITION:
+        error = ""
+    elif limit.reason is StopReason.MODEL_ERROR:
         error = "the model gave no answer"
     else:
         error = f"{limit.leaf}: {limit.words}" if limit.words else f"{limit.leaf} is reached"
@@ -86,8 +94,7 @@ def _limit_exit(limit: Limit) -> Exit:
 
 
 def _close_without_answer(state: RunState, visit: Visit) -> Record:
-    limit = visit.closing or EMPTY_REPLY
-    return leaving.leave(state, visit, with_best(_limit_exit(limit), visit))
+    return leaving.leave(state, visit, _cut(visit.closing or EMPTY_REPLY, visit))
 
 
 def with_best(end: Exit, visit: Visit) -> Exit:
@@ -194,7 +201,7 @@ def _purpose(visit: Visit, closing: Limit | None) -> Purpose:
 
 def _choice(state: RunState, visit: Visit, step: ModelStep) -> ToolChoice:
     """What is asked of the provider: once the required call has succeeded, the model may answer."""
-    return ToolChoice() if _choice_met(state, visit, step) else step.tool_choice
+    return ToolChoice() if choice_met(state, visit, step) else step.tool_choice
 
 
 def _total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
@@ -235,7 +242,7 @@ def judge(
     if visit.closing is not None:
         return _close(state, visit, verdict)
     if isinstance(verdict, Accepted):
-        if _choice_met(state, visit, step):
+        if choice_met(state, visit, step):
             return leaving.leave(state, visit, _accepted(verdict, step))
         verdict = Wrong(
             problem=AnswerProblem.TOOL_REQUIRED,
@@ -271,10 +278,11 @@ def _empty(state: RunState, visit: Visit, step: ModelStep, verdict: Wrong, *, no
 
 
 def _close(state: RunState, visit: Visit, verdict: Accepted | Wrong) -> Record:
-    """A closing answer: the signal stays the limit's, and the answer is the partial result."""
-    end = _limit_exit(visit.closing or EMPTY_REPLY)
+    """A closing answer: the signal stays the limit's. After a bound the answer is the partial result."""
+    limit = visit.closing or EMPTY_REPLY
     if isinstance(verdict, Wrong):
-        return leaving.leave(state, visit, with_best(end, visit))
+        return leaving.leave(state, visit, _cut(limit, visit))
+    end = _limit_exit(limit)
     closed = Exit(
         signal=end.signal,
         reason=end.reason,
@@ -282,12 +290,13 @@ def _close(state: RunState, visit: Visit, verdict: Accepted | Wrong) -> Record:
         error=end.error,
         result=verdict.result,
         has_result=True,
-        partial=True,
+        partial=limit.reason is not StopReason.STOP_CONDITION,
     )
     return leaving.leave(state, visit, closed)
 
 
-def _choice_met(state: RunState, visit: Visit, step: ModelStep) -> bool:
+def choice_met(state: RunState, visit: Visit, step: ModelStep) -> bool:
+    """True if the tool call that an answer has to wait for, if any, has succeeded."""
     choice = step.tool_choice
     if choice.mode is ChoiceMode.AUTO:
         return True

@@ -7,7 +7,7 @@ or its caps (`check_bounds`).
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from jackline_server.core.exits import ABORTED, ANY, DEFAULT, ERROR
+from jackline_server.core.exits import ABORTED, ANY, DEFAULT, ERROR, STOPPED
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import END, RESERVED_EXITS, ModelStep, Plan, RouterStep, StepPlan, ToolStep
 from jackline_server.definitions.catalog import nearest
@@ -147,6 +147,9 @@ def _check_signals(step: StepPlan, report: Report) -> None:
                 f'these exits of `{step.step_id}` end the run: {", ".join(missing)}; route `error` or `"*"`'
             )
             report.warning("exit_unrouted", message, path, of_key=True)
+    if isinstance(step, ModelStep) and step.stop_when and step.next_step and STOPPED not in step.routes:
+        message = f'`{step.step_id}` ends the run when it stops; route `stopped` or `"*"`'
+        report.warning("exit_unrouted", message, path, of_key=True)
 
 
 def _exits(step: ModelStep) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from jackline_server.core.plan import JsonValue, ModelStep, Plan, RouterStep, ToolStep
+from jackline_server.core.stopping import RUN_VARIABLES
 from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.report import Report
@@ -54,6 +55,21 @@ def _check_pointer(pointer: str, schema: JsonValue, path: Path, report: Report) 
     parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     if parts[0] == "input" and (hint := _lacking(schema, tuple(parts[1:]))):
         report.warning("pointer_unknown", hint, path)
+
+
+def check_stop_variable(plan: Plan, members: tuple[str, ...], path: Path, report: Report) -> None:
+    """Report what an expression of a stop condition reads of its variables and that can't be there."""
+    known, schema = context_keys(plan), _input_schema(plan)
+    match members:
+        case ("context", first, *rest):
+            _check_members((first, *rest), known, schema, path, report)
+        case ("input", *_):
+            _check_members(members, known, schema, path, report)
+        case ("run", name, *_) if name not in RUN_VARIABLES:
+            message = f"`run` has no `{name[:64]}`{nearest(name, RUN_VARIABLES)}"
+            report.warning("expression_unknown", f"{message}, so this counts as false", path)
+        case _:
+            return
 
 
 def _lacking(schema: JsonValue, members: tuple[str, ...]) -> str:

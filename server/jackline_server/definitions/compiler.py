@@ -14,6 +14,7 @@ from jackline_server.definitions import (
     check_bounds,
     check_flow,
     check_names,
+    check_stop,
     defaults,
     reading,
     yaml_text,
@@ -132,6 +133,7 @@ class WorkflowCompiler:
         check_flow.check(plan, draft, report)
         found = check_flow.graph(plan)
         check_names.check(plan, check_names.context_keys(plan), self._expressions, report)
+        check_stop.check(plan, self._catalog.functions, self._expressions, report)
         check_bounds.check(plan, found, report)
         return None if report.has_errors else check_bounds.worst_case(plan, found)
 
@@ -178,7 +180,7 @@ def _patterns(path: Path, text: str) -> int:
     """How many patterns a key or text of the file brings: the key `pattern`, each of `patternProperties`."""
     if path[-1:] == (text,):
         return int(text == "pattern" or path[-2:-1] == ("patternProperties",))
-    return text.count("matches") if path[-1:] == ("when",) else 0
+    return text.count("matches") if path[-1:] in (("when",), ("expression",)) else 0
 
 
 def _name(root: MapNode | None) -> str:

@@ -44,6 +44,9 @@ COMPLETION_MODEL_REQUESTS = 5
 REPAIRS = 1
 ANSWER = AnswerForm.JSON_TEXT
 
+# A function of a stop condition.
+STOP_FUNCTION_TIMEOUT_MS = 5 * SECOND_MS
+
 # A tool.
 EFFECT = Effect.WRITE
 RESULT_CHARS = 8_000

@@ -1,6 +1,9 @@
 """What making a plan needs to know about expressions. Does not own how they are evaluated."""
 
+from collections.abc import Mapping
 from typing import Protocol
+
+from jackline_server.core.plan import JsonValue
 
 
 class ExpressionChecker(Protocol):
@@ -8,6 +11,10 @@ class ExpressionChecker(Protocol):
 
     def check(self, expression: str) -> str | None:
         """Say in one line why an expression is refused, or return None."""
+        ...
+
+    def is_true(self, expression: str, variables: Mapping[str, JsonValue]) -> bool:
+        """Evaluate an expression that was checked. Raises ExpressionError."""
         ...
 
     def members(self, expression: str) -> frozenset[tuple[str, ...]]:

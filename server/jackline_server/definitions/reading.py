@@ -34,11 +34,17 @@ _CODES = {
     "bad_money": "bad_money",
     "bad_pointer": "bad_pointer",
     "bad_tool": "bad_tool",
+    "bad_condition": "bad_condition",
     "greater_than_equal": "out_of_range",
     "less_than_equal": "out_of_range",
     "string_too_short": "out_of_range",
     "string_too_long": "out_of_range",
 }
+_NO_KEYS = frozenset(
+    {"[key]", "NamedToolShape", "StopFunctionShape", "constrained-str", "bool", "dict[str,any]"}
+)
+"""Members of unions, as pydantic names them in a location."""
+
 _WANTED = {
     "string_type": "a text is wanted here; put it in quotes if it looks like a number",
     "int_type": "a whole number is wanted here, without quotes",
@@ -193,7 +199,7 @@ def _inner_path(loc: tuple[int | str, ...]) -> Path:
 
 
 def _is_no_key(part: str) -> bool:
-    return part.startswith("literal[") or part in ("[key]", "NamedToolShape", "bool", "dict[str,any]")
+    return part.startswith("literal[") or part in _NO_KEYS
 
 
 def _owner(shape: type[Shape], path: Path) -> type[Shape] | None:

@@ -29,7 +29,7 @@ from jackline_server.core.plan import (
     ToolExecution,
     ToolStep,
 )
-from jackline_server.definitions import defaults, http_action, tool_policies
+from jackline_server.definitions import defaults, http_action, stop_conditions, tool_policies
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker
@@ -123,6 +123,7 @@ class Resolver:
             on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
             tool_execution=ToolExecution(shape.tool_execution or defaults.TOOL_EXECUTION.value),
             invalid_args=tool_policies.invalid_args(shape),
+            stop_when=None if shape.stop_when is None else stop_conditions.build(shape.stop_when),
         )
 
     def _completion(self, step_id: str, shape: CompletionShape) -> ModelStep:

@@ -148,10 +148,86 @@ class ConditionShape(Shape):
     signal: Line
 
 
+class AtLeastCountShape(Shape):
+    """`iterations` of a stop condition."""
+
+    gte: Count
+
+
+class AtLeastTokensShape(Shape):
+    """`tokens` of a stop condition."""
+
+    gte: Tokens
+
+
+class AtLeastMoneyShape(Shape):
+    """`cost_usd` of a stop condition."""
+
+    gte: Micros
+
+
+class AtLeastTimeShape(Shape):
+    """`elapsed` of a stop condition."""
+
+    gte: Milliseconds
+
+
+class ToolCalledShape(Shape):
+    """`tool_called` of a stop condition."""
+
+    name: str
+    success: bool | None = None
+
+
+class TextMentionShape(Shape):
+    """`text_mention` of a stop condition."""
+
+    text: Line
+    case: bool = False
+
+
+class StopFunctionShape(Shape):
+    """`function` of a stop condition, where it is more than a name."""
+
+    name: str
+    timeout: Milliseconds | None = None
+
+
+class StopWhenShape(Shape):
+    """`stop_when`, and each condition inside it: one key."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    not_built = frozenset({"confidence"})
+    any_: Annotated[tuple["StopWhenShape", ...], Field(min_length=1)] | None = Field(
+        default=None, alias="any"
+    )
+    all_: Annotated[tuple["StopWhenShape", ...], Field(min_length=1)] | None = Field(
+        default=None, alias="all"
+    )
+    not_: "StopWhenShape | None" = Field(default=None, alias="not")
+    iterations: AtLeastCountShape | None = None
+    tokens: AtLeastTokensShape | None = None
+    cost_usd: AtLeastMoneyShape | None = None
+    elapsed: AtLeastTimeShape | None = None
+    no_tool_calls: Literal[True] | None = None
+    tool_called: ToolCalledShape | None = None
+    text_mention: TextMentionShape | None = None
+    outcome_is: Line | None = None
+    expression: Line | None = None
+    function: Line | StopFunctionShape | None = None
+
+    @model_validator(mode="after")
+    def _is_one_condition(self) -> Self:
+        if sum(getattr(self, name) is not None for name in type(self).model_fields) != 1:
+            raise PydanticCustomError(
+                "bad_condition", "a condition has exactly one key; join several by `all`"
+            )
+        return self
+
+
 _STEP_NOT_BUILT = frozenset({"on_question", "hooks", "policy", "guardrails", "supervisor"})
 _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "approval",
-    "stop_when",
     "reflect",
     "ground",
     "repeat",
@@ -199,6 +275,7 @@ class AgentShape(ModelStepShape):
     tool_execution: Literal["by_effect", "sequential", "concurrent"] | None = None
     on_error: OnFailureText | None = None
     invalid_args: OnFailureText | ObserveShape | None = None
+    stop_when: StopWhenShape | None = None
 
 
 class CompletionShape(ModelStepShape):

@@ -13,7 +13,17 @@ from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.mcp_ports import Catalogs, NoCatalogs
-from jackline_server.runtime.ports import Chance, Clock, Codec, Compiler, Models, Signals, Toolbox
+from jackline_server.runtime.ports import (
+    Chance,
+    Clock,
+    Codec,
+    Compiler,
+    Consultants,
+    Models,
+    NoConsultants,
+    Signals,
+    Toolbox,
+)
 from jackline_server.runtime.runner import RunnerTools
 from jackline_server.runtime.scheduler import Scheduler, SchedulerSettings, SchedulerTools
 from jackline_server.runtime.service import RunService
@@ -38,6 +48,7 @@ class Ring:
     clock: Clock
     chance: Chance
     catalogs: Catalogs = field(default_factory=NoCatalogs)
+    consultants: Consultants = field(default_factory=NoConsultants)
 
 
 @frozen
@@ -104,7 +115,13 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
 
 
 def _scheduler(ring: Ring, settings: SchedulerSettings, *, loading: Loading, feed: Feed) -> Scheduler:
-    effects = Effects(models=ring.models, toolbox=ring.toolbox, clock=ring.clock, chance=ring.chance)
+    effects = Effects(
+        models=ring.models,
+        toolbox=ring.toolbox,
+        consultants=ring.consultants,
+        clock=ring.clock,
+        chance=ring.chance,
+    )
     return Scheduler(
         settings=settings,
         tools=SchedulerTools(

@@ -1,8 +1,8 @@
 """Carries out a step in the world: announce it, do it, record what came of it.
 
-Owns the calls of models and tools. No call starts before its announcement is durable. A result is noted
-and becomes durable with the next announcement, or at once where other calls still run. Cancelling an
-effect leaves its calls open in the log; `cut_short` says what becomes of them.
+Owns the calls of models and tools; questions are `consulting`'s. No call starts before its announcement is
+durable. A result is noted and becomes durable with the next announcement, or at once where other calls still
+run. Cancelling an effect leaves its calls open in the log; `cut_short` says what becomes of them.
 """
 
 import asyncio
@@ -25,13 +25,15 @@ from jackline_server.core.facts import (
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, JsonValue, ModelPlan, ModelStep
 from jackline_server.core.state import RunState
-from jackline_server.core.steps import CallModel, CallTools, ToolAttempt
+from jackline_server.core.steps import CallModel, CallTools, Consult, ToolAttempt
 from jackline_server.core.tool_retries import FailedAttempt
+from jackline_server.runtime.consulting import consult
 from jackline_server.runtime.deltas import DeltaMaker
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import (
     Chance,
     Clock,
+    Consultants,
     Invocation,
     ModelFailure,
     ModelRequest,
@@ -57,16 +59,21 @@ class Effects:
 
     models: Models
     toolbox: Toolbox
+    consultants: Consultants
     clock: Clock
     chance: Chance
 
-    async def perform(self, step: CallModel | CallTools, run: LiveRun) -> None:
+    async def perform(self, step: CallModel | CallTools | Consult, run: LiveRun) -> None:
         """Carry out one step. Raises what `LiveRun.flush` raises."""
         match step:
             case CallModel():
                 await self._call_model(step, run)
             case CallTools():
                 await self._call_tools(step, run)
+            case Consult():
+                facts = await consult(step, run.state, consultants=self.consultants, clock=self.clock)
+                _stay_stopped()
+                run.note(*facts)
 
     # --- model ---------------------------------------------------------------------------------
 

@@ -174,6 +174,54 @@ class Toolbox(Protocol):
         ...
 
 
+# --- consultants -------------------------------------------------------------------------------
+
+
+@frozen
+class Consultation:
+    """A question that is answered by yes or no. `who` is the place in the plan that asks it.
+
+    `variables` are what may be given to whoever is asked; `subject` says on whose behalf the run works.
+    """
+
+    function: str
+    run_id: str
+    who: str
+    variables: Mapping[str, JsonValue]
+    subject: Mapping[str, JsonValue]
+    timeout_ms: int
+
+
+@frozen
+class ConsultReply:
+    """The answer; None if there is none, with the reason in words."""
+
+    answer: bool | None
+    error: str = ""
+
+
+class Consultants(Protocol):
+    """Those who are asked and change nothing."""
+
+    async def ask(self, question: Consultation) -> ConsultReply:
+        """Put one question. Whatever goes wrong is a reply without an answer, never a raise.
+
+        Returns at most about a second after the question's time is over. Cancelling it ends the question;
+        what can't be stopped is left behind.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoConsultants:
+    """For a server that has nobody to ask."""
+
+    async def ask(self, question: Consultation) -> ConsultReply:
+        """There is no answer."""
+        del question
+        return ConsultReply(answer=None, error="This server has no functions.")
+
+
 # --- codec -------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from jackline_server.core.decide import decide
 from jackline_server.core.facts import AbortMode, Fact, RunFinished, RunSuspended, StopReason
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
-from jackline_server.core.steps import CallModel, CallTools, Finish, Record, Step, Wait
+from jackline_server.core.steps import CallModel, CallTools, Consult, Finish, Record, Step, Wait
 from jackline_server.runtime.committing import RETRY_MS
 from jackline_server.runtime.effects import Effects, cut_short
 from jackline_server.runtime.inbox import Inbox
@@ -118,7 +118,7 @@ class Runner:
                 if until is None and not self._inbox.busy:
                     return Ending.DORMANT
                 await self._sleep(until)
-            case CallModel() | CallTools():
+            case CallModel() | CallTools() | Consult():
                 await self._perform(step)
             case _:
                 assert_never(step)
@@ -207,7 +207,7 @@ class Runner:
             timer.cancel()
             self._inbox.on_nudge(None)
 
-    async def _perform(self, step: CallModel | CallTools) -> None:
+    async def _perform(self, step: CallModel | CallTools | Consult) -> None:
         """Carry out an effect while listening for an abort."""
         loop = asyncio.get_running_loop()
         effect = loop.create_task(self._tools.effects.perform(step, self._run))

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar, assert_never
 
-from jackline_server.core import bounds, calls, control, json_text, retries, timing, tool_retries
+from jackline_server.core import bounds, calls, control, json_text, retries, stopping, timing, tool_retries
 from jackline_server.core.commands import Action, Command
 from jackline_server.core.decide import decide
 from jackline_server.core.evolve import begin, evolve, replay
 from jackline_server.core.facts import (
     CallStatus,
+    ConsultAnswer,
+    Consulted,
     Fact,
     FailureClass,
     FinishReason,
@@ -34,7 +36,17 @@ from jackline_server.core.facts import (
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import JsonValue, ModelStep, Plan
 from jackline_server.core.state import RunState
-from jackline_server.core.steps import CallModel, CallTools, Finish, Moment, Record, Step, ToolAttempt, Wait
+from jackline_server.core.steps import (
+    CallModel,
+    CallTools,
+    Consult,
+    Finish,
+    Moment,
+    Record,
+    Step,
+    ToolAttempt,
+    Wait,
+)
 from jackline_server.core.tool_retries import FailedAttempt
 from jackline_server.testing import plans
 from jackline_server.testing.instruments import instruments as real_instruments
@@ -87,8 +99,18 @@ class Ends:
     timed_out: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """How a question to a function ends."""
+
+    answer: ConsultAnswer = ConsultAnswer.NO
+    error: str = ""
+    takes_ms: int = 5
+
+
 Reply = Says | Fails
 ToolScript = Callable[[ToolAttempt], Ends] | Iterable[Ends]
+ConsultScript = Callable[[Consult], Answers] | Iterable[Answers]
 
 
 class Unscripted(AssertionError):
@@ -131,6 +153,7 @@ class Scenario:
     plan: Plan
     replies: Iterable[Reply] = ()
     tools: Mapping[str, ToolScript] = field(default_factory=dict[str, ToolScript])
+    consultants: ConsultScript = ()
     started: RunStarted | None = None
     crash_after: Collection[int] = frozenset()
     sent: Mapping[int, Action] = field(default_factory=dict[int, Action])
@@ -147,6 +170,10 @@ class Driver:
             name: script if callable(script) else _Script(f"the tool {name}", script)
             for name, script in scenario.tools.items()
         }
+        answers = scenario.consultants
+        self._answers: Callable[[Consult], Answers] | _Script[Answers] = (
+            answers if callable(answers) else _Script("a function", answers)
+        )
         self._queue: list[Command] = []
         self._ordinal = 0
         self._boundary = 0
@@ -158,6 +185,7 @@ class Driver:
         self.commits: list[tuple[Fact, ...]] = [(first,)]
         self.model_calls: list[CallModel] = []
         self.attempts: list[ToolAttempt] = []
+        self.consulted: list[Consult] = []
 
     # --- what a test reads ---------------------------------------------------------------------
 
@@ -192,6 +220,8 @@ class Driver:
         for script in self._tools.values():
             if isinstance(script, _Script):
                 script.check_used()
+        if not callable(self._answers):
+            self._answers.check_used()
         return self
 
     def run(self, until: Callable[["Driver"], bool] | None = None) -> "Driver":
@@ -265,6 +295,8 @@ class Driver:
                 self._call_model(step)
             case CallTools():
                 self._call_tools(step)
+            case Consult():
+                self._consult(step)
             case Wait():
                 if step.until_active_ms is not None:
                     self.pass_time(active_ms=max(step.until_active_ms - self.active_ms, 0))
@@ -365,6 +397,15 @@ class Driver:
         if script is None:
             raise Unscripted(f"the tool {attempt.step.step_id} has no script")
         return script(attempt) if callable(script) else script.next()
+
+    def _consult(self, step: Consult) -> None:
+        self.consulted.append(step)
+        end = self._answers(step) if callable(self._answers) else self._answers.next()
+        self.pass_time(active_ms=end.takes_ms)
+        fact = Consulted(
+            kind=step.kind, who=step.who, answer=end.answer, duration_ms=end.takes_ms, error=end.error
+        )
+        self._commit(stopping.answered(self.state, fact))
 
     def _commit(self, facts: tuple[Fact, ...]) -> None:
         """One commit, after which the worker may go away."""

@@ -14,7 +14,16 @@ from jackline_server.core.commands import Action
 from jackline_server.core.plan import JsonValue, Plan
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.machine import SystemChance, SystemClock
-from jackline_server.runtime.ports import Chance, Clock, Models, Record, Source, Toolbox
+from jackline_server.runtime.ports import (
+    Chance,
+    Clock,
+    Consultants,
+    Models,
+    NoConsultants,
+    Record,
+    Source,
+    Toolbox,
+)
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
 from jackline_server.runtime.use_cases import (
@@ -42,6 +51,7 @@ class World:
     plans: Mapping[str, Plan]
     clock: Clock = SystemClock()
     chance: Chance = SystemChance()
+    consultants: Consultants = NoConsultants()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +155,7 @@ def build(world: World, *, worker: str, max_active_runs: int, lease_ms: int, gra
         signals=InProcessSignals(),
         clock=world.clock,
         chance=world.chance,
+        consultants=world.consultants,
     )
     settings = SchedulerSettings(
         worker=worker, max_active_runs=max_active_runs, lease_ms=lease_ms, drain_grace_ms=grace

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict, Unpack
 
+from jackline_server.core.conditions import StopCondition
 from jackline_server.core.facts import RunStarted
 from jackline_server.core.plan import (
     END,
@@ -237,6 +238,7 @@ class ModelStepFields(TypedDict, total=False):
     on_limit: OnLimit
     tool_execution: ToolExecution
     invalid_args: int | None
+    stop_when: StopCondition | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

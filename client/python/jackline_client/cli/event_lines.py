@@ -13,6 +13,7 @@ from jackline.v1.error_reason_pb2 import ErrorReason
 from jackline.v1.event_pb2 import (
     AnswerProblem,
     CallProblem,
+    ConsultAnswer,
     Delta,
     ModelCallPurpose,
     ModelFailureClass,
@@ -90,6 +91,7 @@ class EventLines:
             "steered": self._steered,
             "timer_fired": self._timer_fired,
             "noticed": self._noticed,
+            "consulted": self._consulted,
         }
 
     def of(self, event: StepEvent) -> Iterator[Line]:
@@ -289,6 +291,15 @@ class EventLines:
         code = enum_word(NoticeCode.Name, event.noticed.code, "NOTICE_CODE_")
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(text=f"  note ({code}){words}", style="dim")
+
+    def _consulted(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.consulted
+        answer = enum_word(ConsultAnswer.Name, fact.answer, "CONSULT_ANSWER_")
+        words = (
+            f": {printable(event.content.consult.error, limit=LONG)}" if event.content.consult.error else ""
+        )
+        style = "bad" if fact.answer == ConsultAnswer.CONSULT_ANSWER_FAILED else "dim"
+        yield Line(text=f"  {short(fact.who)} → {answer} {fact.duration_ms:,} ms{words}", style=style)
 
     def _why(self, event: StepEvent) -> str:
         """The reason that was given with the command that this event follows from."""

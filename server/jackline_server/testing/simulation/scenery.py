@@ -8,6 +8,7 @@ import random
 from dataclasses import replace
 
 from jackline_server.codec.proto_codec import ProtoCodec
+from jackline_server.core import conditions as when
 from jackline_server.core.plan import (
     END,
     Effect,
@@ -114,6 +115,7 @@ def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> S
         ),
         max_parallel=chance.choice((1, 2, 8)),
         on_limit=chance.choice(list(OnLimit)),
+        stop_when=_stop_when(chance, tools),
         bounds=plans.step_bounds(
             max_iterations=chance.choice((1, 2, 3, 4)),
             model_requests=chance.choice((1, 2, 4, 8)),
@@ -125,6 +127,23 @@ def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> S
             tool_timeout_ms=3_000,
         ),
     )
+
+
+def _stop_when(chance: random.Random, tools: list[ToolStep]) -> when.StopCondition | None:
+    if _happens(chance, 0.6):
+        return None
+    leaves: list[when.StopCondition] = [
+        when.Iterations(gte=2),
+        when.Tokens(gte=200),
+        when.Elapsed(gte_ms=2_000),
+        when.ToolCalled(name=tools[0].step_id, success=True),
+        when.Expression(cel="size(calls) > 1"),
+        when.Expression(cel="calls[0].arguments.missing"),
+        when.AskFunction(function="checks:enough", timeout_ms=1_000),
+        when.AskFunction(function="checks:stuck", timeout_ms=1_000),
+    ]
+    chosen = tuple(chance.sample(leaves, chance.choice((1, 2, 3))))
+    return chance.choice((when.AnyOf(conditions=chosen), when.AllOf(conditions=chosen)))
 
 
 def _tool(chance: random.Random, step_id: str, effect: Effect | None = None) -> ToolStep:

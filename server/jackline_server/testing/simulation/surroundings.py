@@ -1,4 +1,4 @@
-"""The model endpoint and the tools of a simulated world, outside of every process, with their own books.
+"""The model endpoint, tools and functions of a simulated world, outside of every process, with their books.
 
 Owns what they answer and how badly: waits, failures, uncertain endings, hangs, and code that ignores being
 cancelled. An adapter keeps its timeouts, as the ports demand.
@@ -12,6 +12,8 @@ from jackline_server.core.facts import FailureClass, FinishReason, Usage
 from jackline_server.core.messages import UserMessage
 from jackline_server.core.plan import ToolStep
 from jackline_server.runtime.ports import (
+    Consultation,
+    ConsultReply,
     EndChunk,
     Invocation,
     ModelChunk,
@@ -117,6 +119,24 @@ class SimulatedTools:
         if weather.happens(0.01):
             raise RuntimeError("a bug of the tool")
         return ToolResult(ending=ToolEnding.COMPLETED, output_json='{"ok":true}')
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedConsultants:
+    """Functions that say yes, no, nothing, or never return. Implements `ports.Consultants`."""
+
+    weather: Weather
+
+    async def ask(self, question: Consultation) -> ConsultReply:
+        """One question, whatever the dice say."""
+        weather = self.weather
+        if not await _took(weather, timeout_ms=question.timeout_ms):
+            return ConsultReply(answer=None, error="no answer in time")
+        if weather.happens(0.02):
+            raise RuntimeError("a bug of the consultant")
+        if weather.happens(0.1):
+            return ConsultReply(answer=None, error="it did not work")
+        return ConsultReply(answer=weather.happens(0.3))
 
 
 async def _took(weather: Weather, *, timeout_ms: int) -> bool:

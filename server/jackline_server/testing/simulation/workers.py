@@ -21,7 +21,12 @@ from jackline_server.runtime.use_cases import Frame
 from jackline_server.testing.doubles import FixedCompiler
 from jackline_server.testing.simulation.faulty_store import Line, faulty
 from jackline_server.testing.simulation.loop import PROCESS, Process, VirtualLoop
-from jackline_server.testing.simulation.surroundings import Books, SimulatedModels, SimulatedTools
+from jackline_server.testing.simulation.surroundings import (
+    Books,
+    SimulatedConsultants,
+    SimulatedModels,
+    SimulatedTools,
+)
 from jackline_server.testing.simulation.weather import SimulatedChance, SimulatedClock, Weather
 from jackline_server.testing.validators.history import Commit
 
@@ -176,6 +181,7 @@ class Worker:
             signals=cast("Wire", self._wire),
             clock=SimulatedClock(weather=weather, slot=self.slot),
             chance=deployment.ids,
+            consultants=SimulatedConsultants(weather=weather),
         )
         settings = SchedulerSettings(
             worker=name,

@@ -317,6 +317,54 @@ NOTICE_CODE_CONDITION_FAILED: NoticeCode.ValueType  # 3
 """A condition could not be evaluated and counts as false."""
 Global___NoticeCode: _TypeAlias = NoticeCode  # noqa: Y015
 
+class _ConsultKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConsultKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConsultKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONSULT_KIND_UNSPECIFIED: _ConsultKind.ValueType  # 0
+    """Never sent."""
+    CONSULT_KIND_STOP_CONDITION: _ConsultKind.ValueType  # 1
+    """Whether a leaf of a step's stop condition holds."""
+
+class ConsultKind(_ConsultKind, metaclass=_ConsultKindEnumTypeWrapper):
+    """What somebody was asked for."""
+
+CONSULT_KIND_UNSPECIFIED: ConsultKind.ValueType  # 0
+"""Never sent."""
+CONSULT_KIND_STOP_CONDITION: ConsultKind.ValueType  # 1
+"""Whether a leaf of a step's stop condition holds."""
+Global___ConsultKind: _TypeAlias = ConsultKind  # noqa: Y015
+
+class _ConsultAnswer:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConsultAnswerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConsultAnswer.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONSULT_ANSWER_UNSPECIFIED: _ConsultAnswer.ValueType  # 0
+    """Never sent."""
+    CONSULT_ANSWER_YES: _ConsultAnswer.ValueType  # 1
+    """Yes."""
+    CONSULT_ANSWER_NO: _ConsultAnswer.ValueType  # 2
+    """No."""
+    CONSULT_ANSWER_FAILED: _ConsultAnswer.ValueType  # 3
+    """There was no answer: an error, none in time, or one that is no yes or no."""
+
+class ConsultAnswer(_ConsultAnswer, metaclass=_ConsultAnswerEnumTypeWrapper):
+    """What came of a question."""
+
+CONSULT_ANSWER_UNSPECIFIED: ConsultAnswer.ValueType  # 0
+"""Never sent."""
+CONSULT_ANSWER_YES: ConsultAnswer.ValueType  # 1
+"""Yes."""
+CONSULT_ANSWER_NO: ConsultAnswer.ValueType  # 2
+"""No."""
+CONSULT_ANSWER_FAILED: ConsultAnswer.ValueType  # 3
+"""There was no answer: an error, none in time, or one that is no yes or no."""
+Global___ConsultAnswer: _TypeAlias = ConsultAnswer  # noqa: Y015
+
 @_typing.final
 class StepEvent(_message.Message):
     """One fact of one run."""
@@ -354,6 +402,7 @@ class StepEvent(_message.Message):
     STEERED_FIELD_NUMBER: _builtins.int
     TIMER_FIRED_FIELD_NUMBER: _builtins.int
     NOTICED_FIELD_NUMBER: _builtins.int
+    CONSULTED_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
@@ -464,6 +513,10 @@ class StepEvent(_message.Message):
         """Something worth knowing that changes nothing by itself."""
 
     @_builtins.property
+    def consulted(self) -> Global___Consulted:
+        """Somebody who can change nothing was asked, and answered."""
+
+    @_builtins.property
     def content(self) -> Global___Content:
         """What was said, given and returned. Empty in view METADATA."""
 
@@ -501,13 +554,14 @@ class StepEvent(_message.Message):
         steered: Global___Steered | None = ...,
         timer_fired: Global___TimerFired | None = ...,
         noticed: Global___Noticed | None = ...,
+        consulted: Global___Consulted | None = ...,
         content: Global___Content | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "content", b"content", "fact", b"fact", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "content", b"content", "fact", b"fact", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed"]  # noqa: Y015
+    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "consulted"]  # noqa: Y015
     _WhichOneofArgType_fact: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_fact) -> _WhichOneofReturnType_fact | None: ...
 
@@ -1272,6 +1326,40 @@ class Noticed(_message.Message):
 Global___Noticed: _TypeAlias = Noticed  # noqa: Y015
 
 @_typing.final
+class Consulted(_message.Message):
+    """Somebody who can change nothing was asked, and this is the answer. Nothing announces it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    WHO_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
+    kind: Global___ConsultKind.ValueType
+    """What for."""
+    who: _builtins.str
+    """The place in the plan that asks, such as `stop_when.any[1].function(shop.checks:enough)`."""
+    answer: Global___ConsultAnswer.ValueType
+    """The answer."""
+    duration_ms: _builtins.int
+    """How long it took."""
+    def __init__(
+        self,
+        *,
+        kind: Global___ConsultKind.ValueType = ...,
+        who: _builtins.str = ...,
+        answer: Global___ConsultAnswer.ValueType = ...,
+        duration_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "duration_ms", b"duration_ms", "kind", b"kind", "who", b"who"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Consulted: _TypeAlias = Consulted  # noqa: Y015
+
+@_typing.final
 class Content(_message.Message):
     """What was said, given and returned: the part of an event that is not metadata."""
 
@@ -1284,6 +1372,7 @@ class Content(_message.Message):
     TOOL_RESULT_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    CONSULT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice."""
     @_builtins.property
@@ -1310,6 +1399,10 @@ class Content(_message.Message):
     def answer(self) -> Global___AnswerContent:
         """Of InterruptResolved."""
 
+    @_builtins.property
+    def consult(self) -> Global___ConsultContent:
+        """Of Consulted."""
+
     def __init__(
         self,
         *,
@@ -1320,12 +1413,13 @@ class Content(_message.Message):
         tool_result: Global___ToolResultContent | None = ...,
         answer: Global___AnswerContent | None = ...,
         text: _builtins.str = ...,
+        consult: Global___ConsultContent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "consult", b"consult", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "consult", b"consult", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "consult"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1492,6 +1586,28 @@ class AnswerContent(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AnswerContent: _TypeAlias = AnswerContent  # noqa: Y015
+
+@_typing.final
+class ConsultContent(_message.Message):
+    """What came with an answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    error: _builtins.str
+    """Why there was none."""
+    def __init__(
+        self,
+        *,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsultContent: _TypeAlias = ConsultContent  # noqa: Y015
 
 @_typing.final
 class Delta(_message.Message):

@@ -670,6 +670,194 @@ class OutcomePlan(_message.Message):
 Global___OutcomePlan: _TypeAlias = OutcomePlan  # noqa: Y015
 
 @_typing.final
+class StopCondition(_message.Message):
+    """When a step stops by itself: a tree. At most 8 levels and 64 parts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANY_OF_FIELD_NUMBER: _builtins.int
+    ALL_OF_FIELD_NUMBER: _builtins.int
+    NEGATED_FIELD_NUMBER: _builtins.int
+    ITERATIONS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    COST_MICROS_FIELD_NUMBER: _builtins.int
+    ELAPSED_MS_FIELD_NUMBER: _builtins.int
+    NO_TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    TOOL_CALLED_FIELD_NUMBER: _builtins.int
+    TEXT_MENTION_FIELD_NUMBER: _builtins.int
+    OUTCOME_IS_FIELD_NUMBER: _builtins.int
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    FUNCTION_FIELD_NUMBER: _builtins.int
+    iterations: _builtins.int
+    """So many turns of the visit."""
+    tokens: _builtins.int
+    """So many tokens of the visit."""
+    cost_micros: _builtins.int
+    """So much money for the visit, in millionths of a US dollar."""
+    elapsed_ms: _builtins.int
+    """So much active time of the visit."""
+    no_tool_calls: _builtins.bool
+    """The last reply asked for no tool. Always true where it is set."""
+    outcome_is: _builtins.str
+    """The last reply is a sound answer with this outcome."""
+    expression: _builtins.str
+    """A CEL expression over the facts of the visit."""
+    @_builtins.property
+    def any_of(self) -> Global___StopConditions:
+        """One of them."""
+
+    @_builtins.property
+    def all_of(self) -> Global___StopConditions:
+        """All of them."""
+
+    @_builtins.property
+    def negated(self) -> Global___StopCondition:
+        """Not this one."""
+
+    @_builtins.property
+    def tool_called(self) -> Global___ToolCalledCondition:
+        """A call of a tool ended."""
+
+    @_builtins.property
+    def text_mention(self) -> Global___TextMentionCondition:
+        """The last reply has a text."""
+
+    @_builtins.property
+    def function(self) -> Global___FunctionCondition:
+        """A Python function of the operator's roots."""
+
+    def __init__(
+        self,
+        *,
+        any_of: Global___StopConditions | None = ...,
+        all_of: Global___StopConditions | None = ...,
+        negated: Global___StopCondition | None = ...,
+        iterations: _builtins.int = ...,
+        tokens: _builtins.int = ...,
+        cost_micros: _builtins.int = ...,
+        elapsed_ms: _builtins.int = ...,
+        no_tool_calls: _builtins.bool = ...,
+        tool_called: Global___ToolCalledCondition | None = ...,
+        text_mention: Global___TextMentionCondition | None = ...,
+        outcome_is: _builtins.str = ...,
+        expression: _builtins.str = ...,
+        function: Global___FunctionCondition | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "condition", b"condition", "cost_micros", b"cost_micros", "elapsed_ms", b"elapsed_ms", "expression", b"expression", "function", b"function", "iterations", b"iterations", "negated", b"negated", "no_tool_calls", b"no_tool_calls", "outcome_is", b"outcome_is", "text_mention", b"text_mention", "tokens", b"tokens", "tool_called", b"tool_called"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "condition", b"condition", "cost_micros", b"cost_micros", "elapsed_ms", b"elapsed_ms", "expression", b"expression", "function", b"function", "iterations", b"iterations", "negated", b"negated", "no_tool_calls", b"no_tool_calls", "outcome_is", b"outcome_is", "text_mention", b"text_mention", "tokens", b"tokens", "tool_called", b"tool_called"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_condition: _TypeAlias = _typing.Literal["any_of", "all_of", "negated", "iterations", "tokens", "cost_micros", "elapsed_ms", "no_tool_calls", "tool_called", "text_mention", "outcome_is", "expression", "function"]  # noqa: Y015
+    _WhichOneofArgType_condition: _TypeAlias = _typing.Literal["condition", b"condition"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_condition) -> _WhichOneofReturnType_condition | None: ...
+
+Global___StopCondition: _TypeAlias = StopCondition  # noqa: Y015
+
+@_typing.final
+class StopConditions(_message.Message):
+    """Several conditions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONDITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopCondition]:
+        """In the order of the file; never empty."""
+
+    def __init__(
+        self,
+        *,
+        conditions: _abc.Iterable[Global___StopCondition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conditions", b"conditions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopConditions: _TypeAlias = StopConditions  # noqa: Y015
+
+@_typing.final
+class ToolCalledCondition(_message.Message):
+    """A call of a tool in this visit ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SUCCESS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The tool."""
+    success: _builtins.bool
+    """Well or not well; unset if either will do."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        success: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_success", b"_success", "success", b"success"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_success", b"_success", "name", b"name", "success", b"success"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__success: _TypeAlias = _typing.Literal["success"]  # noqa: Y015
+    _WhichOneofArgType__success: _TypeAlias = _typing.Literal["_success", b"_success"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__success) -> _WhichOneofReturnType__success | None: ...
+
+Global___ToolCalledCondition: _TypeAlias = ToolCalledCondition  # noqa: Y015
+
+@_typing.final
+class TextMentionCondition(_message.Message):
+    """The last reply has a text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    CASE_MATTERS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The text."""
+    case_matters: _builtins.bool
+    """True if upper and lower case count."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        case_matters: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_matters", b"case_matters", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextMentionCondition: _TypeAlias = TextMentionCondition  # noqa: Y015
+
+@_typing.final
+class FunctionCondition(_message.Message):
+    """A Python function is asked."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FUNCTION_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    function: _builtins.str
+    """As `package.module:name`."""
+    timeout_ms: _builtins.int
+    """How long it may take."""
+    def __init__(
+        self,
+        *,
+        function: _builtins.str = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["function", b"function", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FunctionCondition: _TypeAlias = FunctionCondition  # noqa: Y015
+
+@_typing.final
 class ModelStepPlan(_message.Message):
     """A step that asks a model."""
 
@@ -688,6 +876,7 @@ class ModelStepPlan(_message.Message):
     ON_LIMIT_FIELD_NUMBER: _builtins.int
     TOOL_EXECUTION_FIELD_NUMBER: _builtins.int
     INVALID_ARGS_FIELD_NUMBER: _builtins.int
+    STOP_WHEN_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -724,6 +913,10 @@ class ModelStepPlan(_message.Message):
     def outcome(self) -> Global___OutcomePlan:
         """The contract of its answer."""
 
+    @_builtins.property
+    def stop_when(self) -> Global___StopCondition:
+        """When it stops by itself; unset if never."""
+
     def __init__(
         self,
         *,
@@ -740,10 +933,11 @@ class ModelStepPlan(_message.Message):
         on_limit: Global___OnLimit.ValueType = ...,
         tool_execution: Global___ToolExecution.ValueType = ...,
         invalid_args: _builtins.int | None = ...,
+        stop_when: Global___StopCondition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "invalid_args", b"invalid_args", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "invalid_args", b"invalid_args", "outcome", b"outcome", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "stop_when", b"stop_when", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015

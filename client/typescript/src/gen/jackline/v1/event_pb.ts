@@ -24,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/event.proto.
  */
 export const file_jackline_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEigAsKCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIlCgdjb250ZW50GGQgASgLMhQuamFja2xpbmUudjEuQ29udGVudEIGCgRmYWN0SgQIIBBGItkBCgpSdW5TdGFydGVkEhAKCHdvcmtmbG93GAEgASgJEhMKC3BsYW5fZGlnZXN0GAIgASgJEg0KBWVwb2NoGAMgASgEEhEKCXByaW5jaXBhbBgEIAEoCRIsCghkZWFkbGluZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKC29uX3F1ZXN0aW9uGAcgASgOMhcuamFja2xpbmUudjEuT25RdWVzdGlvbiJICgxSdW5SZWNvdmVyZWQSDQoFZXBvY2gYASABKAQSKQoFY2F1c2UYAiABKA4yGi5qYWNrbGluZS52MS5SZWNvdmVyeUNhdXNlIh0KDFJ1blN1c3BlbmRlZBINCgVlcG9jaBgBIAEoBCKVAQoLUnVuRmluaXNoZWQSJAoFc3RhdGUYASABKA4yFS5qYWNrbGluZS52MS5SdW5TdGF0ZRIOCgZzaWduYWwYAiABKAkSLAoLc3RvcF9yZWFzb24YAyABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgEIAEoCRIPCgdwYXJ0aWFsGAUgASgIIhwKC1N0ZXBTdGFydGVkEg0KBXN0ZXBzGAEgASgNIpMBCgxTdGVwRmluaXNoZWQSDgoGc2lnbmFsGAEgASgJEiwKC3N0b3BfcmVhc29uGAIgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYAyABKAkSDgoGd3JpdGVzGAQgAygJEg8KB3BhcnRpYWwYBSABKAgSEQoJbmV4dF9zdGVwGAYgASgJIvABChBNb2RlbENhbGxTdGFydGVkEi4KB3B1cnBvc2UYASABKA4yHS5qYWNrbGluZS52MS5Nb2RlbENhbGxQdXJwb3NlEg8KB2F0dGVtcHQYAiABKA0SDQoFbW9kZWwYAyABKAkSFwoPcmVzZXJ2ZWRfdG9rZW5zGAQgASgEEhwKFHJlc2VydmVkX2Nvc3RfbWljcm9zGAUgASgEEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEiYKBWxpbWl0GAcgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhISCgpsaW1pdF9sZWFmGAggASgJIs0BCgxNb2RlbFJlcGxpZWQSIQoFdXNhZ2UYASABKAsyEi5qYWNrbGluZS52MS5Vc2FnZRITCgtjb3N0X21pY3JvcxgCIAEoBBIwCg1maW5pc2hfcmVhc29uGAMgASgOMhkuamFja2xpbmUudjEuRmluaXNoUmVhc29uEhIKCnRvb2xfY2FsbHMYBCABKA0SEwoLdG9rZW5zX3VzZWQYBSABKAQSEgoKbGF0ZW5jeV9tcxgGIAEoDRIWCg5maXJzdF90b2tlbl9tcxgHIAEoDSKkAQoPTW9kZWxDYWxsRmFpbGVkEi8KB2ZhaWx1cmUYASABKA4yHi5qYWNrbGluZS52MS5Nb2RlbEZhaWx1cmVDbGFzcxIYCgtyZXRyeV9pbl9tcxgCIAEoDUgAiAEBEiEKBXVzYWdlGAMgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYBCABKARCDgoMX3JldHJ5X2luX21zIkMKEVRvb2xDYWxsUmVxdWVzdGVkEg8KB2NhbGxfaWQYASABKAkSDwoHb3JkaW5hbBgCIAEoDRIMCgR0b29sGAMgASgJIngKD1Rvb2xDYWxsU3RhcnRlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIY2FsbF9rZXkYAyABKAkSIwoGZWZmZWN0GAQgASgOMhMuamFja2xpbmUudjEuRWZmZWN0Eg8KB2F0dGVtcHQYBSABKA0iqwIKEFRvb2xDYWxsRmluaXNoZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEisKBnN0YXR1cxgDIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDYWxsU3RhdHVzEg4KBnNpZ25hbBgEIAEoCRITCgtkdXJhdGlvbl9tcxgFIAEoDRIpCgdwcm9ibGVtGAYgASgOMhguamFja2xpbmUudjEuQ2FsbFByb2JsZW0SFgoOY3V0X2Zyb21fYnl0ZXMYByABKAQSEQoJYWJhbmRvbmVkGAggASgIEhMKC3JldXNlZF9mcm9tGAkgASgJEhgKC3JldHJ5X2luX21zGAogASgNSACIAQESEQoJdGltZWRfb3V0GAsgASgIQg4KDF9yZXRyeV9pbl9tcyJNCg5BbnN3ZXJSZWplY3RlZBIrCgdwcm9ibGVtGAEgASgOMhouamFja2xpbmUudjEuQW5zd2VyUHJvYmxlbRIOCgZyZXBhaXIYAiABKA0iowEKD0ludGVycnVwdFJhaXNlZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSKAoEa2luZBgCIAEoDjIaLmphY2tsaW5lLnYxLkludGVycnVwdEtpbmQSDwoHY2FsbF9pZBgDIAEoCRIPCgdvcHRpb25zGAQgAygJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUludGVycnVwdFJlc29sdmVkEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJIqABCg5Db21tYW5kQXBwbGllZBISCgpjb21tYW5kX2lkGAEgASgJEiYKBGtpbmQYAiABKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIRCglwcmluY2lwYWwYAyABKAkSKgoKYWJvcnRfbW9kZRgEIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgFIAEoCCKKAQoPQ29tbWFuZFJlamVjdGVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIoCgZyZWFzb24YBCABKA4yGC5qYWNrbGluZS52MS5FcnJvclJlYXNvbiIbCgZQYXVzZWQSEQoJcHJpbmNpcGFsGAEgASgJIhwKB1Jlc3VtZWQSEQoJcHJpbmNpcGFsGAEgASgJIisKB1N0ZWVyZWQSEQoJcHJpbmNpcGFsGAEgASgJEg0KBWJ5dGVzGAIgASgNIkMKClRpbWVyRmlyZWQSJAoEa2luZBgBIAEoDjIWLmphY2tsaW5lLnYxLlRpbWVyS2luZBIPCgdzdWJqZWN0GAIgASgJIjAKB05vdGljZWQSJQoEY29kZRgBIAEoDjIXLmphY2tsaW5lLnYxLk5vdGljZUNvZGUivAIKB0NvbnRlbnQSKgoJcnVuX2lucHV0GAEgASgLMhUuamFja2xpbmUudjEuUnVuSW5wdXRIABIsCgZyZXN1bHQYAiABKAsyGi5qYWNrbGluZS52MS5SZXN1bHRDb250ZW50SAASKgoFcmVwbHkYAyABKAsyGS5qYWNrbGluZS52MS5SZXBseUNvbnRlbnRIABIoCgRjYWxsGAQgASgLMhguamFja2xpbmUudjEuQ2FsbENvbnRlbnRIABI1Cgt0b29sX3Jlc3VsdBgFIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xSZXN1bHRDb250ZW50SAASLAoGYW5zd2VyGAYgASgLMhouamFja2xpbmUudjEuQW5zd2VyQ29udGVudEgAEg4KBHRleHQYByABKAlIAEIGCgRib2R5SgQICBAeIkgKCFJ1bklucHV0EhIKCmlucHV0X2pzb24YASABKAwSKAoHc3ViamVjdBgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiSAoNUmVzdWx0Q29udGVudBITCgtyZXN1bHRfanNvbhgBIAEoDBITCgt3cml0ZXNfanNvbhgCIAEoDBINCgVlcnJvchgDIAEoCSIvCgxSZXBseUNvbnRlbnQSDAoEdGV4dBgBIAEoCRIRCglyZWFzb25pbmcYAiABKAkiLgoLQ2FsbENvbnRlbnQSDAoEdG9vbBgBIAEoCRIRCglhcmd1bWVudHMYAiABKAwiNwoRVG9vbFJlc3VsdENvbnRlbnQSEwoLb3V0cHV0X2pzb24YASABKAwSDQoFZXJyb3IYAiABKAkiMgoNQW5zd2VyQ29udGVudBIMCgR0ZXh0GAEgASgJEhMKC291dHB1dF9qc29uGAIgASgMIqcBCgVEZWx0YRISCgphdHRlbXB0X2lkGAEgASgEEg8KB3N0ZXBfaWQYAiABKAkSEQoJaXRlcmF0aW9uGAMgASgNEg4KBHRleHQYBCABKAlIABITCglyZWFzb25pbmcYBSABKAlIABI5Cg50b29sX2FyZ3VtZW50cxgGIAEoCzIfLmphY2tsaW5lLnYxLlRvb2xBcmd1bWVudHNEZWx0YUgAQgYKBHBhcnQiQwoSVG9vbEFyZ3VtZW50c0RlbHRhEg0KBWluZGV4GAEgASgNEgwKBHRvb2wYAiABKAkSEAoIZnJhZ21lbnQYAyABKAkiGwoFUmVzZXQSEgoKYXR0ZW1wdF9pZBgBIAEoBCqWAQoNUmVjb3ZlcnlDYXVzZRIeChpSRUNPVkVSWV9DQVVTRV9VTlNQRUNJRklFRBAAEhgKFFJFQ09WRVJZX0NBVVNFX0NSQVNIEAESGAoUUkVDT1ZFUllfQ0FVU0VfRFJBSU4QAhIYChRSRUNPVkVSWV9DQVVTRV9RVUVVRRADEhcKE1JFQ09WRVJZX0NBVVNFX1dBS0UQBCqXAQoQTW9kZWxDYWxsUHVycG9zZRIiCh5NT0RFTF9DQUxMX1BVUlBPU0VfVU5TUEVDSUZJRUQQABIbChdNT0RFTF9DQUxMX1BVUlBPU0VfVFVSThABEh0KGU1PREVMX0NBTExfUFVSUE9TRV9SRVBBSVIQAhIjCh9NT0RFTF9DQUxMX1BVUlBPU0VfRklOQUxfQU5TV0VSEAMquAEKDEZpbmlzaFJlYXNvbhIdChlGSU5JU0hfUkVBU09OX1VOU1BFQ0lGSUVEEAASFgoSRklOSVNIX1JFQVNPTl9TVE9QEAESHAoYRklOSVNIX1JFQVNPTl9UT09MX0NBTExTEAISGAoURklOSVNIX1JFQVNPTl9MRU5HVEgQAxIgChxGSU5JU0hfUkVBU09OX0NPTlRFTlRfRklMVEVSEAQSFwoTRklOSVNIX1JFQVNPTl9PVEhFUhAFKqcDChFNb2RlbEZhaWx1cmVDbGFzcxIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX1VOU1BFQ0lGSUVEEAASJAogTU9ERUxfRkFJTFVSRV9DTEFTU19SQVRFX0xJTUlURUQQARIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX1VOQVZBSUxBQkxFEAISIgoeTU9ERUxfRkFJTFVSRV9DTEFTU19DT05ORUNUSU9OEAMSHwobTU9ERUxfRkFJTFVSRV9DTEFTU19USU1FT1VUEAQSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19NQUxGT1JNRUQQBRImCiJNT0RFTF9GQUlMVVJFX0NMQVNTX0FVVEhFTlRJQ0FUSU9OEAYSIwofTU9ERUxfRkFJTFVSRV9DTEFTU19CQURfUkVRVUVTVBAHEigKJE1PREVMX0ZBSUxVUkVfQ0xBU1NfQ09OVEVYVF9PVkVSRkxPVxAIEiEKHU1PREVMX0ZBSUxVUkVfQ0xBU1NfQ0FOQ0VMTEVEEAkSIAocTU9ERUxfRkFJTFVSRV9DTEFTU19JTlRFUk5BTBAKKo4CCgtDYWxsUHJvYmxlbRIcChhDQUxMX1BST0JMRU1fVU5TUEVDSUZJRUQQABIdChlDQUxMX1BST0JMRU1fVU5LTk9XTl9UT09MEAESJAogQ0FMTF9QUk9CTEVNX01BTEZPUk1FRF9BUkdVTUVOVFMQAhIiCh5DQUxMX1BST0JMRU1fSU5WQUxJRF9BUkdVTUVOVFMQAxIcChhDQUxMX1BST0JMRU1fTk9UX0FMTE9XRUQQBBIgChxDQUxMX1BST0JMRU1fT1ZFUl9UT09MX0xJTUlUEAUSGwoXQ0FMTF9QUk9CTEVNX09WRVJfTElNSVQQBhIbChdDQUxMX1BST0JMRU1fU1RFUF9FTkRFRBAHKt0BCg1BbnN3ZXJQcm9ibGVtEh4KGkFOU1dFUl9QUk9CTEVNX1VOU1BFQ0lGSUVEEAASGAoUQU5TV0VSX1BST0JMRU1fRU1QVFkQARIcChhBTlNXRVJfUFJPQkxFTV9UUlVOQ0FURUQQAhIbChdBTlNXRVJfUFJPQkxFTV9OT1RfSlNPThADEhoKFkFOU1dFUl9QUk9CTEVNX09VVENPTUUQBBIZChVBTlNXRVJfUFJPQkxFTV9TQ0hFTUEQBRIgChxBTlNXRVJfUFJPQkxFTV9UT09MX1JFUVVJUkVEEAYqWgoJVGltZXJLaW5kEhoKFlRJTUVSX0tJTkRfVU5TUEVDSUZJRUQQABIXChNUSU1FUl9LSU5EX0RFQURMSU5FEAESGAoUVElNRVJfS0lORF9JTlRFUlJVUFQQAiqNAQoKTm90aWNlQ29kZRIbChdOT1RJQ0VfQ09ERV9VTlNQRUNJRklFRBAAEiIKHk5PVElDRV9DT0RFX0JVREdFVF9ORUFSTFlfVVNFRBABEhwKGE5PVElDRV9DT0RFX0ZJTEVfTUlTU0lORxACEiAKHE5PVElDRV9DT0RFX0NPTkRJVElPTl9GQUlMRUQQA2IGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
+  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEiswsKCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCgljb25zdWx0ZWQYJiABKAsyFi5qYWNrbGluZS52MS5Db25zdWx0ZWRIABIlCgdjb250ZW50GGQgASgLMhQuamFja2xpbmUudjEuQ29udGVudEIGCgRmYWN0SgQIIBAmSgQIJxBGItkBCgpSdW5TdGFydGVkEhAKCHdvcmtmbG93GAEgASgJEhMKC3BsYW5fZGlnZXN0GAIgASgJEg0KBWVwb2NoGAMgASgEEhEKCXByaW5jaXBhbBgEIAEoCRIsCghkZWFkbGluZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKC29uX3F1ZXN0aW9uGAcgASgOMhcuamFja2xpbmUudjEuT25RdWVzdGlvbiJICgxSdW5SZWNvdmVyZWQSDQoFZXBvY2gYASABKAQSKQoFY2F1c2UYAiABKA4yGi5qYWNrbGluZS52MS5SZWNvdmVyeUNhdXNlIh0KDFJ1blN1c3BlbmRlZBINCgVlcG9jaBgBIAEoBCKVAQoLUnVuRmluaXNoZWQSJAoFc3RhdGUYASABKA4yFS5qYWNrbGluZS52MS5SdW5TdGF0ZRIOCgZzaWduYWwYAiABKAkSLAoLc3RvcF9yZWFzb24YAyABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgEIAEoCRIPCgdwYXJ0aWFsGAUgASgIIhwKC1N0ZXBTdGFydGVkEg0KBXN0ZXBzGAEgASgNIpMBCgxTdGVwRmluaXNoZWQSDgoGc2lnbmFsGAEgASgJEiwKC3N0b3BfcmVhc29uGAIgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYAyABKAkSDgoGd3JpdGVzGAQgAygJEg8KB3BhcnRpYWwYBSABKAgSEQoJbmV4dF9zdGVwGAYgASgJIvABChBNb2RlbENhbGxTdGFydGVkEi4KB3B1cnBvc2UYASABKA4yHS5qYWNrbGluZS52MS5Nb2RlbENhbGxQdXJwb3NlEg8KB2F0dGVtcHQYAiABKA0SDQoFbW9kZWwYAyABKAkSFwoPcmVzZXJ2ZWRfdG9rZW5zGAQgASgEEhwKFHJlc2VydmVkX2Nvc3RfbWljcm9zGAUgASgEEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEiYKBWxpbWl0GAcgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhISCgpsaW1pdF9sZWFmGAggASgJIs0BCgxNb2RlbFJlcGxpZWQSIQoFdXNhZ2UYASABKAsyEi5qYWNrbGluZS52MS5Vc2FnZRITCgtjb3N0X21pY3JvcxgCIAEoBBIwCg1maW5pc2hfcmVhc29uGAMgASgOMhkuamFja2xpbmUudjEuRmluaXNoUmVhc29uEhIKCnRvb2xfY2FsbHMYBCABKA0SEwoLdG9rZW5zX3VzZWQYBSABKAQSEgoKbGF0ZW5jeV9tcxgGIAEoDRIWCg5maXJzdF90b2tlbl9tcxgHIAEoDSKkAQoPTW9kZWxDYWxsRmFpbGVkEi8KB2ZhaWx1cmUYASABKA4yHi5qYWNrbGluZS52MS5Nb2RlbEZhaWx1cmVDbGFzcxIYCgtyZXRyeV9pbl9tcxgCIAEoDUgAiAEBEiEKBXVzYWdlGAMgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYBCABKARCDgoMX3JldHJ5X2luX21zIkMKEVRvb2xDYWxsUmVxdWVzdGVkEg8KB2NhbGxfaWQYASABKAkSDwoHb3JkaW5hbBgCIAEoDRIMCgR0b29sGAMgASgJIngKD1Rvb2xDYWxsU3RhcnRlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIY2FsbF9rZXkYAyABKAkSIwoGZWZmZWN0GAQgASgOMhMuamFja2xpbmUudjEuRWZmZWN0Eg8KB2F0dGVtcHQYBSABKA0iqwIKEFRvb2xDYWxsRmluaXNoZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEisKBnN0YXR1cxgDIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDYWxsU3RhdHVzEg4KBnNpZ25hbBgEIAEoCRITCgtkdXJhdGlvbl9tcxgFIAEoDRIpCgdwcm9ibGVtGAYgASgOMhguamFja2xpbmUudjEuQ2FsbFByb2JsZW0SFgoOY3V0X2Zyb21fYnl0ZXMYByABKAQSEQoJYWJhbmRvbmVkGAggASgIEhMKC3JldXNlZF9mcm9tGAkgASgJEhgKC3JldHJ5X2luX21zGAogASgNSACIAQESEQoJdGltZWRfb3V0GAsgASgIQg4KDF9yZXRyeV9pbl9tcyJNCg5BbnN3ZXJSZWplY3RlZBIrCgdwcm9ibGVtGAEgASgOMhouamFja2xpbmUudjEuQW5zd2VyUHJvYmxlbRIOCgZyZXBhaXIYAiABKA0iowEKD0ludGVycnVwdFJhaXNlZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSKAoEa2luZBgCIAEoDjIaLmphY2tsaW5lLnYxLkludGVycnVwdEtpbmQSDwoHY2FsbF9pZBgDIAEoCRIPCgdvcHRpb25zGAQgAygJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUludGVycnVwdFJlc29sdmVkEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJIqABCg5Db21tYW5kQXBwbGllZBISCgpjb21tYW5kX2lkGAEgASgJEiYKBGtpbmQYAiABKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIRCglwcmluY2lwYWwYAyABKAkSKgoKYWJvcnRfbW9kZRgEIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgFIAEoCCKKAQoPQ29tbWFuZFJlamVjdGVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIoCgZyZWFzb24YBCABKA4yGC5qYWNrbGluZS52MS5FcnJvclJlYXNvbiIbCgZQYXVzZWQSEQoJcHJpbmNpcGFsGAEgASgJIhwKB1Jlc3VtZWQSEQoJcHJpbmNpcGFsGAEgASgJIisKB1N0ZWVyZWQSEQoJcHJpbmNpcGFsGAEgASgJEg0KBWJ5dGVzGAIgASgNIkMKClRpbWVyRmlyZWQSJAoEa2luZBgBIAEoDjIWLmphY2tsaW5lLnYxLlRpbWVyS2luZBIPCgdzdWJqZWN0GAIgASgJIjAKB05vdGljZWQSJQoEY29kZRgBIAEoDjIXLmphY2tsaW5lLnYxLk5vdGljZUNvZGUigQEKCUNvbnN1bHRlZBImCgRraW5kGAEgASgOMhguamFja2xpbmUudjEuQ29uc3VsdEtpbmQSCwoDd2hvGAIgASgJEioKBmFuc3dlchgDIAEoDjIaLmphY2tsaW5lLnYxLkNvbnN1bHRBbnN3ZXISEwoLZHVyYXRpb25fbXMYBCABKA0i8gIKB0NvbnRlbnQSKgoJcnVuX2lucHV0GAEgASgLMhUuamFja2xpbmUudjEuUnVuSW5wdXRIABIsCgZyZXN1bHQYAiABKAsyGi5qYWNrbGluZS52MS5SZXN1bHRDb250ZW50SAASKgoFcmVwbHkYAyABKAsyGS5qYWNrbGluZS52MS5SZXBseUNvbnRlbnRIABIoCgRjYWxsGAQgASgLMhguamFja2xpbmUudjEuQ2FsbENvbnRlbnRIABI1Cgt0b29sX3Jlc3VsdBgFIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xSZXN1bHRDb250ZW50SAASLAoGYW5zd2VyGAYgASgLMhouamFja2xpbmUudjEuQW5zd2VyQ29udGVudEgAEg4KBHRleHQYByABKAlIABIuCgdjb25zdWx0GAwgASgLMhsuamFja2xpbmUudjEuQ29uc3VsdENvbnRlbnRIAEIGCgRib2R5SgQICBAMSgQIDRAeIkgKCFJ1bklucHV0EhIKCmlucHV0X2pzb24YASABKAwSKAoHc3ViamVjdBgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiSAoNUmVzdWx0Q29udGVudBITCgtyZXN1bHRfanNvbhgBIAEoDBITCgt3cml0ZXNfanNvbhgCIAEoDBINCgVlcnJvchgDIAEoCSIvCgxSZXBseUNvbnRlbnQSDAoEdGV4dBgBIAEoCRIRCglyZWFzb25pbmcYAiABKAkiLgoLQ2FsbENvbnRlbnQSDAoEdG9vbBgBIAEoCRIRCglhcmd1bWVudHMYAiABKAwiNwoRVG9vbFJlc3VsdENvbnRlbnQSEwoLb3V0cHV0X2pzb24YASABKAwSDQoFZXJyb3IYAiABKAkiMgoNQW5zd2VyQ29udGVudBIMCgR0ZXh0GAEgASgJEhMKC291dHB1dF9qc29uGAIgASgMIh8KDkNvbnN1bHRDb250ZW50Eg0KBWVycm9yGAEgASgJIqcBCgVEZWx0YRISCgphdHRlbXB0X2lkGAEgASgEEg8KB3N0ZXBfaWQYAiABKAkSEQoJaXRlcmF0aW9uGAMgASgNEg4KBHRleHQYBCABKAlIABITCglyZWFzb25pbmcYBSABKAlIABI5Cg50b29sX2FyZ3VtZW50cxgGIAEoCzIfLmphY2tsaW5lLnYxLlRvb2xBcmd1bWVudHNEZWx0YUgAQgYKBHBhcnQiQwoSVG9vbEFyZ3VtZW50c0RlbHRhEg0KBWluZGV4GAEgASgNEgwKBHRvb2wYAiABKAkSEAoIZnJhZ21lbnQYAyABKAkiGwoFUmVzZXQSEgoKYXR0ZW1wdF9pZBgBIAEoBCqWAQoNUmVjb3ZlcnlDYXVzZRIeChpSRUNPVkVSWV9DQVVTRV9VTlNQRUNJRklFRBAAEhgKFFJFQ09WRVJZX0NBVVNFX0NSQVNIEAESGAoUUkVDT1ZFUllfQ0FVU0VfRFJBSU4QAhIYChRSRUNPVkVSWV9DQVVTRV9RVUVVRRADEhcKE1JFQ09WRVJZX0NBVVNFX1dBS0UQBCqXAQoQTW9kZWxDYWxsUHVycG9zZRIiCh5NT0RFTF9DQUxMX1BVUlBPU0VfVU5TUEVDSUZJRUQQABIbChdNT0RFTF9DQUxMX1BVUlBPU0VfVFVSThABEh0KGU1PREVMX0NBTExfUFVSUE9TRV9SRVBBSVIQAhIjCh9NT0RFTF9DQUxMX1BVUlBPU0VfRklOQUxfQU5TV0VSEAMquAEKDEZpbmlzaFJlYXNvbhIdChlGSU5JU0hfUkVBU09OX1VOU1BFQ0lGSUVEEAASFgoSRklOSVNIX1JFQVNPTl9TVE9QEAESHAoYRklOSVNIX1JFQVNPTl9UT09MX0NBTExTEAISGAoURklOSVNIX1JFQVNPTl9MRU5HVEgQAxIgChxGSU5JU0hfUkVBU09OX0NPTlRFTlRfRklMVEVSEAQSFwoTRklOSVNIX1JFQVNPTl9PVEhFUhAFKqcDChFNb2RlbEZhaWx1cmVDbGFzcxIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX1VOU1BFQ0lGSUVEEAASJAogTU9ERUxfRkFJTFVSRV9DTEFTU19SQVRFX0xJTUlURUQQARIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX1VOQVZBSUxBQkxFEAISIgoeTU9ERUxfRkFJTFVSRV9DTEFTU19DT05ORUNUSU9OEAMSHwobTU9ERUxfRkFJTFVSRV9DTEFTU19USU1FT1VUEAQSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19NQUxGT1JNRUQQBRImCiJNT0RFTF9GQUlMVVJFX0NMQVNTX0FVVEhFTlRJQ0FUSU9OEAYSIwofTU9ERUxfRkFJTFVSRV9DTEFTU19CQURfUkVRVUVTVBAHEigKJE1PREVMX0ZBSUxVUkVfQ0xBU1NfQ09OVEVYVF9PVkVSRkxPVxAIEiEKHU1PREVMX0ZBSUxVUkVfQ0xBU1NfQ0FOQ0VMTEVEEAkSIAocTU9ERUxfRkFJTFVSRV9DTEFTU19JTlRFUk5BTBAKKo4CCgtDYWxsUHJvYmxlbRIcChhDQUxMX1BST0JMRU1fVU5TUEVDSUZJRUQQABIdChlDQUxMX1BST0JMRU1fVU5LTk9XTl9UT09MEAESJAogQ0FMTF9QUk9CTEVNX01BTEZPUk1FRF9BUkdVTUVOVFMQAhIiCh5DQUxMX1BST0JMRU1fSU5WQUxJRF9BUkdVTUVOVFMQAxIcChhDQUxMX1BST0JMRU1fTk9UX0FMTE9XRUQQBBIgChxDQUxMX1BST0JMRU1fT1ZFUl9UT09MX0xJTUlUEAUSGwoXQ0FMTF9QUk9CTEVNX09WRVJfTElNSVQQBhIbChdDQUxMX1BST0JMRU1fU1RFUF9FTkRFRBAHKt0BCg1BbnN3ZXJQcm9ibGVtEh4KGkFOU1dFUl9QUk9CTEVNX1VOU1BFQ0lGSUVEEAASGAoUQU5TV0VSX1BST0JMRU1fRU1QVFkQARIcChhBTlNXRVJfUFJPQkxFTV9UUlVOQ0FURUQQAhIbChdBTlNXRVJfUFJPQkxFTV9OT1RfSlNPThADEhoKFkFOU1dFUl9QUk9CTEVNX09VVENPTUUQBBIZChVBTlNXRVJfUFJPQkxFTV9TQ0hFTUEQBRIgChxBTlNXRVJfUFJPQkxFTV9UT09MX1JFUVVJUkVEEAYqWgoJVGltZXJLaW5kEhoKFlRJTUVSX0tJTkRfVU5TUEVDSUZJRUQQABIXChNUSU1FUl9LSU5EX0RFQURMSU5FEAESGAoUVElNRVJfS0lORF9JTlRFUlJVUFQQAiqNAQoKTm90aWNlQ29kZRIbChdOT1RJQ0VfQ09ERV9VTlNQRUNJRklFRBAAEiIKHk5PVElDRV9DT0RFX0JVREdFVF9ORUFSTFlfVVNFRBABEhwKGE5PVElDRV9DT0RFX0ZJTEVfTUlTU0lORxACEiAKHE5PVElDRV9DT0RFX0NPTkRJVElPTl9GQUlMRUQQAypMCgtDb25zdWx0S2luZBIcChhDT05TVUxUX0tJTkRfVU5TUEVDSUZJRUQQABIfChtDT05TVUxUX0tJTkRfU1RPUF9DT05ESVRJT04QASp5Cg1Db25zdWx0QW5zd2VyEh4KGkNPTlNVTFRfQU5TV0VSX1VOU1BFQ0lGSUVEEAASFgoSQ09OU1VMVF9BTlNXRVJfWUVTEAESFQoRQ09OU1VMVF9BTlNXRVJfTk8QAhIZChVDT05TVUxUX0FOU1dFUl9GQUlMRUQQA2IGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
 
 /**
  * One fact of one run.
@@ -276,6 +276,14 @@ export type StepEvent = Message<"jackline.v1.StepEvent"> & {
      */
     value: Noticed;
     case: "noticed";
+  } | {
+    /**
+     * Somebody who can change nothing was asked, and answered.
+     *
+     * @generated from field: jackline.v1.Consulted consulted = 38;
+     */
+    value: Consulted;
+    case: "consulted";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -1204,6 +1212,48 @@ export const NoticedSchema: GenMessage<Noticed> = /*@__PURE__*/
   messageDesc(file_jackline_v1_event, 22);
 
 /**
+ * Somebody who can change nothing was asked, and this is the answer. Nothing announces it.
+ *
+ * @generated from message jackline.v1.Consulted
+ */
+export type Consulted = Message<"jackline.v1.Consulted"> & {
+  /**
+   * What for.
+   *
+   * @generated from field: jackline.v1.ConsultKind kind = 1;
+   */
+  kind: ConsultKind;
+
+  /**
+   * The place in the plan that asks, such as `stop_when.any[1].function(shop.checks:enough)`.
+   *
+   * @generated from field: string who = 2;
+   */
+  who: string;
+
+  /**
+   * The answer.
+   *
+   * @generated from field: jackline.v1.ConsultAnswer answer = 3;
+   */
+  answer: ConsultAnswer;
+
+  /**
+   * How long it took.
+   *
+   * @generated from field: uint32 duration_ms = 4;
+   */
+  durationMs: number;
+};
+
+/**
+ * Describes the message jackline.v1.Consulted.
+ * Use `create(ConsultedSchema)` to create a new message.
+ */
+export const ConsultedSchema: GenMessage<Consulted> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 23);
+
+/**
  * What was said, given and returned: the part of an event that is not metadata.
  *
  * @generated from message jackline.v1.Content
@@ -1270,6 +1320,14 @@ export type Content = Message<"jackline.v1.Content"> & {
      */
     value: string;
     case: "text";
+  } | {
+    /**
+     * Of Consulted.
+     *
+     * @generated from field: jackline.v1.ConsultContent consult = 12;
+     */
+    value: ConsultContent;
+    case: "consult";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1278,7 +1336,7 @@ export type Content = Message<"jackline.v1.Content"> & {
  * Use `create(ContentSchema)` to create a new message.
  */
 export const ContentSchema: GenMessage<Content> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 23);
+  messageDesc(file_jackline_v1_event, 24);
 
 /**
  * What a run was started with.
@@ -1306,7 +1364,7 @@ export type RunInput = Message<"jackline.v1.RunInput"> & {
  * Use `create(RunInputSchema)` to create a new message.
  */
 export const RunInputSchema: GenMessage<RunInput> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 24);
+  messageDesc(file_jackline_v1_event, 25);
 
 /**
  * What a step or run came to.
@@ -1341,7 +1399,7 @@ export type ResultContent = Message<"jackline.v1.ResultContent"> & {
  * Use `create(ResultContentSchema)` to create a new message.
  */
 export const ResultContentSchema: GenMessage<ResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 25);
+  messageDesc(file_jackline_v1_event, 26);
 
 /**
  * What a model said.
@@ -1369,7 +1427,7 @@ export type ReplyContent = Message<"jackline.v1.ReplyContent"> & {
  * Use `create(ReplyContentSchema)` to create a new message.
  */
 export const ReplyContentSchema: GenMessage<ReplyContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 26);
+  messageDesc(file_jackline_v1_event, 27);
 
 /**
  * A tool call as it was asked for.
@@ -1397,7 +1455,7 @@ export type CallContent = Message<"jackline.v1.CallContent"> & {
  * Use `create(CallContentSchema)` to create a new message.
  */
 export const CallContentSchema: GenMessage<CallContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 27);
+  messageDesc(file_jackline_v1_event, 28);
 
 /**
  * What a tool returned.
@@ -1425,7 +1483,7 @@ export type ToolResultContent = Message<"jackline.v1.ToolResultContent"> & {
  * Use `create(ToolResultContentSchema)` to create a new message.
  */
 export const ToolResultContentSchema: GenMessage<ToolResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 28);
+  messageDesc(file_jackline_v1_event, 29);
 
 /**
  * What was answered to a question.
@@ -1453,7 +1511,28 @@ export type AnswerContent = Message<"jackline.v1.AnswerContent"> & {
  * Use `create(AnswerContentSchema)` to create a new message.
  */
 export const AnswerContentSchema: GenMessage<AnswerContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 29);
+  messageDesc(file_jackline_v1_event, 30);
+
+/**
+ * What came with an answer.
+ *
+ * @generated from message jackline.v1.ConsultContent
+ */
+export type ConsultContent = Message<"jackline.v1.ConsultContent"> & {
+  /**
+   * Why there was none.
+   *
+   * @generated from field: string error = 1;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message jackline.v1.ConsultContent.
+ * Use `create(ConsultContentSchema)` to create a new message.
+ */
+export const ConsultContentSchema: GenMessage<ConsultContent> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 31);
 
 /**
  * A live piece of what is being made. Never stored, never replayed.
@@ -1519,7 +1598,7 @@ export type Delta = Message<"jackline.v1.Delta"> & {
  * Use `create(DeltaSchema)` to create a new message.
  */
 export const DeltaSchema: GenMessage<Delta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 30);
+  messageDesc(file_jackline_v1_event, 32);
 
 /**
  * A piece of a tool call's arguments.
@@ -1554,7 +1633,7 @@ export type ToolArgumentsDelta = Message<"jackline.v1.ToolArgumentsDelta"> & {
  * Use `create(ToolArgumentsDeltaSchema)` to create a new message.
  */
 export const ToolArgumentsDeltaSchema: GenMessage<ToolArgumentsDelta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 31);
+  messageDesc(file_jackline_v1_event, 33);
 
 /**
  * An attempt was given up: drop what its deltas showed.
@@ -1575,7 +1654,7 @@ export type Reset = Message<"jackline.v1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 32);
+  messageDesc(file_jackline_v1_event, 34);
 
 /**
  * Why a worker took a run over.
@@ -2016,4 +2095,72 @@ export enum NoticeCode {
  */
 export const NoticeCodeSchema: GenEnum<NoticeCode> = /*@__PURE__*/
   enumDesc(file_jackline_v1_event, 7);
+
+/**
+ * What somebody was asked for.
+ *
+ * @generated from enum jackline.v1.ConsultKind
+ */
+export enum ConsultKind {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: CONSULT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Whether a leaf of a step's stop condition holds.
+   *
+   * @generated from enum value: CONSULT_KIND_STOP_CONDITION = 1;
+   */
+  STOP_CONDITION = 1,
+}
+
+/**
+ * Describes the enum jackline.v1.ConsultKind.
+ */
+export const ConsultKindSchema: GenEnum<ConsultKind> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_event, 8);
+
+/**
+ * What came of a question.
+ *
+ * @generated from enum jackline.v1.ConsultAnswer
+ */
+export enum ConsultAnswer {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: CONSULT_ANSWER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Yes.
+   *
+   * @generated from enum value: CONSULT_ANSWER_YES = 1;
+   */
+  YES = 1,
+
+  /**
+   * No.
+   *
+   * @generated from enum value: CONSULT_ANSWER_NO = 2;
+   */
+  NO = 2,
+
+  /**
+   * There was no answer: an error, none in time, or one that is no yes or no.
+   *
+   * @generated from enum value: CONSULT_ANSWER_FAILED = 3;
+   */
+  FAILED = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.ConsultAnswer.
+ */
+export const ConsultAnswerSchema: GenEnum<ConsultAnswer> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_event, 9);
 

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiL8AQoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDUoECAwQHiLaAwoIU3RlcFBsYW4SDwoHc3RlcF9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhYKDmlucHV0X3NlbGVjdGVkGAQgASgIEi8KBWlucHV0GAUgAygLMiAuamFja2xpbmUudjEuU3RlcFBsYW4uSW5wdXRFbnRyeRIxCgZyb3V0ZXMYBiADKAsyIS5qYWNrbGluZS52MS5TdGVwUGxhbi5Sb3V0ZXNFbnRyeRIRCgluZXh0X3N0ZXAYByABKAkSMAoKbW9kZWxfc3RlcBgKIAEoCzIaLmphY2tsaW5lLnYxLk1vZGVsU3RlcFBsYW5IABIuCgl0b29sX3N0ZXAYCyABKAsyGS5qYWNrbGluZS52MS5Ub29sU3RlcFBsYW5IABIyCgtyb3V0ZXJfc3RlcBgMIAEoCzIbLmphY2tsaW5lLnYxLlJvdXRlclN0ZXBQbGFuSAAaLAoKSW5wdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1JvdXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEYm9keUoECAgQCUoECAkQCkoECA0QHiKuAgoKU3RlcEJvdW5kcxIWCg5tYXhfaXRlcmF0aW9ucxgBIAEoDRIWCg5tb2RlbF9yZXF1ZXN0cxgCIAEoDRISCgp0b29sX2NhbGxzGAMgASgNEhkKDHRva2VuX2J1ZGdldBgEIAEoBEgAiAEBEh8KEmNvc3RfYnVkZ2V0X21pY3JvcxgFIAEoBEgBiAEBEhcKCnRpbWVvdXRfbXMYBiABKARIAogBARIYChBtb2RlbF90aW1lb3V0X21zGAcgASgEEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoBBIXCg90b29sX3RpbWVvdXRfbXMYCSABKARCDwoNX3Rva2VuX2J1ZGdldEIVChNfY29zdF9idWRnZXRfbWljcm9zQg0KC190aW1lb3V0X21zSgQIChAUIiwKDVByb21wdFNlY3Rpb24SDQoFdGl0bGUYASABKAkSDAoEdGV4dBgCIAEoCSLFAQoKVG9vbFBvbGljeRIPCgdyZXRyaWVzGAEgASgNEhUKDXJldHJ5X2Jhc2VfbXMYAiABKA0SFAoMcmV0cnlfY2FwX21zGAMgASgNEigKCG9uX2Vycm9yGAQgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEioKCm9uX3RpbWVvdXQYBSABKA4yFi5qYWNrbGluZS52MS5PbkZhaWx1cmUSDQoFcmV1c2UYBiABKAgSFAoMc2VyaWFsX2dyb3VwGAcgASgJIpgCCg1Ub29sRW50cnlQbGFuEgsKA3JlZhgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIXCg9wYXJhbWV0ZXJzX2pzb24YAyABKAkSMgoEYmluZBgEIAMoCzIkLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4uQmluZEVudHJ5EhYKCW1heF9jYWxscxgFIAEoDUgAiAEBEhYKDndyaXRlc19jb250ZXh0GAYgASgIEicKBnBvbGljeRgHIAEoCzIXLmphY2tsaW5lLnYxLlRvb2xQb2xpY3kaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQFCKXAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybUIOCgxfc2NoZW1hX2pzb25KBAgGEBQihwQKDU1vZGVsU3RlcFBsYW4SDQoFbW9kZWwYASABKAkSKgoGc3lzdGVtGAIgAygLMhouamFja2xpbmUudjEuUHJvbXB0U2VjdGlvbhIOCgZwcm9tcHQYAyABKAkSKQoFdG9vbHMYBCADKAsyGi5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuEioKDWFsbG93X2VmZmVjdHMYBSADKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSMAoLdG9vbF9jaG9pY2UYBiABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2hvaWNlTW9kZRIYChB0b29sX2Nob2ljZV9uYW1lGAcgASgJEhQKDG1heF9wYXJhbGxlbBgIIAEoDRInCgZib3VuZHMYCSABKAsyFy5qYWNrbGluZS52MS5TdGVwQm91bmRzEikKB291dGNvbWUYCiABKAsyGC5qYWNrbGluZS52MS5PdXRjb21lUGxhbhImCghvbl9saW1pdBgLIAEoDjIULmphY2tsaW5lLnYxLk9uTGltaXQSMgoOdG9vbF9leGVjdXRpb24YDiABKA4yGi5qYWNrbGluZS52MS5Ub29sRXhlY3V0aW9uEhkKDGludmFsaWRfYXJncxgQIAEoDUgAiAEBQg8KDV9pbnZhbGlkX2FyZ3NKBAgMEA1KBAgNEA5KBAgPEBBKBAgRECgi/gIKDFRvb2xTdGVwUGxhbhIjCgZlZmZlY3QYASABKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSEgoKb3V0cHV0X2tleRgCIAEoCRISCgp0aW1lb3V0X21zGAMgASgEEhQKDHJlc3VsdF9jaGFycxgEIAEoDRIqCgpvbl91bmtub3duGAUgASgOMhYuamFja2xpbmUudjEuT25Vbmtub3duEhkKEXVua25vd25fZXhwaXJ5X21zGAYgASgEEicKBGh0dHAYCiABKAsyFy5qYWNrbGluZS52MS5IdHRwQWN0aW9uSAASLwoIZnVuY3Rpb24YCyABKAsyGy5qYWNrbGluZS52MS5GdW5jdGlvbkFjdGlvbkgAEiUKA21jcBgMIAEoCzIWLmphY2tsaW5lLnYxLk1jcEFjdGlvbkgAEicKBnBvbGljeRgOIAEoCzIXLmphY2tsaW5lLnYxLlRvb2xQb2xpY3lCCAoGYWN0aW9uSgQIBxAKSgQIDRAOSgQIDxAoIqwCCgpIdHRwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDgoGbWV0aG9kGAIgASgJEgwKBHBhdGgYAyABKAkSMQoFcXVlcnkYBCADKAsyIi5qYWNrbGluZS52MS5IdHRwQWN0aW9uLlF1ZXJ5RW50cnkSNQoHaGVhZGVycxgFIAMoCzIkLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uSGVhZGVyc0VudHJ5EhYKCWJvZHlfanNvbhgGIAEoCUgAiAEBGiwKClF1ZXJ5RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfYm9keV9qc29uIiIKDkZ1bmN0aW9uQWN0aW9uEhAKCGZ1bmN0aW9uGAEgASgJIloKCU1jcEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEgwKBHRvb2wYAiABKAkSFgoOYXJndW1lbnRzX2pzb24YAyABKAkSEwoLdG9vbF9kaWdlc3QYBCABKAkiKgoKUm91dGVyQ2FzZRIMCgR3aGVuGAEgASgJEg4KBnNpZ25hbBgCIAEoCSI4Cg5Sb3V0ZXJTdGVwUGxhbhImCgVjYXNlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJvdXRlckNhc2UqVAoJT25GYWlsdXJlEhoKFk9OX0ZBSUxVUkVfVU5TUEVDSUZJRUQQABIWChJPTl9GQUlMVVJFX09CU0VSVkUQARITCg9PTl9GQUlMVVJFX0ZBSUwQAipaCgpBbnN3ZXJGb3JtEhsKF0FOU1dFUl9GT1JNX1VOU1BFQ0lGSUVEEAASGQoVQU5TV0VSX0ZPUk1fSlNPTl9URVhUEAESFAoQQU5TV0VSX0ZPUk1fVEVYVBACKogBCg5Ub29sQ2hvaWNlTW9kZRIgChxUT09MX0NIT0lDRV9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVVE9PTF9DSE9JQ0VfTU9ERV9BVVRPEAESHQoZVE9PTF9DSE9JQ0VfTU9ERV9SRVFVSVJFRBACEhoKFlRPT0xfQ0hPSUNFX01PREVfTkFNRUQQAypRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKosBCg1Ub29sRXhlY3V0aW9uEh4KGlRPT0xfRVhFQ1VUSU9OX1VOU1BFQ0lGSUVEEAASHAoYVE9PTF9FWEVDVVRJT05fQllfRUZGRUNUEAESHQoZVE9PTF9FWEVDVVRJT05fU0VRVUVOVElBTBACEh0KGVRPT0xfRVhFQ1VUSU9OX0NPTkNVUlJFTlQQAypmCglPblVua25vd24SGgoWT05fVU5LTk9XTl9VTlNQRUNJRklFRBAAEhIKDk9OX1VOS05PV05fQVNLEAESEwoPT05fVU5LTk9XTl9GQUlMEAISFAoQT05fVU5LTk9XTl9SRVRSWRADYgZwcm90bzM", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiL8AQoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDUoECAwQHiLaAwoIU3RlcFBsYW4SDwoHc3RlcF9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhYKDmlucHV0X3NlbGVjdGVkGAQgASgIEi8KBWlucHV0GAUgAygLMiAuamFja2xpbmUudjEuU3RlcFBsYW4uSW5wdXRFbnRyeRIxCgZyb3V0ZXMYBiADKAsyIS5qYWNrbGluZS52MS5TdGVwUGxhbi5Sb3V0ZXNFbnRyeRIRCgluZXh0X3N0ZXAYByABKAkSMAoKbW9kZWxfc3RlcBgKIAEoCzIaLmphY2tsaW5lLnYxLk1vZGVsU3RlcFBsYW5IABIuCgl0b29sX3N0ZXAYCyABKAsyGS5qYWNrbGluZS52MS5Ub29sU3RlcFBsYW5IABIyCgtyb3V0ZXJfc3RlcBgMIAEoCzIbLmphY2tsaW5lLnYxLlJvdXRlclN0ZXBQbGFuSAAaLAoKSW5wdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1JvdXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEYm9keUoECAgQCUoECAkQCkoECA0QHiKuAgoKU3RlcEJvdW5kcxIWCg5tYXhfaXRlcmF0aW9ucxgBIAEoDRIWCg5tb2RlbF9yZXF1ZXN0cxgCIAEoDRISCgp0b29sX2NhbGxzGAMgASgNEhkKDHRva2VuX2J1ZGdldBgEIAEoBEgAiAEBEh8KEmNvc3RfYnVkZ2V0X21pY3JvcxgFIAEoBEgBiAEBEhcKCnRpbWVvdXRfbXMYBiABKARIAogBARIYChBtb2RlbF90aW1lb3V0X21zGAcgASgEEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoBBIXCg90b29sX3RpbWVvdXRfbXMYCSABKARCDwoNX3Rva2VuX2J1ZGdldEIVChNfY29zdF9idWRnZXRfbWljcm9zQg0KC190aW1lb3V0X21zSgQIChAUIiwKDVByb21wdFNlY3Rpb24SDQoFdGl0bGUYASABKAkSDAoEdGV4dBgCIAEoCSLFAQoKVG9vbFBvbGljeRIPCgdyZXRyaWVzGAEgASgNEhUKDXJldHJ5X2Jhc2VfbXMYAiABKA0SFAoMcmV0cnlfY2FwX21zGAMgASgNEigKCG9uX2Vycm9yGAQgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEioKCm9uX3RpbWVvdXQYBSABKA4yFi5qYWNrbGluZS52MS5PbkZhaWx1cmUSDQoFcmV1c2UYBiABKAgSFAoMc2VyaWFsX2dyb3VwGAcgASgJIpgCCg1Ub29sRW50cnlQbGFuEgsKA3JlZhgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIXCg9wYXJhbWV0ZXJzX2pzb24YAyABKAkSMgoEYmluZBgEIAMoCzIkLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4uQmluZEVudHJ5EhYKCW1heF9jYWxscxgFIAEoDUgAiAEBEhYKDndyaXRlc19jb250ZXh0GAYgASgIEicKBnBvbGljeRgHIAEoCzIXLmphY2tsaW5lLnYxLlRvb2xQb2xpY3kaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQFCKXAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybUIOCgxfc2NoZW1hX2pzb25KBAgGEBQi9wMKDVN0b3BDb25kaXRpb24SLQoGYW55X29mGAEgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgZhbGxfb2YYAiABKAsyGy5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uc0gAEi0KB25lZ2F0ZWQYAyABKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uSAASFAoKaXRlcmF0aW9ucxgEIAEoDUgAEhAKBnRva2VucxgFIAEoBEgAEhUKC2Nvc3RfbWljcm9zGAYgASgESAASFAoKZWxhcHNlZF9tcxgHIAEoBEgAEhcKDW5vX3Rvb2xfY2FsbHMYCCABKAhIABI3Cgt0b29sX2NhbGxlZBgJIAEoCzIgLmphY2tsaW5lLnYxLlRvb2xDYWxsZWRDb25kaXRpb25IABI5Cgx0ZXh0X21lbnRpb24YCyABKAsyIS5qYWNrbGluZS52MS5UZXh0TWVudGlvbkNvbmRpdGlvbkgAEhQKCm91dGNvbWVfaXMYDCABKAlIABIUCgpleHByZXNzaW9uGA0gASgJSAASMgoIZnVuY3Rpb24YDiABKAsyHi5qYWNrbGluZS52MS5GdW5jdGlvbkNvbmRpdGlvbkgAQgsKCWNvbmRpdGlvbkoECAoQC0oECA8QHiJACg5TdG9wQ29uZGl0aW9ucxIuCgpjb25kaXRpb25zGAEgAygLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbiJFChNUb29sQ2FsbGVkQ29uZGl0aW9uEgwKBG5hbWUYASABKAkSFAoHc3VjY2VzcxgCIAEoCEgAiAEBQgoKCF9zdWNjZXNzIjoKFFRleHRNZW50aW9uQ29uZGl0aW9uEgwKBHRleHQYASABKAkSFAoMY2FzZV9tYXR0ZXJzGAIgASgIIjkKEUZ1bmN0aW9uQ29uZGl0aW9uEhAKCGZ1bmN0aW9uGAEgASgJEhIKCnRpbWVvdXRfbXMYAiABKAQisAQKDU1vZGVsU3RlcFBsYW4SDQoFbW9kZWwYASABKAkSKgoGc3lzdGVtGAIgAygLMhouamFja2xpbmUudjEuUHJvbXB0U2VjdGlvbhIOCgZwcm9tcHQYAyABKAkSKQoFdG9vbHMYBCADKAsyGi5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuEioKDWFsbG93X2VmZmVjdHMYBSADKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSMAoLdG9vbF9jaG9pY2UYBiABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2hvaWNlTW9kZRIYChB0b29sX2Nob2ljZV9uYW1lGAcgASgJEhQKDG1heF9wYXJhbGxlbBgIIAEoDRInCgZib3VuZHMYCSABKAsyFy5qYWNrbGluZS52MS5TdGVwQm91bmRzEikKB291dGNvbWUYCiABKAsyGC5qYWNrbGluZS52MS5PdXRjb21lUGxhbhImCghvbl9saW1pdBgLIAEoDjIULmphY2tsaW5lLnYxLk9uTGltaXQSMgoOdG9vbF9leGVjdXRpb24YDiABKA4yGi5qYWNrbGluZS52MS5Ub29sRXhlY3V0aW9uEhkKDGludmFsaWRfYXJncxgQIAEoDUgAiAEBEi0KCXN0b3Bfd2hlbhgMIAEoCzIaLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25CDwoNX2ludmFsaWRfYXJnc0oECA0QDkoECA8QEEoECBEQKCL+AgoMVG9vbFN0ZXBQbGFuEiMKBmVmZmVjdBgBIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBISCgpvdXRwdXRfa2V5GAIgASgJEhIKCnRpbWVvdXRfbXMYAyABKAQSFAoMcmVzdWx0X2NoYXJzGAQgASgNEioKCm9uX3Vua25vd24YBSABKA4yFi5qYWNrbGluZS52MS5PblVua25vd24SGQoRdW5rbm93bl9leHBpcnlfbXMYBiABKAQSJwoEaHR0cBgKIAEoCzIXLmphY2tsaW5lLnYxLkh0dHBBY3Rpb25IABIvCghmdW5jdGlvbhgLIAEoCzIbLmphY2tsaW5lLnYxLkZ1bmN0aW9uQWN0aW9uSAASJQoDbWNwGAwgASgLMhYuamFja2xpbmUudjEuTWNwQWN0aW9uSAASJwoGcG9saWN5GA4gASgLMhcuamFja2xpbmUudjEuVG9vbFBvbGljeUIICgZhY3Rpb25KBAgHEApKBAgNEA5KBAgPECgirAIKCkh0dHBBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIOCgZtZXRob2QYAiABKAkSDAoEcGF0aBgDIAEoCRIxCgVxdWVyeRgEIAMoCzIiLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uUXVlcnlFbnRyeRI1CgdoZWFkZXJzGAUgAygLMiQuamFja2xpbmUudjEuSHR0cEFjdGlvbi5IZWFkZXJzRW50cnkSFgoJYm9keV9qc29uGAYgASgJSACIAQEaLAoKUXVlcnlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9ib2R5X2pzb24iIgoORnVuY3Rpb25BY3Rpb24SEAoIZnVuY3Rpb24YASABKAkiWgoJTWNwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRITCgt0b29sX2RpZ2VzdBgEIAEoCSIqCgpSb3V0ZXJDYXNlEgwKBHdoZW4YASABKAkSDgoGc2lnbmFsGAIgASgJIjgKDlJvdXRlclN0ZXBQbGFuEiYKBWNhc2VzGAEgAygLMhcuamFja2xpbmUudjEuUm91dGVyQ2FzZSpUCglPbkZhaWx1cmUSGgoWT05fRkFJTFVSRV9VTlNQRUNJRklFRBAAEhYKEk9OX0ZBSUxVUkVfT0JTRVJWRRABEhMKD09OX0ZBSUxVUkVfRkFJTBACKloKCkFuc3dlckZvcm0SGwoXQU5TV0VSX0ZPUk1fVU5TUEVDSUZJRUQQABIZChVBTlNXRVJfRk9STV9KU09OX1RFWFQQARIUChBBTlNXRVJfRk9STV9URVhUEAIqiAEKDlRvb2xDaG9pY2VNb2RlEiAKHFRPT0xfQ0hPSUNFX01PREVfVU5TUEVDSUZJRUQQABIZChVUT09MX0NIT0lDRV9NT0RFX0FVVE8QARIdChlUT09MX0NIT0lDRV9NT0RFX1JFUVVJUkVEEAISGgoWVE9PTF9DSE9JQ0VfTU9ERV9OQU1FRBADKlEKB09uTGltaXQSGAoUT05fTElNSVRfVU5TUEVDSUZJRUQQABIRCg1PTl9MSU1JVF9FWElUEAESGQoVT05fTElNSVRfRklOQUxfQU5TV0VSEAIqiwEKDVRvb2xFeGVjdXRpb24SHgoaVE9PTF9FWEVDVVRJT05fVU5TUEVDSUZJRUQQABIcChhUT09MX0VYRUNVVElPTl9CWV9FRkZFQ1QQARIdChlUT09MX0VYRUNVVElPTl9TRVFVRU5USUFMEAISHQoZVE9PTF9FWEVDVVRJT05fQ09OQ1VSUkVOVBADKmYKCU9uVW5rbm93bhIaChZPTl9VTktOT1dOX1VOU1BFQ0lGSUVEEAASEgoOT05fVU5LTk9XTl9BU0sQARITCg9PTl9VTktOT1dOX0ZBSUwQAhIUChBPTl9VTktOT1dOX1JFVFJZEANiBnByb3RvMw", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -562,6 +562,236 @@ export const OutcomePlanSchema: GenMessage<OutcomePlan> = /*@__PURE__*/
   messageDesc(file_jackline_v1_plan, 7);
 
 /**
+ * When a step stops by itself: a tree. At most 8 levels and 64 parts.
+ *
+ * @generated from message jackline.v1.StopCondition
+ */
+export type StopCondition = Message<"jackline.v1.StopCondition"> & {
+  /**
+   * What has to hold.
+   *
+   * @generated from oneof jackline.v1.StopCondition.condition
+   */
+  condition: {
+    /**
+     * One of them.
+     *
+     * @generated from field: jackline.v1.StopConditions any_of = 1;
+     */
+    value: StopConditions;
+    case: "anyOf";
+  } | {
+    /**
+     * All of them.
+     *
+     * @generated from field: jackline.v1.StopConditions all_of = 2;
+     */
+    value: StopConditions;
+    case: "allOf";
+  } | {
+    /**
+     * Not this one.
+     *
+     * @generated from field: jackline.v1.StopCondition negated = 3;
+     */
+    value: StopCondition;
+    case: "negated";
+  } | {
+    /**
+     * So many turns of the visit.
+     *
+     * @generated from field: uint32 iterations = 4;
+     */
+    value: number;
+    case: "iterations";
+  } | {
+    /**
+     * So many tokens of the visit.
+     *
+     * @generated from field: uint64 tokens = 5;
+     */
+    value: bigint;
+    case: "tokens";
+  } | {
+    /**
+     * So much money for the visit, in millionths of a US dollar.
+     *
+     * @generated from field: uint64 cost_micros = 6;
+     */
+    value: bigint;
+    case: "costMicros";
+  } | {
+    /**
+     * So much active time of the visit.
+     *
+     * @generated from field: uint64 elapsed_ms = 7;
+     */
+    value: bigint;
+    case: "elapsedMs";
+  } | {
+    /**
+     * The last reply asked for no tool. Always true where it is set.
+     *
+     * @generated from field: bool no_tool_calls = 8;
+     */
+    value: boolean;
+    case: "noToolCalls";
+  } | {
+    /**
+     * A call of a tool ended.
+     *
+     * @generated from field: jackline.v1.ToolCalledCondition tool_called = 9;
+     */
+    value: ToolCalledCondition;
+    case: "toolCalled";
+  } | {
+    /**
+     * The last reply has a text.
+     *
+     * @generated from field: jackline.v1.TextMentionCondition text_mention = 11;
+     */
+    value: TextMentionCondition;
+    case: "textMention";
+  } | {
+    /**
+     * The last reply is a sound answer with this outcome.
+     *
+     * @generated from field: string outcome_is = 12;
+     */
+    value: string;
+    case: "outcomeIs";
+  } | {
+    /**
+     * A CEL expression over the facts of the visit.
+     *
+     * @generated from field: string expression = 13;
+     */
+    value: string;
+    case: "expression";
+  } | {
+    /**
+     * A Python function of the operator's roots.
+     *
+     * @generated from field: jackline.v1.FunctionCondition function = 14;
+     */
+    value: FunctionCondition;
+    case: "function";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message jackline.v1.StopCondition.
+ * Use `create(StopConditionSchema)` to create a new message.
+ */
+export const StopConditionSchema: GenMessage<StopCondition> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 8);
+
+/**
+ * Several conditions.
+ *
+ * @generated from message jackline.v1.StopConditions
+ */
+export type StopConditions = Message<"jackline.v1.StopConditions"> & {
+  /**
+   * In the order of the file; never empty.
+   *
+   * @generated from field: repeated jackline.v1.StopCondition conditions = 1;
+   */
+  conditions: StopCondition[];
+};
+
+/**
+ * Describes the message jackline.v1.StopConditions.
+ * Use `create(StopConditionsSchema)` to create a new message.
+ */
+export const StopConditionsSchema: GenMessage<StopConditions> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 9);
+
+/**
+ * A call of a tool in this visit ended.
+ *
+ * @generated from message jackline.v1.ToolCalledCondition
+ */
+export type ToolCalledCondition = Message<"jackline.v1.ToolCalledCondition"> & {
+  /**
+   * The tool.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Well or not well; unset if either will do.
+   *
+   * @generated from field: optional bool success = 2;
+   */
+  success?: boolean | undefined;
+};
+
+/**
+ * Describes the message jackline.v1.ToolCalledCondition.
+ * Use `create(ToolCalledConditionSchema)` to create a new message.
+ */
+export const ToolCalledConditionSchema: GenMessage<ToolCalledCondition> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 10);
+
+/**
+ * The last reply has a text.
+ *
+ * @generated from message jackline.v1.TextMentionCondition
+ */
+export type TextMentionCondition = Message<"jackline.v1.TextMentionCondition"> & {
+  /**
+   * The text.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * True if upper and lower case count.
+   *
+   * @generated from field: bool case_matters = 2;
+   */
+  caseMatters: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.TextMentionCondition.
+ * Use `create(TextMentionConditionSchema)` to create a new message.
+ */
+export const TextMentionConditionSchema: GenMessage<TextMentionCondition> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 11);
+
+/**
+ * A Python function is asked.
+ *
+ * @generated from message jackline.v1.FunctionCondition
+ */
+export type FunctionCondition = Message<"jackline.v1.FunctionCondition"> & {
+  /**
+   * As `package.module:name`.
+   *
+   * @generated from field: string function = 1;
+   */
+  function: string;
+
+  /**
+   * How long it may take.
+   *
+   * @generated from field: uint64 timeout_ms = 2;
+   */
+  timeoutMs: bigint;
+};
+
+/**
+ * Describes the message jackline.v1.FunctionCondition.
+ * Use `create(FunctionConditionSchema)` to create a new message.
+ */
+export const FunctionConditionSchema: GenMessage<FunctionCondition> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 12);
+
+/**
  * A step that asks a model.
  *
  * @generated from message jackline.v1.ModelStepPlan
@@ -657,6 +887,13 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
    * @generated from field: optional uint32 invalid_args = 16;
    */
   invalidArgs?: number | undefined;
+
+  /**
+   * When it stops by itself; unset if never.
+   *
+   * @generated from field: jackline.v1.StopCondition stop_when = 12;
+   */
+  stopWhen?: StopCondition | undefined;
 };
 
 /**
@@ -664,7 +901,7 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
  * Use `create(ModelStepPlanSchema)` to create a new message.
  */
 export const ModelStepPlanSchema: GenMessage<ModelStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 8);
+  messageDesc(file_jackline_v1_plan, 13);
 
 /**
  * A step that does one thing.
@@ -758,7 +995,7 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
  * Use `create(ToolStepPlanSchema)` to create a new message.
  */
 export const ToolStepPlanSchema: GenMessage<ToolStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 9);
+  messageDesc(file_jackline_v1_plan, 14);
 
 /**
  * A request to a connection of the operator's.
@@ -814,7 +1051,7 @@ export type HttpAction = Message<"jackline.v1.HttpAction"> & {
  * Use `create(HttpActionSchema)` to create a new message.
  */
 export const HttpActionSchema: GenMessage<HttpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 10);
+  messageDesc(file_jackline_v1_plan, 15);
 
 /**
  * A Python function of the operator's roots.
@@ -835,7 +1072,7 @@ export type FunctionAction = Message<"jackline.v1.FunctionAction"> & {
  * Use `create(FunctionActionSchema)` to create a new message.
  */
 export const FunctionActionSchema: GenMessage<FunctionAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 11);
+  messageDesc(file_jackline_v1_plan, 16);
 
 /**
  * A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -877,7 +1114,7 @@ export type McpAction = Message<"jackline.v1.McpAction"> & {
  * Use `create(McpActionSchema)` to create a new message.
  */
 export const McpActionSchema: GenMessage<McpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 12);
+  messageDesc(file_jackline_v1_plan, 17);
 
 /**
  * One case of a router.
@@ -905,7 +1142,7 @@ export type RouterCase = Message<"jackline.v1.RouterCase"> & {
  * Use `create(RouterCaseSchema)` to create a new message.
  */
 export const RouterCaseSchema: GenMessage<RouterCase> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 13);
+  messageDesc(file_jackline_v1_plan, 18);
 
 /**
  * A step that only chooses.
@@ -926,7 +1163,7 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  * Use `create(RouterStepPlanSchema)` to create a new message.
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 14);
+  messageDesc(file_jackline_v1_plan, 19);
 
 /**
  * What follows from a failure.
