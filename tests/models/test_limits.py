@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from jackline_server.core.facts import FailureClass, FinishReason, Usage
-from jackline_server.models.limits import Capped, Slotted, Timed
+from jackline_server.models.limits import Guarded
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.runtime.ports import EndChunk, ModelChunk, ModelFailure, ModelRequest, TextChunk
@@ -60,7 +60,7 @@ def test_a_provider_that_is_too_slow_is_ended_when_its_timer_fires(
         loop = asyncio.get_running_loop()
         failure = None
         try:
-            async for _chunk in Timed(FakeAdapter(behave)).stream(
+            async for _chunk in Guarded(FakeAdapter(behave), slots=1).stream(
                 request(total_ms=total_ms, idle_ms=idle_ms)
             ):
                 pass
@@ -77,7 +77,7 @@ def test_a_provider_that_is_too_slow_is_ended_when_its_timer_fires(
 
 def test_a_provider_that_swallows_cancellation_is_left_behind() -> None:
     async def attempt() -> float:
-        models = Timed(FakeAdapter(stubborn), grace_ms=500)
+        models = Guarded(FakeAdapter(stubborn), slots=1, grace_ms=500)
         failure = None
         try:
             async for _chunk in models.stream(request(total_ms=1_000)):
@@ -134,7 +134,7 @@ async def test_a_waiting_attempt_can_be_cancelled_and_never_begins() -> None:
         yield END
 
     adapter = FakeAdapter(behave)
-    models = Slotted(adapter, slots=1)
+    models = Guarded(adapter, slots=1)
     holder = asyncio.create_task(collect(models, request()))
     waiter = asyncio.create_task(collect(models, request()))
     await begun.wait()
@@ -148,7 +148,7 @@ async def test_a_waiting_attempt_can_be_cancelled_and_never_begins() -> None:
 
 def test_waiting_for_a_slot_is_charged_nothing_and_bounded() -> None:
     async def attempt() -> ModelFailure:
-        models = Slotted(FakeAdapter(forever), slots=1)
+        models = Guarded(FakeAdapter(forever), slots=1)
         holder = asyncio.create_task(anext(models.stream(request())))
         await asyncio.sleep(0)
         failure = None
@@ -186,7 +186,7 @@ async def test_an_adapter_that_breaks_is_an_internal_failure_without_its_text() 
         yield TextChunk("x")
         raise KeyError("sk-secret")
 
-    failure = await failure_of(Timed(FakeAdapter(behave)), request())
+    failure = await failure_of(Guarded(FakeAdapter(behave), slots=1), request())
     assert failure.failure is FailureClass.INTERNAL
     assert "sk-secret" not in failure.message
 
@@ -196,7 +196,7 @@ async def test_an_adapter_that_cancels_itself_is_a_connection_failure() -> None:
         yield TextChunk("x")
         raise asyncio.CancelledError
 
-    failure = await failure_of(Timed(FakeAdapter(behave)), request())
+    failure = await failure_of(Guarded(FakeAdapter(behave), slots=1), request())
     assert failure.failure is FailureClass.CONNECTION
 
 
@@ -210,7 +210,7 @@ def endless(text: str) -> Behave:
 
 async def test_output_far_over_the_cap_ends_as_length() -> None:
     adapter = FakeAdapter(endless("word " * 100))
-    chunks = await collect(Capped(adapter), request(max_output_tokens=100))
+    chunks = await collect(Guarded(adapter, slots=1), request(max_output_tokens=100))
     assert chunks[-1] == EndChunk(FinishReason.LENGTH, None)
     assert (
         100 * 16
@@ -222,7 +222,7 @@ async def test_output_far_over_the_cap_ends_as_length() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 1000, ""], ids=["bytes", "chunks"])
 async def test_a_reply_over_its_size_is_malformed(text: str) -> None:
-    models = Capped(FakeAdapter(endless(text)), max_bytes=50_000, max_chunks=500)
+    models = Guarded(FakeAdapter(endless(text)), slots=1, max_bytes=50_000, max_chunks=500)
     failure = await failure_of(models, request(max_output_tokens=10_000_000))
     assert failure.failure is FailureClass.MALFORMED
 
@@ -235,8 +235,10 @@ async def test_a_reply_ends_exactly_once() -> None:
         yield END
         yield END
 
-    assert (await failure_of(Capped(FakeAdapter(never)), request())).failure is FailureClass.MALFORMED
-    assert await collect(Capped(FakeAdapter(twice)), request()) == [END]
+    assert (
+        await failure_of(Guarded(FakeAdapter(never), slots=1), request())
+    ).failure is FailureClass.MALFORMED
+    assert await collect(Guarded(FakeAdapter(twice), slots=1), request()) == [END]
 
 
 async def test_a_profile_or_adapter_that_is_not_there_is_a_bad_request() -> None:

@@ -115,7 +115,7 @@ class LiteLLMModels:
     _clients: dict[str, _Client] = field(default_factory=dict[str, _Client])
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
-        """See Models. The time-outs here are a backstop: wrap it in `limits.Timed`."""
+        """See Models. The time-outs here are a backstop: wrap it in `limits.Guarded`."""
         profile = profile_of(request.plan, self.profiles)
         reader = ChunkReader()
         is_open = False

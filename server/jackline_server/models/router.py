@@ -1,6 +1,6 @@
 """All model adapters behind the runtime's one door.
 
-Owns which adapter serves a request and which guards stand around it. Does not own the adapters' own
+Owns which adapter serves a request and what guards it. Does not own the adapters' own
 lifetimes: who made them closes them.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from jackline_server.core.facts import FailureClass
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.failures import refused
-from jackline_server.models.limits import Capped, Slotted, Timed
+from jackline_server.models.limits import Guarded
 from jackline_server.models.profile import ModelProfile
 from jackline_server.runtime.ports import ModelChunk, ModelRequest, Models
 
@@ -23,14 +23,14 @@ class ModelRouter:
     def __init__(self, *, adapters: Mapping[str, Models], profiles: Mapping[str, ModelProfile]) -> None:
         self._adapters = adapters
         self._profiles = profiles
-        self._guarded: dict[tuple[str, str], Slotted] = {}
+        self._guarded: dict[tuple[str, str], Guarded] = {}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         """See Models. A profile or adapter that this server does not have is BAD_REQUEST, raised at once."""
         return self._guard(request.plan).stream(request)
 
-    def _guard(self, plan: ModelPlan) -> Slotted:
-        """The adapter in its guards, made once for each profile."""
+    def _guard(self, plan: ModelPlan) -> Guarded:
+        """The adapter in its guard, made once for each profile."""
         key = (plan.adapter, plan.profile)
         guarded = self._guarded.get(key)
         if guarded is None:
@@ -41,8 +41,9 @@ class ModelRouter:
                     FailureClass.BAD_REQUEST,
                     f"this server has no model adapter {plan.adapter!r}, wanted by profile {plan.profile!r}",
                 )
-            timed = Timed(Capped(adapter), first_token_ms=profile.first_token_ms)
-            guarded = self._guarded[key] = Slotted(timed, slots=profile.concurrency)
+            guarded = self._guarded[key] = Guarded(
+                adapter, slots=profile.concurrency, first_token_ms=profile.first_token_ms
+            )
         return guarded
 
 

@@ -45,6 +45,7 @@ from pydantic import (
     model_validator,
 )
 
+from jackline_server.core import json_text
 from jackline_server.core.facts import FailureClass, FinishReason
 from jackline_server.plain_files import read_regular
 
@@ -95,6 +96,11 @@ class ScriptCall(_Strict):
     name: str
     arguments: dict[str, JsonValue] | str = Field(default_factory=dict[str, JsonValue])
     id: str | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The arguments as a model writes them, placeholders and all."""
+        return self.arguments if isinstance(self.arguments, str) else json_text.write(self.arguments)
 
 
 class ScriptUsage(_Strict):

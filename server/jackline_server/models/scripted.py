@@ -6,7 +6,7 @@ from the messages of the request alone, so that a repeated request gets the same
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from jackline_server.core import json_text
 from jackline_server.core.facts import FailureClass, FinishReason, Usage
@@ -14,7 +14,15 @@ from jackline_server.core.messages import AssistantMessage, Message, SystemMessa
 from jackline_server.core.plan import JsonObject, JsonValue
 from jackline_server.models.failures import refused
 from jackline_server.models.profile import ModelProfile
-from jackline_server.models.script import Script, ScriptFailure, ScriptUsage, Turn, When, load_script
+from jackline_server.models.script import (
+    Script,
+    ScriptCall,
+    ScriptFailure,
+    ScriptUsage,
+    Turn,
+    When,
+    load_script,
+)
 from jackline_server.runtime.ports import (
     EndChunk,
     ModelChunk,
@@ -59,8 +67,7 @@ class ScriptedModels:
                 FailureClass.BAD_REQUEST,
                 f"model profile {request.plan.profile!r} has no script; set `script`",
             )
-        offered = [tool.ref for tool in request.tools]
-        turn = choose(script, request.messages, offered)
+        turn = choose(script, request.messages, [tool.ref for tool in request.tools])
         if turn is None:
             raise refused(FailureClass.BAD_REQUEST, "the script has no turn for this conversation")
         pieces = play(turn, request.messages)
@@ -77,15 +84,11 @@ class ScriptedModels:
 
 def choose(script: Script, messages: Sequence[Message], offered: Sequence[str]) -> Turn | None:
     """The first turn that fits the conversation and the tools that the request offers."""
-    number = 1 + sum(isinstance(message, AssistantMessage) for message in messages)
-    return next(
-        (
-            turn
-            for turn in script.turns
-            if turn.when.turn in (None, number) and _fits(turn.when, messages, offered)
-        ),
-        None,
-    )
+    number = 1 + len(_replies(messages))
+    for turn in script.turns:
+        if turn.when.turn in (None, number) and _fits(turn.when, messages, offered):
+            return turn
+    return None
 
 
 def play(turn: Turn, messages: Sequence[Message]) -> list[ModelChunk]:
@@ -93,16 +96,18 @@ def play(turn: Turn, messages: Sequence[Message]) -> list[ModelChunk]:
     user = _user_object(messages) if turn.has_placeholders else {}
     pieces: list[ModelChunk] = [ReasoningChunk(part) for part in _cut(_fill_text(turn.reasoning, user))]
     pieces += [TextChunk(part) for part in _cut(_spoken(turn, user))]
-    number = sum(len(message.calls) for message in messages if isinstance(message, AssistantMessage))
+    number = sum([len(reply.calls) for reply in _replies(messages)])
     for index, call in enumerate(turn.tool_calls):
         number += 1
         call_id = f"call_{number}" if call.id is None else call.id
-        filled = _fill(call.arguments, user)
-        text = filled if isinstance(filled, str) else json_text.write(filled)
-        first, *rest = [*_cut(text)] or [""]
+        first, *rest = _cut(_arguments(turn, call, user)) or [""]
         pieces.append(ToolCallChunk(index, call_id, call.name, first))
         pieces += [ToolCallChunk(index, "", "", part) for part in rest]
     return pieces
+
+
+def _replies(messages: Sequence[Message]) -> list[AssistantMessage]:
+    return [message for message in messages if isinstance(message, AssistantMessage)]
 
 
 def _fits(when: When, messages: Sequence[Message], offered: Sequence[str]) -> bool:
@@ -194,9 +199,15 @@ def _spoken(turn: Turn, user: JsonObject) -> str:
     return _fill_text(turn.text or "", user)
 
 
-def _cut(text: str) -> Iterator[str]:
-    for start in range(0, len(text), _PIECE_CHARS):
-        yield text[start : start + _PIECE_CHARS]
+def _arguments(turn: Turn, call: ScriptCall, user: JsonObject) -> str:
+    if not turn.has_placeholders:
+        return call.text
+    filled = _fill(call.arguments, user)
+    return filled if isinstance(filled, str) else json_text.write(filled)
+
+
+def _cut(text: str) -> list[str]:
+    return [text[start : start + _PIECE_CHARS] for start in range(0, len(text), _PIECE_CHARS)]
 
 
 def _finish(turn: Turn) -> FinishReason:

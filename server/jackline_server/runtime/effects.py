@@ -2,7 +2,7 @@
 
 Owns the calls of models and tools; questions are `consulting`'s. No call starts before its announcement is
 durable. A result is noted and becomes durable with the next announcement, or at once where other calls still
-run. Cancelling an effect leaves its calls open in the log; `cut_short` says what becomes of them.
+run. Cancelling an effect leaves its calls open in the log; `cutting` says what becomes of them.
 """
 
 import asyncio
@@ -14,20 +14,19 @@ from jackline_server import failpoints
 from jackline_server.core import bounds, calls, json_text, retries, tool_retries
 from jackline_server.core.facts import (
     CallStatus,
-    Fact,
     FailureClass,
     ModelCallFailed,
-    ModelCallStarted,
     ModelReplied,
     ToolCallFinished,
     Usage,
 )
 from jackline_server.core.frozen import frozen
-from jackline_server.core.plan import Effect, JsonValue, ModelPlan, ModelStep
+from jackline_server.core.plan import Effect, JsonValue, ModelStep
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, ToolAttempt
 from jackline_server.core.tool_retries import FailedAttempt
 from jackline_server.runtime.consulting import consult
+from jackline_server.runtime.cutting import full_usage
 from jackline_server.runtime.deltas import DeltaMaker
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import (
@@ -51,6 +50,9 @@ MAX_CALLS = 256
 
 MAX_KEPT_BYTES = 1024 * 1024
 """The most that a reply may come to as JSON: it is kept in one event, and twice in that of its step's end."""
+
+_NOBODY = "{}"
+"""The subject of a run that works on nobody's behalf, as most do."""
 
 
 @frozen
@@ -141,7 +143,7 @@ class Effects:
         )
 
     def _failed(self, step: CallModel, run: LiveRun, failure: ModelFailure) -> ModelCallFailed:
-        usage = _full(step.started) if failure.usage is None else failure.usage
+        usage = full_usage(step.started) if failure.usage is None else failure.usage
         visit = run.state.visit
         agent = run.state.plan.step(visit.step_id) if visit is not None else None
         retry_in_ms = None
@@ -219,7 +221,8 @@ class Effects:
         )
 
     def _invocation(self, attempt: ToolAttempt, run: LiveRun) -> Invocation:
-        subject: Mapping[str, JsonValue] = json_text.parse_object(run.state.started.subject_json)
+        text = run.state.started.subject_json
+        subject: Mapping[str, JsonValue] = {} if text == _NOBODY else json_text.parse_object(text)
         return Invocation(
             step=attempt.step,
             run_id=run.run_id,
@@ -243,58 +246,6 @@ def _stay_stopped() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
-
-
-def cut_short(run: LiveRun, *, abandoned: bool) -> tuple[Fact, ...]:
-    """What becomes of the calls in flight when their effect was cancelled for good.
-
-    `abandoned` says that the effect could not be stopped and was left behind.
-    """
-    state, visit = run.state, run.state.visit
-    if visit is None:
-        return ()
-    facts: list[Fact] = []
-    if visit.model_call is not None:
-        facts.append(_cancelled(visit.model_call.started, _model_of(state, visit.model_call.started)))
-    for call_id in visit.open_calls:
-        call = state.calls[call_id]
-        if call.status is not CallStatus.STARTED or call.interrupted:
-            continue
-        harmless = call.effect is Effect.READ
-        facts.append(
-            ToolCallFinished(
-                call_id=call_id,
-                tool=call.tool,
-                status=CallStatus.CANCELLED if harmless else CallStatus.UNKNOWN,
-                abandoned=abandoned,
-                error="the run was aborted during the call",
-            )
-        )
-    return tuple(facts)
-
-
-def _model_of(state: RunState, started: ModelCallStarted) -> ModelPlan:
-    return state.plan.models[started.model]
-
-
-def _cancelled(started: ModelCallStarted, model: ModelPlan) -> ModelCallFailed:
-    usage = _full(started)
-    return ModelCallFailed(
-        failure=FailureClass.CANCELLED,
-        retry_in_ms=None,
-        usage=usage,
-        cost_micros=bounds.charge(model, usage),
-        error="the run was aborted during the call",
-    )
-
-
-def _full(started: ModelCallStarted) -> Usage:
-    """What a call is charged when nobody knows what it used: all that was reserved."""
-    return Usage(
-        prompt_tokens=started.prompt_tokens,
-        completion_tokens=started.max_output_tokens,
-        estimated=True,
-    )
 
 
 def _kept(reply: Reply) -> Reply:

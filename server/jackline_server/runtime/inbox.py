@@ -34,9 +34,9 @@ class Inbox:
         self._nudged = True
         self._waker()
 
-    def on_nudge(self, waker: Callable[[], None] | None) -> None:
-        """Call `waker` at each nudge from now on; None for nobody."""
-        self._waker = waker or _nobody
+    def on_nudge(self, waker: Callable[[], None]) -> None:
+        """Call `waker` at each nudge from now on."""
+        self._waker = waker
 
     @property
     def nudged(self) -> bool:

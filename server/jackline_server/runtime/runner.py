@@ -17,7 +17,8 @@ from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.steps import CallModel, CallTools, Consult, Finish, Record, Step, Wait
 from jackline_server.runtime.committing import RETRY_MS
-from jackline_server.runtime.effects import Effects, cut_short
+from jackline_server.runtime.cutting import cut_short
+from jackline_server.runtime.effects import Effects
 from jackline_server.runtime.inbox import Inbox
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import Chance, Clock
@@ -60,6 +61,8 @@ class Runner:
         self._inbox = inbox
         self._tools = tools
         self._suspending = False
+        self._waker: asyncio.Future[None] | None = None
+        inbox.on_nudge(self._wake)
 
     @property
     def run(self) -> LiveRun:
@@ -197,20 +200,27 @@ class Runner:
             ms = min(ms, wake - self._tools.clock.unix_ms())
         if self._inbox.nudged or ms <= 0:
             return
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(ms / 1000, _resolve, woken)
-        self._inbox.on_nudge(lambda: _resolve(woken))
+        timer = asyncio.get_running_loop().call_later(ms / 1000, self._wake)
         try:
-            await woken
+            await self._woken()
         finally:
             timer.cancel()
-            self._inbox.on_nudge(None)
+
+    async def _woken(self) -> None:
+        """Wait for a nudge, a timer or the end of an effect."""
+        self._waker = asyncio.get_running_loop().create_future()
+        try:
+            await self._waker
+        finally:
+            self._waker = None
+
+    def _wake(self) -> None:
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
 
     async def _perform(self, step: CallModel | CallTools | Consult) -> None:
         """Carry out an effect while listening for an abort."""
-        loop = asyncio.get_running_loop()
-        effect = loop.create_task(self._tools.effects.perform(step, self._run))
+        effect = asyncio.get_running_loop().create_task(self._effect(step))
         try:
             await self._until_done(effect)
         except BaseException:
@@ -219,12 +229,19 @@ class Runner:
         if effect.done() and not effect.cancelled():  # else it was left behind
             effect.result()
 
+    async def _effect(self, step: CallModel | CallTools) -> None:
+        try:
+            await self._tools.effects.perform(step, self._run)
+        finally:
+            self._wake()
+
     async def _until_done(self, effect: asyncio.Task[None]) -> None:
         """Return when the effect has ended, or an abort has ended it."""
         loop = asyncio.get_running_loop()
         graceful_until: float | None = None
         while not effect.done():
-            await self._ended_or_nudged(effect)
+            if not self._inbox.nudged:
+                await self._woken()
             if effect.done():
                 return
             await self._hear()
@@ -235,21 +252,6 @@ class Runner:
             overdue = graceful_until is not None and loop.time() >= graceful_until
             if (mode is AbortMode.NOW or (mode and overdue)) and await self._abort(effect):
                 return
-
-    async def _ended_or_nudged(self, effect: asyncio.Task[None]) -> None:
-        waker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def wake(_: object = None) -> None:
-            _resolve(waker)
-
-        effect.add_done_callback(wake)
-        self._inbox.on_nudge(wake)
-        try:
-            if not self._inbox.nudged:
-                await waker
-        finally:
-            effect.remove_done_callback(wake)
-            self._inbox.on_nudge(None)
 
     async def _abort(self, effect: asyncio.Task[None]) -> bool:
         """Make the abort durable, stop the effect, and say what became of its calls.
@@ -274,8 +276,3 @@ async def _stop(effect: asyncio.Task[None]) -> bool:
     effect.cancel()
     done, _ = await asyncio.wait({effect}, timeout=ABANDON_MS / 1000)
     return bool(done)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

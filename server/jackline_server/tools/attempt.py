@@ -17,7 +17,7 @@ class Attempts:
     """Runs attempts, and holds on to the tasks that would not end when they were told to."""
 
     def __init__(self) -> None:
-        self._abandoned: set[asyncio.Task[ToolResult]] = set()
+        self._abandoned: set[asyncio.Task[None]] = set()
 
     @property
     def abandoned(self) -> int:
@@ -33,24 +33,23 @@ class Attempts:
         cancelled cancels the attempt, waits as long for it, and raises CancelledError.
         """
         loop = asyncio.get_running_loop()
-        task = loop.create_task(_guarded(attempt, repeatable=repeatable))
-        over: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(timeout_ms / 1000, _resolve, over)
-        task.add_done_callback(lambda _: _resolve(over))
+        answer: asyncio.Future[ToolResult | None] = loop.create_future()
+        task = loop.create_task(_answered(answer, attempt, repeatable=repeatable))
+        timer = loop.call_later(timeout_ms / 1000, _resolve, answer, None)
         try:
-            await over
+            result = await answer
         except asyncio.CancelledError:
             await self._end(task)
             raise
         finally:
             timer.cancel()
-        if task.done():
-            return task.result()
+        if result is not None:
+            return result
         await self._end(task)
         message = f"The tool did not finish within {_words(timeout_ms)}."
         return failed(message, uncertain=not repeatable, timed_out=True)
 
-    async def _end(self, task: asyncio.Task[ToolResult]) -> None:
+    async def _end(self, task: asyncio.Task[None]) -> None:
         task.cancel()
         try:
             await asyncio.wait({task}, timeout=_FAREWELL_SECONDS)
@@ -60,19 +59,26 @@ class Attempts:
                 task.add_done_callback(self._abandoned.discard)
 
 
-async def _guarded(attempt: Callable[[], Awaitable[ToolResult]], *, repeatable: bool) -> ToolResult:
+async def _answered(
+    answer: asyncio.Future[ToolResult | None],
+    attempt: Callable[[], Awaitable[ToolResult]],
+    *,
+    repeatable: bool,
+) -> None:
+    """Carry the attempt out and answer with its result, if the answer is still waited for."""
     try:
-        return await attempt()
+        result = await attempt()
     except asyncio.CancelledError:
         # Ours, and then nobody reads this; or the tool's own, and then it is a failure like any other.
-        return failed("The tool was cancelled.", uncertain=not repeatable)
+        result = failed("The tool was cancelled.", uncertain=not repeatable)
     except BaseException as error:  # noqa: BLE001 - a task ends here, and SystemExit must not end the server
-        return failed(f"The tool failed: {type(error).__name__}.", uncertain=not repeatable)
+        result = failed(f"The tool failed: {type(error).__name__}.", uncertain=not repeatable)
+    _resolve(answer, result)
 
 
-def _resolve(over: asyncio.Future[None]) -> None:
-    if not over.done():
-        over.set_result(None)
+def _resolve(answer: asyncio.Future[ToolResult | None], result: ToolResult | None) -> None:
+    if not answer.done():
+        answer.set_result(result)
 
 
 def _words(milliseconds: int) -> str:

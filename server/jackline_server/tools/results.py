@@ -32,9 +32,9 @@ _MOST_MARKS = 50_000
 _MAX_DEPTH = 64
 _MAX_NODES = 200_000
 _MAX_INTEGER = 2**64
-_SMALL_NODES = 128
+_SMALL_NODES = 64
 _SMALL_CHARS = 4_096
-_PLAIN = (str, bool, int, float)
+_PLAIN = (bool, int, float)
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SPELLED = (datetime, date, time, Decimal, UUID)
 
@@ -45,6 +45,8 @@ class NotJson(ValueError):
 
 def clean_text(text: str) -> str:
     """The text with lone surrogates and control characters replaced by U+FFFD; tab, LF and CR stay."""
+    if text.isascii() and text.isprintable():
+        return text
     return _UNWANTED.sub("\N{REPLACEMENT CHARACTER}", json_text.clean(text))
 
 
@@ -54,7 +56,7 @@ def completed(value: JsonValue) -> ToolResult:
     `value` must come from `to_json` or `json_text.parse`.
     """
     text = json_text.write(value)
-    size = len(text.encode())
+    size = len(text) if text.isascii() else len(text.encode())
     if size <= KEPT_BYTES:
         return ToolResult(ending=ToolEnding.COMPLETED, output_json=text)
     shown = value if isinstance(value, str) else text
@@ -116,27 +118,22 @@ def is_small(value: object) -> bool:
     waiting = [value]
     while waiting:
         found = waiting.pop()
-        inside = _inside(found)
-        if inside is None or len(inside) > nodes:  # its length is asked before anything in it: it may be huge
+        kind = type(found)
+        nodes -= 1
+        if kind is str:
+            chars -= len(cast(str, found))
+        elif kind is dict or kind is list:
+            inside = cast("dict[object, object] | list[object]", found)
+            if len(inside) > nodes:  # asked before anything in it: it may be huge
+                return False
+            waiting.extend(inside)
+            if isinstance(inside, dict):
+                waiting.extend(inside.values())
+        elif found is not None and kind not in _PLAIN:
             return False
-        nodes -= 1 + len(inside)
-        chars -= len(found) if isinstance(found, str) else 0
-        if isinstance(inside, dict):
-            waiting.extend(inside)
-            waiting.extend(inside.values())
-        else:
-            waiting.extend(inside)
         if nodes < 0 or chars < 0:
             return False
     return True
-
-
-def _inside(value: object) -> Sequence[object] | dict[object, object] | None:
-    """What a plain JSON value holds; None for any other."""
-    kind = type(value)
-    if kind is list or kind is dict:
-        return cast("list[object] | dict[object, object]", value)
-    return () if value is None or kind in _PLAIN else None
 
 
 class _Walk:

@@ -1,0 +1,70 @@
+"""What becomes of the calls of an effect that was cancelled for good.
+
+Owns the facts that settle them, and what a call is charged that nobody can tell the use of. Pure.
+"""
+
+from jackline_server.core import bounds
+from jackline_server.core.facts import (
+    CallStatus,
+    Fact,
+    FailureClass,
+    ModelCallFailed,
+    ModelCallStarted,
+    ToolCallFinished,
+    Usage,
+)
+from jackline_server.core.plan import Effect, ModelPlan
+from jackline_server.core.state import RunState
+from jackline_server.runtime.live_run import LiveRun
+
+
+def cut_short(run: LiveRun, *, abandoned: bool) -> tuple[Fact, ...]:
+    """What becomes of the calls in flight when their effect was cancelled for good.
+
+    `abandoned` says that the effect could not be stopped and was left behind.
+    """
+    state, visit = run.state, run.state.visit
+    if visit is None:
+        return ()
+    facts: list[Fact] = []
+    if visit.model_call is not None:
+        facts.append(_cancelled(visit.model_call.started, _model_of(state, visit.model_call.started)))
+    for call_id in visit.open_calls:
+        call = state.calls[call_id]
+        if call.status is not CallStatus.STARTED or call.interrupted:
+            continue
+        harmless = call.effect is Effect.READ
+        facts.append(
+            ToolCallFinished(
+                call_id=call_id,
+                tool=call.tool,
+                status=CallStatus.CANCELLED if harmless else CallStatus.UNKNOWN,
+                abandoned=abandoned,
+                error="the run was aborted during the call",
+            )
+        )
+    return tuple(facts)
+
+
+def _model_of(state: RunState, started: ModelCallStarted) -> ModelPlan:
+    return state.plan.models[started.model]
+
+
+def _cancelled(started: ModelCallStarted, model: ModelPlan) -> ModelCallFailed:
+    usage = full_usage(started)
+    return ModelCallFailed(
+        failure=FailureClass.CANCELLED,
+        retry_in_ms=None,
+        usage=usage,
+        cost_micros=bounds.charge(model, usage),
+        error="the run was aborted during the call",
+    )
+
+
+def full_usage(started: ModelCallStarted) -> Usage:
+    """What a call is charged when nobody knows what it used: all that was reserved."""
+    return Usage(
+        prompt_tokens=started.prompt_tokens,
+        completion_tokens=started.max_output_tokens,
+        estimated=True,
+    )
