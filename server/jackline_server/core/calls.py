@@ -41,6 +41,9 @@ from jackline_server.core.steps import CallTools, Moment, Record, Step, ToolAtte
 _MAX_ID = 64
 _SHOWN = 200
 
+_Problem = tuple[CallProblem, str]
+"""Why a call can't start, and the same in words for the model."""
+
 
 def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple[ToolCallRequested, ...]:
     """The facts for what a reply asked for: (id, name, arguments) each, in order.
@@ -130,12 +133,13 @@ class Batch:
 def open_batch(state: RunState, visit: Visit) -> Batch:
     """The calls of the visit that are not settled."""
     step = state.plan.step(visit.step_id)
-    calls = tuple(
-        call
-        for call in (state.calls[call_id] for call_id in visit.open_calls)
-        if not is_settled(call, state.plan)
+    calls = [state.calls[call_id] for call_id in visit.open_calls]
+    return Batch(
+        state=state,
+        visit=visit,
+        step=step if isinstance(step, ModelStep) else None,
+        calls=tuple([call for call in calls if not is_settled(call, state.plan)]),
     )
-    return Batch(state=state, visit=visit, step=step if isinstance(step, ModelStep) else None, calls=calls)
 
 
 def next_wave(
@@ -145,10 +149,8 @@ def next_wave(
     unknown = _unknown(batch, now)
     if unknown is not None:
         return unknown
-    checked = [(call, _problem(batch, call, schemas)) for call in batch.calls]
-    refused = [
-        _refused(batch, call, problem) for call, problem in _over_tool_limits(batch, checked) if problem
-    ]
+    checked = _over_tool_limits(batch, [(call, _checked(batch, call, schemas)) for call in batch.calls])
+    refused = [_refused(batch, call, found) for call, found in checked if isinstance(found, tuple)]
     if refused:
         return Record(facts=tuple(refused))
     if len(batch.calls) > batch.room:
@@ -156,8 +158,16 @@ def next_wave(
             return Limit(reason=StopReason.TOOL_CALL_BUDGET, leaf="step.tool_calls")
         late = batch.calls[max(batch.room, 0) :]
         return Record(facts=tuple(_refused(batch, call, _OVER_LIMIT) for call in late))
-    wave = _wave(batch)
-    return CallTools(attempts=tuple(_attempt(batch, call, time_left_ms) for call in wave))
+    wave = checked[: _wave(batch)]
+    return CallTools(
+        attempts=tuple(
+            [
+                _attempt(batch, call, arguments, time_left_ms)
+                for call, arguments in wave
+                if not isinstance(arguments, tuple)
+            ]
+        )
+    )
 
 
 # --- what was cut off --------------------------------------------------------------------------
@@ -165,6 +175,8 @@ def next_wave(
 
 def _unknown(batch: Batch, now: Moment) -> Step | None:
     """A write that was cut off becomes unknown, and an unknown outcome follows its tool's policy."""
+    if all(call.status is CallStatus.REQUESTED for call in batch.calls):
+        return None
     cut = tuple(
         ToolCallFinished(
             call_id=call.call_id,
@@ -232,9 +244,10 @@ def _may_repeat(batch: Batch, call: ToolCall) -> bool:
 # --- what can't start --------------------------------------------------------------------------
 
 
-def _problem(batch: Batch, call: ToolCall, schemas: SchemaValidator) -> tuple[CallProblem, str] | None:
+def _checked(batch: Batch, call: ToolCall, schemas: SchemaValidator) -> JsonObject | _Problem:
+    """The arguments of a call that may start, or why it may not. One that began once was sound then."""
     if batch.step is None or call.attempts:
-        return None
+        return _arguments(call)
     entry = batch.entry(call)
     if entry is None:
         names = ", ".join(tool.ref for tool in batch.step.tools) or "none"
@@ -242,37 +255,39 @@ def _problem(batch: Batch, call: ToolCall, schemas: SchemaValidator) -> tuple[Ca
     if _effect(batch, call) not in batch.step.allow_effects:
         return CallProblem.NOT_ALLOWED, "this step may not call a tool with that effect"
     try:
-        arguments = json_text.parse_object(call.arguments.strip() or "{}")
+        arguments = _arguments(call)
     except json_text.JsonError as error:
         return CallProblem.MALFORMED_ARGUMENTS, f"the arguments are not a JSON object: {error}"
     closed = [name for name in arguments if name.startswith("_") or name in entry.bind]
     if closed:
         return CallProblem.INVALID_ARGUMENTS, f"these arguments can't be set: {', '.join(sorted(closed))}"
     problem = schemas.problem(entry.parameters_json, arguments)
-    return (
-        None if problem is None else (CallProblem.INVALID_ARGUMENTS, f"the arguments do not fit: {problem}")
-    )
+    if problem is not None:
+        return CallProblem.INVALID_ARGUMENTS, f"the arguments do not fit: {problem}"
+    return arguments
+
+
+def _arguments(call: ToolCall) -> JsonObject:
+    """What was asked for; nothing is an empty object. Raises JsonError."""
+    return json_text.parse_object(call.arguments.strip() or "{}")
 
 
 def _over_tool_limits(
-    batch: Batch, checked: list[tuple[ToolCall, tuple[CallProblem, str] | None]]
-) -> list[tuple[ToolCall, tuple[CallProblem, str] | None]]:
+    batch: Batch, checked: list[tuple[ToolCall, JsonObject | _Problem]]
+) -> list[tuple[ToolCall, JsonObject | _Problem]]:
     """The same with the calls over their tool's own cap refused, first come first served."""
     if batch.step is None or all(tool.max_calls is None for tool in batch.step.tools):
         return checked
     spent = _spent(batch)
-    judged: list[tuple[ToolCall, tuple[CallProblem, str] | None]] = []
-    for call, problem in checked:
+    judged: list[tuple[ToolCall, JsonObject | _Problem]] = []
+    for call, found in checked:
         entry = batch.entry(call)
-        found = problem
-        if found is None and entry is not None and entry.max_calls is not None:
+        if not isinstance(found, tuple) and entry is not None and entry.max_calls is not None:
             if spent.get(call.tool, 0) >= entry.max_calls:
-                found = (
-                    CallProblem.OVER_TOOL_LIMIT,
-                    f"{call.tool} may be called {entry.max_calls} times at most",
-                )
-            else:
-                spent[call.tool] = spent.get(call.tool, 0) + 1
+                words = f"{call.tool} may be called {entry.max_calls} times at most"
+                judged.append((call, (CallProblem.OVER_TOOL_LIMIT, words)))
+                continue
+            spent[call.tool] = spent.get(call.tool, 0) + 1
         judged.append((call, found))
     return judged
 
@@ -286,7 +301,7 @@ def _spent(batch: Batch) -> dict[str, int]:
     return spent
 
 
-def _refused(batch: Batch, call: ToolCall, problem: tuple[CallProblem, str]) -> Fact:
+def _refused(batch: Batch, call: ToolCall, problem: _Problem) -> Fact:
     """A call that may not start, or not once more: then nothing is claimed about its first attempt."""
     status = CallStatus.DENIED
     if call.attempts:
@@ -307,19 +322,19 @@ def _has_begun(batch: Batch) -> bool:
 # --- what starts -------------------------------------------------------------------------------
 
 
-def _wave(batch: Batch) -> tuple[ToolCall, ...]:
-    first = batch.calls[0]
-    if batch.step is None or _effect(batch, first) is not Effect.READ:
-        return (first,)
-    together: list[ToolCall] = []
+def _wave(batch: Batch) -> int:
+    """How many of the first calls start together."""
+    if batch.step is None:
+        return 1
+    together = 0
     for call in batch.calls[: batch.step.max_parallel]:
         if _effect(batch, call) is not Effect.READ:
             break
-        together.append(call)
-    return tuple(together)
+        together += 1
+    return max(together, 1)
 
 
-def _attempt(batch: Batch, call: ToolCall, time_left_ms: int | None) -> ToolAttempt:
+def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: int | None) -> ToolAttempt:
     step, state = _tool_step(batch, call), batch.state
     timeouts = [step.timeout_ms]
     if batch.step is not None:
@@ -336,7 +351,7 @@ def _attempt(batch: Batch, call: ToolCall, time_left_ms: int | None) -> ToolAtte
             attempt=call.attempts + 1,
         ),
         step=step,
-        arguments=json_text.parse_object(call.arguments.strip() or "{}"),
+        arguments=arguments,
         bound=bound_for(state, call) or {},
         step_input=own,
         timeout_ms=min(timeouts),
