@@ -57,12 +57,11 @@ def request(state: RunState, fact: ToolCallRequested) -> RunState:
 
 
 def _with_call(visit: Visit, call_id: str) -> tuple[Reply | Note, ...]:
-    if not visit.entries:
-        return visit.entries
-    *earlier, last = visit.entries
+    entries = visit.entries
+    last = entries[-1] if entries else None
     if not isinstance(last, Reply):
-        return visit.entries
-    return (*earlier, change(last, calls=(*last.calls, call_id)))
+        return entries
+    return (*entries[:-1], change(last, calls=(*last.calls, call_id)))
 
 
 def start(state: RunState, fact: ToolCallStarted) -> RunState:
