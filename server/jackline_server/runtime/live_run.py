@@ -7,7 +7,7 @@ of what follows from it share one commit, and nothing is shown that a crash coul
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from jackline_server import failpoints
 from jackline_server.core import timing
@@ -57,13 +57,6 @@ _OF_TURNS = frozenset((ModelCallStarted, ModelReplied, ToolCallRequested, ToolCa
 
 _SETTLING = frozenset((CommandApplied, CommandRejected))
 _ENDING_AN_ATTEMPT = frozenset((ModelCallFailed, RunRecovered))
-_FAILPOINTS: Mapping[type[Fact], str] = {
-    ModelReplied: "loop.model.after_commit",
-    ToolCallFinished: "tool.after_commit",
-    CommandApplied: "control.after_apply",
-    RunFinished: "finish.after_commit",
-}
-"""The places right after the commits that tests ask for by name."""
 
 
 @frozen
@@ -252,15 +245,11 @@ class LiveRun:
         await failpoints.hit_async("event.after_commit_before_publish")
         self.channel.publish(events, ended=ended)
         for record, before in noted:
-            kind = type(record.fact)
-            if kind in _FAILPOINTS:
-                failpoints.hit(_FAILPOINTS[kind])
-            if (
-                kind in _ENDING_AN_ATTEMPT
-                and before.visit is not None
-                and before.visit.model_call is not None
-            ):
-                self.channel.reset(before.visit.model_call.sequence)
+            _pass_failpoint(record.fact)
+            if type(record.fact) in _ENDING_AN_ATTEMPT and before.visit is not None:
+                lost = before.visit.model_call
+                if lost is not None:
+                    self.channel.reset(lost.sequence)
 
     # --- where and when ------------------------------------------------------------------------
 
@@ -314,3 +303,18 @@ def _outcome(record: Record) -> CommandOutcome:
         sequence=record.envelope.sequence,
         rejection=fact.rejection.value if rejected else "",
     )
+
+
+def _pass_failpoint(fact: Fact) -> None:
+    """The places right after the commits that tests ask for by name."""
+    match fact:
+        case ModelReplied():
+            failpoints.hit("loop.model.after_commit")
+        case ToolCallFinished():
+            failpoints.hit("tool.after_commit")
+        case CommandApplied():
+            failpoints.hit("control.after_apply")
+        case RunFinished():
+            failpoints.hit("finish.after_commit")
+        case _:
+            return
