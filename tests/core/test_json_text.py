@@ -50,6 +50,12 @@ def test_the_deepest_text_allowed_is_kept() -> None:
     assert json_text.write(json_text.parse(text)) == text
 
 
+@pytest.mark.parametrize("inner", ['["é"]', "[1]", '{"a":"[[{{"}'])
+def test_many_brackets_are_no_depth(inner: str) -> None:
+    text = "[" + ",".join([inner] * (MAX_DEPTH + 1)) + "]"
+    assert json_text.write(json_text.parse(text)) == text
+
+
 @pytest.mark.parametrize("text", ['"\\ud800"', '{"\\udfff":["x\\udc00y"]}', '"\ud800"'])
 def test_lone_surrogates_are_replaced_so_that_the_text_can_be_encoded(text: str) -> None:
     assert json_text.write(json_text.parse(text)).encode()

@@ -307,6 +307,19 @@ def test_equal_calls_of_one_turn_wait_for_the_first() -> None:
     assert [bool(origin) for origin in reused(driver.state)] == [False, True, False]
 
 
+def test_a_call_that_costs_no_attempt_is_held_to_no_cap() -> None:
+    once = plans.entry("send", policy=REUSE, max_calls=1)
+    driver = drive(
+        plans.agent_plan(SEND, tools=(once,)), asks("send", "send"), asks("send"), ANSWER, send=[Ends()]
+    )
+    assert statuses(driver) == [CallStatus.COMPLETED] * 3
+
+
+def test_an_equal_call_is_made_if_the_first_one_fails_and_the_cap_allows_it() -> None:
+    driver = drive(plan_with(REUSE, LOOK), asks("look", "look"), ANSWER, look=[STAYS, Ends()])
+    assert statuses(driver) == [CallStatus.FAILED, CallStatus.COMPLETED]
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -125,11 +125,13 @@ def visit_scope(bounds: StepBounds, ledger: Ledger) -> Scope:
 
 def estimate(texts: Iterable[str]) -> int:
     """Tokens that messages with these texts will cost as a prompt."""
-    return sum(MESSAGE_TOKENS + (_size(text) + 3) // 4 for text in texts)
+    return sum(message_tokens(text) for text in texts)
 
 
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+def message_tokens(text: str) -> int:
+    """Tokens that one message with this text will cost as a prompt."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return MESSAGE_TOKENS + (size + 3) // 4
 
 
 def price_of(price: Price | None, *, prompt_tokens: int, completion_tokens: int) -> int:

@@ -1,33 +1,25 @@
-"""Tool calls: which of the open ones may start, which can't, and what an unknown outcome leads to.
+"""Tool calls: how they enter the registry, and what the open ones lead to.
 
-Owns question 5 of the loop. The order is: calls that were cut off, outcomes that nobody knows, calls that
-can't start, results that are there already, the cap over the whole batch, then the next wave. A name that the
-model made up, wrong arguments and a spent cap are error results, never coerced.
+Owns question 5 of the loop and its order: calls that were cut off (`cut_calls`), results that are there
+already (`reuse`), calls that can't start (`call_checks`), the cap over the whole batch, then the next wave
+(`waves`).
 """
 
 from collections.abc import Container
-from itertools import takewhile
 
-from jackline_server.core import exits, json_text, leaving, reuse, turns, waves
+from jackline_server.core import call_checks, cut_calls, exits, json_text, reuse, waves
+from jackline_server.core.batches import Batch, effect_of, tool_step
 from jackline_server.core.bounds import Limit
+from jackline_server.core.call_checks import OVER_LIMIT, Problem
 from jackline_server.core.context import step_input
 from jackline_server.core.evolve_calls import (
-    UNKNOWN_OPTIONS,
     bound_for,
-    entry_of,
     failure_policy,
-    is_settled,
-    policy_of,
     reuse_key,
 )
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     OTHER_TOOL,
-    CallProblem,
-    CallStatus,
-    Fact,
-    InterruptKind,
-    InterruptRaised,
     StopReason,
     ToolCallFinished,
     ToolCallRequested,
@@ -36,22 +28,16 @@ from jackline_server.core.facts import (
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import (
-    Effect,
     JsonObject,
     ModelStep,
-    OnFailure,
-    OnQuestion,
-    OnUnknown,
-    ToolEntry,
     ToolExecution,
     ToolStep,
 )
-from jackline_server.core.state import Reply, RunState, ToolCall, Visit
+from jackline_server.core.state import RunState, ToolCall, Visit
 from jackline_server.core.steps import CallTools, Moment, Record, Step, ToolAttempt, Wait
 from jackline_server.core.waves import Candidate
 
 _MAX_ID = 64
-_SHOWN = 200
 
 
 def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple[ToolCallRequested, ...]:
@@ -118,293 +104,95 @@ def output_exit(call: ToolCall) -> Exit:
     )
 
 
-@frozen
-class Batch:
-    """The open calls of a visit, with what limits them. `step` is None for a tool step's own call."""
-
-    state: RunState
-    visit: Visit
-    step: ModelStep | None
-    calls: tuple[ToolCall, ...]
-
-    @property
-    def room(self) -> int:
-        """How many more attempts the visit allows."""
-        if self.step is None:
-            return len(self.calls)
-        return self.step.bounds.tool_calls - self.visit.ledger.tool_calls
-
-    def entry(self, call: ToolCall) -> ToolEntry | None:
-        """How the visit's step declares the tool; None for a tool step's own call."""
-        return None if self.step is None else entry_of(self.step, call)
-
-
-def open_batch(state: RunState, visit: Visit) -> Batch:
-    """The calls of the visit that are not settled."""
-    step = state.plan.step(visit.step_id)
-    calls = tuple(
-        call
-        for call in (state.calls[call_id] for call_id in visit.open_calls)
-        if not is_settled(call, state.plan)
-    )
-    return Batch(state=state, visit=visit, step=step if isinstance(step, ModelStep) else None, calls=calls)
-
-
 def next_wave(
     batch: Batch, now: Moment, schemas: SchemaValidator, *, time_left_ms: int | None
 ) -> Step | Limit:
     """What the open calls lead to. A Limit means that none of them may start."""
-    unknown = _unknown(batch, now)
-    if unknown is not None:
-        return unknown
-    checked = [(call, _problem(batch, call, schemas)) for call in batch.calls]
-    refused = [
-        _refused(batch, call, problem) for call, problem in _over_tool_limits(batch, checked) if problem
-    ]
+    cut = cut_calls.settle(batch, now)
+    if cut is not None:
+        return cut
+    checked = [(call, call_checks.checked(batch, call, schemas)) for call in batch.calls]
+    shared = _shared(batch, checked)
+    if shared.facts:
+        return Record(facts=shared.facts)
+    checked = call_checks.over_tool_limits(
+        batch, [pair for pair in checked if pair[0].call_id not in shared.twins]
+    )
+    refused = [call_checks.refused(batch, call, found) for call, found in checked if isinstance(found, tuple)]
     if refused:
         return Record(facts=tuple(refused))
-    candidates = tuple(_candidate(batch, call) for call in batch.calls)
-    reused = tuple(found for candidate in candidates if (found := _reused(batch, candidate)) is not None)
-    if reused:
-        return Record(facts=reused)
-    if len(batch.calls) > batch.room:
-        if not _has_begun(batch):
+    if len(checked) > batch.room:
+        if not call_checks.has_begun(batch):
             return Limit(reason=StopReason.TOOL_CALL_BUDGET, leaf="step.tool_calls")
-        late = batch.calls[max(batch.room, 0) :]
-        return Record(facts=tuple(_refused(batch, call, _OVER_LIMIT) for call in late))
-    wave = _wave(batch, candidates, now.active_ms)
-    if not wave.calls:
-        return Wait(until_active_ms=wave.until_active_ms)
-    return CallTools(attempts=tuple(_attempt(batch, call, time_left_ms) for call in wave.calls))
+        late = [call for call, _ in checked[max(batch.room, 0) :]]
+        return Record(facts=tuple(call_checks.refused(batch, call, OVER_LIMIT) for call in late))
+    return _start(batch, checked, now, time_left_ms)
 
 
-# --- what ends the step ------------------------------------------------------------------------
+# --- results that are there already ------------------------------------------------------------
 
 
-def fatal(state: RunState, visit: Visit, step: ModelStep) -> Exit | None:
-    """The exit that the calls of the last reply lead to; None if the loop goes on, or some are under way.
+@frozen
+class _Shared:
+    """Ends of calls whose result is there already, and the ids of calls that wait for an equal one's."""
 
-    It is a failure that the tool's policy does not let pass, or one call too many that can't start.
-    """
-    last = visit.entries[-1] if visit.entries else None
-    if not isinstance(last, Reply) or not last.calls:
-        return None
-    calls = [state.calls[call_id] for call_id in last.calls]
-    if any(call.status is CallStatus.STARTED for call in calls):
-        return None
-    for call in calls:
-        if _ended_badly(call, state) and _policy_of_ending(state, call) is OnFailure.FAIL:
-            error = call.error or call.status.value
-            return exits.abnormal(StopReason.TOOL_ERROR, leaf=call.tool, error=error)
-    most = step.invalid_args
-    if most is not None and _never_ran(calls[-1]) and _unstartable_in_a_row(state, visit) > most:
-        error = f"{most + 1} calls in a row could not start; the last: {calls[-1].error}"
-        return exits.abnormal(StopReason.TOOL_ERROR, leaf="step.invalid_args", error=error)
-    return None
+    facts: tuple[ToolCallFinished, ...] = ()
+    twins: frozenset[str] = frozenset()
 
 
-def _ended_badly(call: ToolCall, state: RunState) -> bool:
-    return bool(call.attempts) and is_settled(call, state.plan) and call.status is not CallStatus.COMPLETED
+_NOTHING_SHARED = _Shared()
 
 
-def _policy_of_ending(state: RunState, call: ToolCall) -> OnFailure:
-    policy = failure_policy(state, call)
-    return policy.on_timeout if call.timed_out and call.status is CallStatus.FAILED else policy.on_error
-
-
-_UNSTARTABLE = (CallProblem.UNKNOWN_TOOL, CallProblem.MALFORMED_ARGUMENTS, CallProblem.INVALID_ARGUMENTS)
-
-
-def _never_ran(call: ToolCall) -> bool:
-    return call.problem in _UNSTARTABLE
-
-
-def _unstartable_in_a_row(state: RunState, visit: Visit) -> int:
-    """How many of the visit's calls, the newest first, could not start."""
-    replies = (entry for entry in reversed(visit.entries) if isinstance(entry, Reply))
-    newest_first = (state.calls[call_id] for reply in replies for call_id in reversed(reply.calls))
-    return sum(1 for _ in takewhile(_never_ran, newest_first))
-
-
-# --- what was cut off --------------------------------------------------------------------------
-
-
-def _unknown(batch: Batch, now: Moment) -> Step | None:
-    """A write that was cut off becomes unknown, and an unknown outcome follows its tool's policy."""
-    cut = tuple(
-        ToolCallFinished(
-            call_id=call.call_id,
-            tool=call.tool,
-            status=CallStatus.UNKNOWN,
-            error="the worker went away while the call was under way",
-        )
-        for call in batch.calls
-        if call.status is CallStatus.STARTED and _effect(batch, call) is Effect.WRITE
-    )
-    if cut:
-        return Record(facts=cut)
-    unknown = [call for call in batch.calls if call.status is CallStatus.UNKNOWN]
-    if any(call.unknown_expired for call in unknown):
-        return _to_review(batch, "nobody said in time whether the call took effect")
-    asked = {interrupt.call_id for interrupt in batch.state.oversight.interrupts.values()}
-    questions = [
-        call
-        for call in unknown
-        if policy_of(call, batch.state.plan) is OnUnknown.ASK and call.call_id not in asked
-    ]
-    if not questions:
-        return None
-    unattended = batch.state.started.on_question is OnQuestion.REVIEW
-    if unattended or batch.state.oversight.cleanup is not None:
-        return _to_review(batch, "it is not known whether a call took effect, and nobody is there to ask")
-    return Record(facts=tuple(_question(batch, call, now) for call in questions))
-
-
-def _to_review(batch: Batch, error: str) -> Record:
-    leaf = next(call.tool for call in batch.calls if call.status is CallStatus.UNKNOWN)
-    end = exits.abnormal(StopReason.UNKNOWN_OUTCOME, leaf=leaf, error=error)
-    return leaving.leave(batch.state, batch.visit, turns.with_best(end, batch.visit))
-
-
-def _question(batch: Batch, call: ToolCall, now: Moment) -> InterruptRaised:
-    step = _tool_step(batch, call)
-    return InterruptRaised(
-        interrupt_id=f"unknown-{call.ordinal}-{call.attempts}",
-        kind=InterruptKind.UNKNOWN_OUTCOME,
-        call_id=call.call_id,
-        options=UNKNOWN_OPTIONS if may_repeat(batch, call) else UNKNOWN_OPTIONS[:2],
-        expires_unix_ms=now.unix_ms + step.unknown_expiry_ms,
-        question=f"Did {call.tool} take effect? It was cut off: {call.error}.{_given(call)}",
-    )
-
-
-def _given(call: ToolCall) -> str:
-    """What the workflow gave the call beside its arguments, in words: whoever answers has to know of it."""
-    if not call.bound:
-        return ""
-    values = (f"{name}={json_text.write(value)}" for name, value in call.bound.items())
-    shown = ", ".join(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..." for value in values)
-    return f" The workflow gave it {shown}."
-
-
-def may_repeat(batch: Batch, call: ToolCall) -> bool:
-    """True if the caps leave room for one more attempt at the call."""
-    entry = batch.entry(call)
-    if entry is None or entry.max_calls is None:
-        return batch.room > 0
-    return batch.room > 0 and _spent(batch).get(call.tool, 0) < entry.max_calls
-
-
-# --- what can't start --------------------------------------------------------------------------
-
-
-def _problem(batch: Batch, call: ToolCall, schemas: SchemaValidator) -> tuple[CallProblem, str] | None:
-    if batch.step is None or call.attempts:
-        return None
-    entry = batch.entry(call)
-    if entry is None:
-        names = ", ".join(tool.ref for tool in batch.step.tools) or "none"
-        return CallProblem.UNKNOWN_TOOL, f"there is no such tool; the tools are: {names}"
-    if _effect(batch, call) not in batch.step.allow_effects:
-        return CallProblem.NOT_ALLOWED, "this step may not call a tool with that effect"
-    try:
-        arguments = json_text.parse_object(call.arguments.strip() or "{}")
-    except json_text.JsonError as error:
-        return CallProblem.MALFORMED_ARGUMENTS, f"the arguments are not a JSON object: {error}"
-    closed = [name for name in arguments if name.startswith("_") or name in entry.bind]
-    if closed:
-        return CallProblem.INVALID_ARGUMENTS, f"these arguments can't be set: {', '.join(sorted(closed))}"
-    problem = schemas.problem(entry.parameters_json, arguments)
-    return (
-        None if problem is None else (CallProblem.INVALID_ARGUMENTS, f"the arguments do not fit: {problem}")
-    )
-
-
-def _over_tool_limits(
-    batch: Batch, checked: list[tuple[ToolCall, tuple[CallProblem, str] | None]]
-) -> list[tuple[ToolCall, tuple[CallProblem, str] | None]]:
-    """The same with the calls over their tool's own cap refused, first come first served."""
-    if batch.step is None or all(tool.max_calls is None for tool in batch.step.tools):
-        return checked
-    spent = _spent(batch)
-    judged: list[tuple[ToolCall, tuple[CallProblem, str] | None]] = []
-    for call, problem in checked:
-        entry = batch.entry(call)
-        found = problem
-        if found is None and entry is not None and entry.max_calls is not None:
-            if spent.get(call.tool, 0) >= entry.max_calls:
-                found = (
-                    CallProblem.OVER_TOOL_LIMIT,
-                    f"{call.tool} may be called {entry.max_calls} times at most",
-                )
-            else:
-                spent[call.tool] = spent.get(call.tool, 0) + 1
-        judged.append((call, found))
-    return judged
-
-
-def _spent(batch: Batch) -> dict[str, int]:
-    """Attempts of this visit by tool."""
-    spent: dict[str, int] = {}
-    for call in batch.state.calls.values():
-        if call.step_id == batch.visit.step_id and call.visit == batch.visit.number:
-            spent[call.tool] = spent.get(call.tool, 0) + call.attempts
-    return spent
-
-
-def _refused(batch: Batch, call: ToolCall, problem: tuple[CallProblem, str]) -> Fact:
-    """A call that may not start, or not once more: then nothing is claimed about its first attempt."""
-    status = CallStatus.DENIED
-    if call.status is CallStatus.FAILED:  # it waited for its next attempt
-        return ToolCallFinished(
-            call_id=call.call_id,
-            tool=call.tool,
-            status=CallStatus.FAILED,
-            problem=problem[0],
-            error=call.error,
-        )
-    if call.attempts:
-        status = CallStatus.CANCELLED if _effect(batch, call) is Effect.READ else CallStatus.UNKNOWN
-    return ToolCallFinished(
-        call_id=call.call_id, tool=call.tool, status=status, problem=problem[0], error=problem[1]
-    )
-
-
-_OVER_LIMIT = CallProblem.OVER_LIMIT, "the step's tool calls are used up"
-
-
-def _has_begun(batch: Batch) -> bool:
-    """True if any call of this turn was ever started: the batch was admitted then."""
-    return any(batch.state.calls[call_id].attempts for call_id in batch.visit.open_calls)
+def _shared(batch: Batch, checked: list[tuple[ToolCall, JsonObject | Problem]]) -> _Shared:
+    """What of the calls need not be asked for. Neither costs an attempt, so caps come after it."""
+    facts: list[ToolCallFinished] = []
+    twins = set[str]()
+    keys = set[str]()
+    for call, found in checked:
+        key = "" if isinstance(found, tuple) else reuse_key(batch.state, call)
+        if not key:
+            continue
+        earlier = None if call.attempts else reuse.earlier(batch.state, call, key)
+        if earlier is not None:
+            facts.append(earlier)
+        elif key in keys:
+            twins.add(call.call_id)
+        keys.add(key)
+    return _Shared(facts=tuple(facts), twins=frozenset(twins)) if keys else _NOTHING_SHARED
 
 
 # --- what starts -------------------------------------------------------------------------------
 
 
-def _candidate(batch: Batch, call: ToolCall) -> Candidate:
-    return Candidate(
-        call=call,
-        effect=_effect(batch, call),
-        policy=failure_policy(batch.state, call),
-        reuse_key=reuse_key(batch.state, call),
-    )
-
-
-def _reused(batch: Batch, candidate: Candidate) -> ToolCallFinished | None:
-    if not candidate.reuse_key or candidate.call.attempts:
-        return None
-    return reuse.earlier(batch.state, candidate.call, candidate.reuse_key)
-
-
-def _wave(batch: Batch, candidates: tuple[Candidate, ...], now_active_ms: int) -> waves.Wave:
+def _start(
+    batch: Batch,
+    checked: list[tuple[ToolCall, JsonObject | Problem]],
+    now: Moment,
+    time_left_ms: int | None,
+) -> CallTools | Wait:
     step = batch.step
-    execution = ToolExecution.SEQUENTIAL if step is None else step.tool_execution
-    most = 1 if step is None else step.max_parallel
-    return waves.choose(candidates, execution, most=most, now_active_ms=now_active_ms)
+    wave = waves.choose(
+        [
+            Candidate(call=call, effect=effect_of(batch, call), policy=failure_policy(batch.state, call))
+            for call, _ in checked
+        ],
+        ToolExecution.SEQUENTIAL if step is None else step.tool_execution,
+        most=1 if step is None else step.max_parallel,
+        now_active_ms=now.active_ms,
+    )
+    if not wave.calls:
+        return Wait(until_active_ms=wave.until_active_ms)
+    chosen = {call.call_id for call in wave.calls}
+    attempts = [
+        _attempt(batch, call, found, time_left_ms)
+        for call, found in checked
+        if call.call_id in chosen and not isinstance(found, tuple)
+    ]
+    return CallTools(attempts=tuple(attempts))
 
 
-def _attempt(batch: Batch, call: ToolCall, time_left_ms: int | None) -> ToolAttempt:
-    step, state = _tool_step(batch, call), batch.state
+def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: int | None) -> ToolAttempt:
+    step, state = tool_step(batch, call), batch.state
     timeouts = [step.timeout_ms]
     if batch.step is not None:
         timeouts.append(batch.step.bounds.tool_timeout_ms)
@@ -420,20 +208,8 @@ def _attempt(batch: Batch, call: ToolCall, time_left_ms: int | None) -> ToolAtte
             attempt=call.attempts + 1,
         ),
         step=step,
-        arguments=json_text.parse_object(call.arguments.strip() or "{}"),
+        arguments=arguments,
         bound=bound_for(state, call) or {},
         step_input=own,
         timeout_ms=min(timeouts),
     )
-
-
-def _tool_step(batch: Batch, call: ToolCall) -> ToolStep:
-    step = batch.state.plan.step(call.tool)
-    if not isinstance(step, ToolStep):
-        raise TypeError(f"the tool {call.tool} is not a tool step")
-    return step
-
-
-def _effect(batch: Batch, call: ToolCall) -> Effect | None:
-    step = batch.state.plan.steps.get(call.tool)
-    return step.effect if isinstance(step, ToolStep) else None

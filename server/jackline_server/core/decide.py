@@ -20,7 +20,17 @@ The same state and moment always give the same answer.
 
 from typing import assert_never
 
-from jackline_server.core import calls, exits, leaving, routing, stopping, timing, turns
+from jackline_server.core import (
+    batches,
+    call_endings,
+    calls,
+    exits,
+    leaving,
+    routing,
+    stopping,
+    timing,
+    turns,
+)
 from jackline_server.core.bounds import Limit
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
@@ -150,11 +160,11 @@ def _within(state: RunState, visit: Visit, *, now: Moment, instruments: Instrume
 def _model_step(
     state: RunState, visit: Visit, step: ModelStep, *, now: Moment, instruments: Instruments
 ) -> Step:
-    failure = calls.fatal(state, visit, step)
+    failure = call_endings.fatal(state, visit, step)
     if failure is not None:
         return leaving.leave(state, visit, turns.with_best(failure, visit))
     if visit.open_calls and visit.closing is None:
-        batch = calls.open_batch(state, visit)
+        batch = batches.open_batch(state, visit)
         left = timing.left_ms(state, now.active_ms)
         wave = calls.next_wave(batch, now, instruments.schemas, time_left_ms=left)
         if isinstance(wave, Limit):
@@ -170,7 +180,7 @@ def _tool_step(
     state: RunState, visit: Visit, step: ToolStep, *, now: Moment, instruments: Instruments
 ) -> Step:
     if visit.open_calls:
-        batch = calls.open_batch(state, visit)
+        batch = batches.open_batch(state, visit)
         left = timing.left_ms(state, now.active_ms)
         wave = calls.next_wave(batch, now, instruments.schemas, time_left_ms=left)
         if isinstance(wave, Limit):

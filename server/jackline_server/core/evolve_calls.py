@@ -57,12 +57,11 @@ def request(state: RunState, fact: ToolCallRequested) -> RunState:
 
 
 def _with_call(visit: Visit, call_id: str) -> tuple[Reply | Note, ...]:
-    if not visit.entries:
-        return visit.entries
-    *earlier, last = visit.entries
+    entries = visit.entries
+    last = entries[-1] if entries else None
     if not isinstance(last, Reply):
-        return visit.entries
-    return (*earlier, change(last, calls=(*last.calls, call_id)))
+        return entries
+    return (*entries[:-1], change(last, calls=(*last.calls, call_id)))
 
 
 def start(state: RunState, fact: ToolCallStarted) -> RunState:
@@ -121,7 +120,10 @@ def bound_for(state: RunState, call: ToolCall) -> JsonObject | None:
 
 def entry_of(step: ModelStep, call: ToolCall) -> ToolEntry | None:
     """How the step declares the tool that was called; None for a name that the model made up."""
-    return next((tool for tool in step.tools if tool.ref == call.tool == call.name), None)
+    for tool in step.tools:
+        if tool.ref == call.tool == call.name:
+            return tool
+    return None
 
 
 def finish(state: RunState, fact: ToolCallFinished) -> RunState:
@@ -139,15 +141,17 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         timed_out=fact.timed_out,
         reused_from=fact.reused_from,
     )
-    return _store(change(state, context=_written(state, call)), call)
+    return _store(state, call, context=_written(state, call))
 
 
 def _written(state: RunState, call: ToolCall) -> Context:
     """The context with the call's output under its tool's key, where the model's step lets it write."""
-    step, tool = state.plan.step(call.step_id), state.plan.steps.get(call.tool)
-    if call.status is not CallStatus.COMPLETED or not isinstance(step, ModelStep):
+    if call.status is not CallStatus.COMPLETED:
         return state.context
-    if not isinstance(tool, ToolStep) or not any(e.ref == call.tool and e.writes_context for e in step.tools):
+    step, tool = state.plan.step(call.step_id), state.plan.steps.get(call.tool)
+    if not isinstance(step, ModelStep) or not isinstance(tool, ToolStep):
+        return state.context
+    if not any(entry.ref == call.tool and entry.writes_context for entry in step.tools):
         return state.context
     return {**state.context, tool.output_key: json_text.parse(call.output_json or "null")}
 
@@ -160,9 +164,9 @@ def resolve(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> R
     """
     call = _call(state, interrupt.call_id)
     if fact.option == RETRY:
-        return _store(state, change(call, status=CallStatus.REQUESTED))
+        return _store(state, change(call, status=CallStatus.REQUESTED), context=state.context)
     if not fact.option:
-        return _store(state, change(call, unknown_expired=True))
+        return _store(state, change(call, unknown_expired=True), context=state.context)
     return state
 
 
@@ -197,16 +201,16 @@ def signal_of(status: CallStatus) -> str:
     return DEFAULT if status is CallStatus.COMPLETED else "error"
 
 
-def _store(state: RunState, call: ToolCall) -> RunState:
+def _store(state: RunState, call: ToolCall, *, context: Context) -> RunState:
     """Put the call back; the turn's calls are closed together, once all are settled."""
-    calls = {**state.calls, call.call_id: call}
-    visit = state.visit
-    if visit is not None and visit.open_calls:
-        settled = all(is_settled(calls[name], state.plan) for name in reversed(visit.open_calls))
-        if settled:
-            state = change(state, calls=calls)
-            visit = change(visit, open_calls=(), prompt=_with_results(state, visit))
-    return change(state, calls=calls, visit=visit)
+    stored = change(state, calls={**state.calls, call.call_id: call}, context=context)
+    visit = stored.visit
+    if visit is None or not visit.open_calls:
+        return stored
+    if not all(is_settled(stored.calls[name], stored.plan) for name in reversed(visit.open_calls)):
+        return stored
+    closed = change(visit, open_calls=(), prompt=_with_results(stored, visit))
+    return change(stored, visit=closed)
 
 
 def _with_results(state: RunState, visit: Visit) -> Prompt | None:

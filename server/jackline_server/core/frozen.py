@@ -13,7 +13,6 @@ from typing import TypeVar, dataclass_transform
 Value = TypeVar("Value")
 
 _new = object.__new__
-_set = object.__setattr__
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -43,7 +42,7 @@ def change(value: Value, **changed: object) -> Value:
     if len(after) != len(before):
         raise TypeError(f"{type(value).__name__} lacks one of these fields: {', '.join(changed)}")
     made = _new(type(value))
-    _set(made, "__dict__", after)
+    made.__dict__ = after
     return made
 
 

@@ -24,7 +24,8 @@ def parse(text: str | bytes) -> JsonValue:
         JsonError: not JSON, over 100 levels deep, a number without a finite value, or a duplicate key.
     """
     try:
-        value = _DECODER.decode(text if isinstance(text, str) else text.decode())
+        text = text if isinstance(text, str) else text.decode()
+        value = cast(JsonValue, _DECODER.decode(text))
     except RecursionError:
         raise JsonError(f"nested more than {MAX_DEPTH} levels deep") from None
     except UnicodeDecodeError:
@@ -33,7 +34,7 @@ def parse(text: str | bytes) -> JsonValue:
         raise JsonError(f"{error.msg} at line {error.lineno} column {error.colno}") from None
     except ValueError as error:
         raise JsonError(str(error)) from None
-    return _sane(cast(JsonValue, value), MAX_DEPTH)
+    return value if _surely_sane(text) else _sane(value, MAX_DEPTH)
 
 
 def parse_object(text: str | bytes) -> JsonObject:
@@ -82,6 +83,13 @@ def _unique(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
     if len(found) < len(pairs):
         raise JsonError("an object has the same key twice")
     return found
+
+
+def _surely_sane(text: str) -> bool:
+    """True if a look at the text shows that its value is sane; most are, and need no walk."""
+    if not text.isascii() or "\\u" in text:
+        return False
+    return text.count("{") + text.count("[") <= MAX_DEPTH
 
 
 def _sane(value: JsonValue, depth: int) -> JsonValue:

@@ -17,32 +17,34 @@ def passed(state: RunState, now_active_ms: int) -> Limit | None:
     """The deadline that has passed, the run's before the step's."""
     if state.oversight.deadline_passed:
         return Limit(reason=StopReason.DEADLINE, leaf="run.deadline")
-    for leaf, end in _ends(state):
-        if now_active_ms >= end:
-            return Limit(reason=StopReason.TIME_BUDGET, leaf=leaf)
+    run_end, step_end = _ends(state)
+    if run_end is not None and now_active_ms >= run_end:
+        return Limit(reason=StopReason.TIME_BUDGET, leaf="run.run_timeout")
+    if step_end is not None and now_active_ms >= step_end:
+        return Limit(reason=StopReason.TIME_BUDGET, leaf="step.timeout")
     return None
 
 
 def left_ms(state: RunState, now_active_ms: int) -> int | None:
     """Active time until the earliest deadline; None without one. At least 1."""
-    ends = [end for _, end in _ends(state)]
     cleanup = state.oversight.cleanup
     if cleanup is not None:
-        ends = [cleanup.since_active_ms + CLEANUP_MS]
-    return max(min(ends) - now_active_ms, 1) if ends else None
+        return max(cleanup.since_active_ms + CLEANUP_MS - now_active_ms, 1)
+    first, step_end = _ends(state)
+    if first is None or (step_end is not None and step_end < first):
+        first = step_end
+    return None if first is None else max(first - now_active_ms, 1)
 
 
-def _ends(state: RunState) -> list[tuple[str, int]]:
-    ends: list[tuple[str, int]] = []
-    timeout = state.started.bounds.run_timeout_ms
-    if timeout is not None:
-        ends.append(("run.run_timeout", timeout))
-    visit = state.visit
-    if visit is not None:
-        step = state.plan.step(visit.step_id)
-        if isinstance(step, ModelStep) and step.bounds.timeout_ms is not None:
-            ends.append(("step.timeout", visit.started_active_ms + step.bounds.timeout_ms))
-    return ends
+def _ends(state: RunState) -> tuple[int | None, int | None]:
+    """When the run ends and when its step does, in active time; None is never."""
+    run_end, visit = state.started.bounds.run_timeout_ms, state.visit
+    if visit is None:
+        return run_end, None
+    step = state.plan.step(visit.step_id)
+    if not isinstance(step, ModelStep) or step.bounds.timeout_ms is None:
+        return run_end, None
+    return run_end, visit.started_active_ms + step.bounds.timeout_ms
 
 
 def wake_unix_ms(state: RunState) -> int | None:
@@ -71,14 +73,14 @@ def due(state: RunState, unix_ms: int) -> tuple[Fact, ...]:
 
 
 def _timers(state: RunState) -> list[tuple[int, TimerFired]]:
-    if state.finished is not None:
+    deadline, interrupts = state.started.deadline_unix_ms, state.oversight.interrupts
+    if state.finished is not None or (deadline is None and not interrupts):
         return []
     timers = [
         (interrupt.expires_unix_ms, TimerFired(kind=TimerKind.INTERRUPT, subject=interrupt.interrupt_id))
-        for interrupt in state.oversight.interrupts.values()
+        for interrupt in interrupts.values()
         if interrupt.expires_unix_ms is not None
     ]
-    deadline = state.started.deadline_unix_ms
     if deadline is not None and not state.oversight.deadline_passed:
         timers.append((deadline, TimerFired(kind=TimerKind.DEADLINE)))
     return timers

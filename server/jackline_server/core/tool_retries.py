@@ -4,7 +4,8 @@ Only for reads and idempotent calls, only at failures that may pass, and only wh
 chance of the jitter is handed in.
 """
 
-from jackline_server.core import calls, timing
+from jackline_server.core import timing
+from jackline_server.core.batches import may_repeat, open_batch
 from jackline_server.core.evolve_calls import failure_policy
 from jackline_server.core.frozen import frozen
 from jackline_server.core.retries import LONGEST_RETRY_AFTER_MS
@@ -33,7 +34,7 @@ def retry_in_ms(
         return None
     if call.effect is None or not call.effect.repeatable or state.oversight.abort is not None:
         return None
-    if not calls.may_repeat(calls.open_batch(state, visit), call):
+    if not may_repeat(open_batch(state, visit), call):
         return None
     ceiling = min(policy.retry_cap_ms, policy.retry_base_ms * 2 ** (call.attempts - 1))
     wait = int(ceiling * fraction)

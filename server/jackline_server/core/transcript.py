@@ -98,14 +98,14 @@ class _Growing:
             if isinstance(message, UserMessage) and isinstance(last, UserMessage):
                 added = UserMessage(text=f"{last.text}\n\n{message.text}", provenance=last.provenance)
                 self.messages.pop()
-                self.tokens -= bounds.estimate((last.text,))
+                self.tokens -= bounds.message_tokens(last.text)
             self.messages.append(added)
-            self.tokens += bounds.estimate((_text(added),))
+            self.tokens += bounds.message_tokens(_text(added))
 
 
 def _text(message: Message) -> str:
     if isinstance(message, AssistantMessage):
-        return message.text + "".join(f"{call.name}{call.arguments}" for call in message.calls)
+        return message.text + "".join([f"{call.name}{call.arguments}" for call in message.calls])
     return message.text
 
 
@@ -164,10 +164,14 @@ def _exchange(reply: Reply, state: RunState, step: ModelStep) -> list[Message]:
     calls = [state.calls[call_id] for call_id in reply.calls]
     if not calls:
         return [AssistantMessage(text=reply.text)] if reply.text.strip() else []
-    asked = tuple(
-        MessageToolCall(call_id=call.call_id, name=_name(call), arguments=_arguments(call)) for call in calls
-    )
-    return [AssistantMessage(text=reply.text, calls=asked), *(_result(call, state) for call in calls)]
+    asked: list[MessageToolCall] = []
+    results: list[ToolMessage] = []
+    for call in calls:
+        name = _name(call)
+        text, is_error = _outcome(call, state)
+        asked.append(MessageToolCall(call_id=call.call_id, name=name, arguments=_arguments(call)))
+        results.append(ToolMessage(call_id=call.call_id, name=name, text=text, is_error=is_error))
+    return [AssistantMessage(text=reply.text, calls=tuple(asked)), *results]
 
 
 def _arguments(call: ToolCall) -> str:
@@ -187,11 +191,6 @@ def _arguments(call: ToolCall) -> str:
 def _name(call: ToolCall) -> str:
     """The name as it was written, in the letters that every provider takes back."""
     return _ODD_IN_NAME.sub("_", call.name)[:_MAX_NAME] or "unnamed"
-
-
-def _result(call: ToolCall, state: RunState) -> ToolMessage:
-    text, is_error = _outcome(call, state)
-    return ToolMessage(call_id=call.call_id, name=_name(call), text=text, is_error=is_error)
 
 
 def _outcome(call: ToolCall, state: RunState) -> tuple[str, bool]:

@@ -30,6 +30,7 @@ CLOSING_OUTPUT_TOKENS = 512
 EMPTY_REPLY = Limit(reason=StopReason.MODEL_ERROR, leaf="MODEL_EMPTY_REPLY")
 
 _NO_HOLD = Hold(tokens=0, cost_micros=0)
+_FREE_CHOICE = ToolChoice()
 _NOTICE_AT = (4, 5)
 
 
@@ -156,7 +157,7 @@ def model_call(
         model=model,
         messages=sent.messages,
         tools=() if closing is not None else step.tools,
-        tool_choice=ToolChoice() if closing is not None else _choice(state, visit, step),
+        tool_choice=_FREE_CHOICE if closing is not None else _choice(state, visit, step),
         total_ms=_total_ms(state, visit, step, now_active_ms),
         idle_ms=step.bounds.idle_timeout_ms,
     )
@@ -201,7 +202,7 @@ def _purpose(visit: Visit, closing: Limit | None) -> Purpose:
 
 def _choice(state: RunState, visit: Visit, step: ModelStep) -> ToolChoice:
     """What is asked of the provider: once the required call has succeeded, the model may answer."""
-    return ToolChoice() if choice_met(state, visit, step) else step.tool_choice
+    return _FREE_CHOICE if choice_met(state, visit, step) else step.tool_choice
 
 
 def _total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
@@ -212,17 +213,21 @@ def _total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int
 
 
 def _nearly_used(state: RunState, visit: Visit, step: ModelStep) -> Noticed | None:
-    parts, whole = _NOTICE_AT
-    for scope in _scopes(state, visit, step):
-        pairs = (
-            ("token", scope.token_budget, scope.ledger.tokens_held),
-            ("cost", scope.cost_budget_micros, scope.ledger.cost_held),
-        )
-        for name, budget, held in pairs:
-            if budget and held * whole >= budget * parts:
-                text = f"More than four fifths of the {name} budget is used. Come to an end soon."
-                return Noticed(code=NoticeCode.BUDGET_NEARLY_USED, text=text)
+    for caps, ledger in ((step.bounds, visit.ledger), (state.started.bounds, state.ledger)):
+        if _is_nearly_used(caps.token_budget, ledger.tokens_held):
+            name = "token"
+        elif _is_nearly_used(caps.cost_budget_micros, ledger.cost_held):
+            name = "cost"
+        else:
+            continue
+        text = f"More than four fifths of the {name} budget is used. Come to an end soon."
+        return Noticed(code=NoticeCode.BUDGET_NEARLY_USED, text=text)
     return None
+
+
+def _is_nearly_used(budget: int | None, held: int) -> bool:
+    parts, whole = _NOTICE_AT
+    return bool(budget) and held * whole >= budget * parts
 
 
 # --- judging an answer -------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Which of the calls that may start do so now, and when the next one may.
 
 Owns what runs at the same time: by effect, one by one, or all; serial groups; calls that wait for their next
-attempt or for the result of an equal one. Does not own which calls may start at all (`calls`).
+attempt. Does not own which calls may start at all (`call_checks`).
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,11 @@ from jackline_server.core.state import ToolCall
 
 @frozen
 class Candidate:
-    """An open call that nothing forbids. Calls of one `reuse_key` may share a result; empty if none may."""
+    """An open call that nothing forbids."""
 
     call: ToolCall
     effect: Effect | None
     policy: ToolPolicy
-    reuse_key: str = ""
 
 
 @frozen
@@ -38,17 +37,12 @@ def choose(
     """
     together = _together(candidates, execution, most)
     chosen: list[ToolCall] = []
-    groups, keys = set[str](), set[str]()
+    groups = set[str]()
     waits: list[int] = []
     for candidate in together:
-        group, key, retry_at = (
-            candidate.policy.serial_group,
-            candidate.reuse_key,
-            candidate.call.retry_at_active_ms,
-        )
-        held = (bool(group) and group in groups) or (bool(key) and key in keys)
+        group, retry_at = candidate.policy.serial_group, candidate.call.retry_at_active_ms
+        held = bool(group) and group in groups
         groups.add(group)
-        keys.add(key)
         if held:
             continue
         if retry_at is not None and retry_at > now_active_ms:

@@ -53,7 +53,10 @@ SUMMARY_MS = 1_000
 
 _OF_THE_RUN = frozenset((RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired))
 _OF_TURNS = frozenset((ModelCallStarted, ModelReplied, ToolCallRequested, ToolCallStarted, ToolCallFinished))
-"""The facts that never let a run's active time stand still, or go on."""
+"""The facts that change nothing of where a run stands, nor let its active time stand still or go on."""
+
+_SETTLING = frozenset((CommandApplied, CommandRejected))
+_ENDING_AN_ATTEMPT = frozenset((ModelCallFailed, RunRecovered))
 
 
 @frozen
@@ -200,11 +203,7 @@ class LiveRun:
         finishing: bool,
     ) -> Append:
         finished_unix_ms = noted[-1][0].envelope.unix_ms if finishing else None
-        head = RunHead(
-            phase=state.phase,
-            wake_unix_ms=timing.wake_unix_ms(state),
-            open_interrupts=len(state.oversight.interrupts),
-        )
+        head = self._head(noted, state)
         return Append(
             run_id=state.run_id,
             epoch=self._committer.epoch,
@@ -212,9 +211,19 @@ class LiveRun:
             events=events,
             head=head,
             summary=self._summary(state, head, finished_unix_ms),
-            settled=[outcome for record, _ in noted if (outcome := _outcome(record)) is not None],
+            settled=[_outcome(record) for record, _ in noted if type(record.fact) in _SETTLING],
             finishing=finishing,
             finished_unix_ms=finished_unix_ms,
+        )
+
+    def _head(self, noted: Sequence[tuple[Record, RunState]], state: RunState) -> RunHead:
+        """Where the run stands; what was shown last, while it only makes turns."""
+        if self._shown is not None and all(type(record.fact) in _OF_TURNS for record, _ in noted):
+            return self._shown[0]
+        return RunHead(
+            phase=state.phase,
+            wake_unix_ms=timing.wake_unix_ms(state),
+            open_interrupts=len(state.oversight.interrupts),
         )
 
     def _summary(self, state: RunState, head: RunHead, finished_unix_ms: int | None) -> bytes | None:
@@ -237,9 +246,10 @@ class LiveRun:
         self.channel.publish(events, ended=ended)
         for record, before in noted:
             _pass_failpoint(record.fact)
-            lost = before.visit.model_call if before.visit is not None else None
-            if lost is not None and isinstance(record.fact, ModelCallFailed | RunRecovered):
-                self.channel.reset(lost.sequence)
+            if type(record.fact) in _ENDING_AN_ATTEMPT and before.visit is not None:
+                lost = before.visit.model_call
+                if lost is not None:
+                    self.channel.reset(lost.sequence)
 
     # --- where and when ------------------------------------------------------------------------
 
@@ -267,7 +277,7 @@ def envelope_of(fact: Fact, before: RunState, *, sequence: int, active_ms: int, 
     elif visit is not None and type(fact) not in _OF_THE_RUN:
         step_id, number = visit.step_id, visit.number
         iteration = fact.iteration if isinstance(fact, ModelCallStarted) else visit.iteration
-    if isinstance(fact, StepFinished | RunFinished):
+    if isinstance(fact, (StepFinished, RunFinished)):
         signal = fact.signal
     return Envelope(
         run_id=before.run_id,
@@ -281,25 +291,18 @@ def envelope_of(fact: Fact, before: RunState, *, sequence: int, active_ms: int, 
     )
 
 
-def _outcome(record: Record) -> CommandOutcome | None:
+def _outcome(record: Record) -> CommandOutcome:
+    """What a fact that settles a command says of it."""
     fact = record.fact
-    match fact:
-        case CommandApplied():
-            return CommandOutcome(
-                command_id=fact.command_id,
-                state=CommandState.APPLIED,
-                sequence=record.envelope.sequence,
-                rejection="",
-            )
-        case CommandRejected():
-            return CommandOutcome(
-                command_id=fact.command_id,
-                state=CommandState.REJECTED,
-                sequence=record.envelope.sequence,
-                rejection=fact.rejection.value,
-            )
-        case _:
-            return None
+    rejected = isinstance(fact, CommandRejected)
+    if not rejected and not isinstance(fact, CommandApplied):
+        raise TypeError(f"{type(fact).__name__} settles no command")
+    return CommandOutcome(
+        command_id=fact.command_id,
+        state=CommandState.REJECTED if rejected else CommandState.APPLIED,
+        sequence=record.envelope.sequence,
+        rejection=fact.rejection.value if rejected else "",
+    )
 
 
 def _pass_failpoint(fact: Fact) -> None:

@@ -229,7 +229,7 @@ class Runner:
         if effect.done() and not effect.cancelled():  # else it was left behind
             effect.result()
 
-    async def _effect(self, step: CallModel | CallTools) -> None:
+    async def _effect(self, step: CallModel | CallTools | Consult) -> None:
         try:
             await self._tools.effects.perform(step, self._run)
         finally:
