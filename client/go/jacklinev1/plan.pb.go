@@ -36,6 +36,10 @@ const (
 	AnswerForm_ANSWER_FORM_JSON_TEXT AnswerForm = 1
 	// The text itself.
 	AnswerForm_ANSWER_FORM_TEXT AnswerForm = 2
+	// A JSON object in the text, whose schema the provider is sent.
+	AnswerForm_ANSWER_FORM_NATIVE_SCHEMA AnswerForm = 3
+	// The arguments of a call of the tool `finish`.
+	AnswerForm_ANSWER_FORM_FINISH_TOOL AnswerForm = 4
 )
 
 // Enum value maps for AnswerForm.
@@ -44,11 +48,15 @@ var (
 		0: "ANSWER_FORM_UNSPECIFIED",
 		1: "ANSWER_FORM_JSON_TEXT",
 		2: "ANSWER_FORM_TEXT",
+		3: "ANSWER_FORM_NATIVE_SCHEMA",
+		4: "ANSWER_FORM_FINISH_TOOL",
 	}
 	AnswerForm_value = map[string]int32{
-		"ANSWER_FORM_UNSPECIFIED": 0,
-		"ANSWER_FORM_JSON_TEXT":   1,
-		"ANSWER_FORM_TEXT":        2,
+		"ANSWER_FORM_UNSPECIFIED":   0,
+		"ANSWER_FORM_JSON_TEXT":     1,
+		"ANSWER_FORM_TEXT":          2,
+		"ANSWER_FORM_NATIVE_SCHEMA": 3,
+		"ANSWER_FORM_FINISH_TOOL":   4,
 	}
 )
 
@@ -136,6 +144,59 @@ func (ToolChoiceMode) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
 }
 
+// What ends a step that asks a model.
+type Completion int32
+
+const (
+	// As AUTO.
+	Completion_COMPLETION_UNSPECIFIED Completion = 0
+	// Any answer.
+	Completion_COMPLETION_AUTO Completion = 1
+	// A call of the tool `finish` and nothing else.
+	Completion_COMPLETION_EXPLICIT Completion = 2
+)
+
+// Enum value maps for Completion.
+var (
+	Completion_name = map[int32]string{
+		0: "COMPLETION_UNSPECIFIED",
+		1: "COMPLETION_AUTO",
+		2: "COMPLETION_EXPLICIT",
+	}
+	Completion_value = map[string]int32{
+		"COMPLETION_UNSPECIFIED": 0,
+		"COMPLETION_AUTO":        1,
+		"COMPLETION_EXPLICIT":    2,
+	}
+)
+
+func (x Completion) Enum() *Completion {
+	p := new(Completion)
+	*p = x
+	return p
+}
+
+func (x Completion) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Completion) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[2].Descriptor()
+}
+
+func (Completion) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[2]
+}
+
+func (x Completion) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Completion.Descriptor instead.
+func (Completion) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
+}
+
 // What a step does when a limit is reached.
 type OnLimit int32
 
@@ -173,11 +234,11 @@ func (x OnLimit) String() string {
 }
 
 func (OnLimit) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[2].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
 }
 
 func (OnLimit) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[2]
+	return &file_jackline_v1_plan_proto_enumTypes[3]
 }
 
 func (x OnLimit) Number() protoreflect.EnumNumber {
@@ -186,7 +247,7 @@ func (x OnLimit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnLimit.Descriptor instead.
 func (OnLimit) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
 }
 
 // What follows when nobody knows whether a write happened.
@@ -230,11 +291,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[3]
+	return &file_jackline_v1_plan_proto_enumTypes[4]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -243,7 +304,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 // A whole workflow, ready to run.
@@ -388,7 +449,9 @@ type ModelPlan struct {
 	// Wait before the second attempt; doubles for each further one.
 	RetryBaseMs uint32 `protobuf:"varint,10,opt,name=retry_base_ms,json=retryBaseMs,proto3" json:"retry_base_ms,omitempty"`
 	// The longest wait.
-	RetryCapMs    uint32 `protobuf:"varint,11,opt,name=retry_cap_ms,json=retryCapMs,proto3" json:"retry_cap_ms,omitempty"`
+	RetryCapMs uint32 `protobuf:"varint,11,opt,name=retry_cap_ms,json=retryCapMs,proto3" json:"retry_cap_ms,omitempty"`
+	// True if it can be asked for an answer of a JSON Schema.
+	NativeSchema  bool `protobuf:"varint,17,opt,name=native_schema,json=nativeSchema,proto3" json:"native_schema,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -498,6 +561,13 @@ func (x *ModelPlan) GetRetryCapMs() uint32 {
 		return x.RetryCapMs
 	}
 	return 0
+}
+
+func (x *ModelPlan) GetNativeSchema() bool {
+	if x != nil {
+		return x.NativeSchema
+	}
+	return false
 }
 
 // One step.
@@ -943,7 +1013,10 @@ type OutcomePlan struct {
 	// How often a wrong answer is sent back.
 	Repairs uint32 `protobuf:"varint,4,opt,name=repairs,proto3" json:"repairs,omitempty"`
 	// How it is read.
-	Form          AnswerForm `protobuf:"varint,5,opt,name=form,proto3,enum=jackline.v1.AnswerForm" json:"form,omitempty"`
+	Form AnswerForm `protobuf:"varint,5,opt,name=form,proto3,enum=jackline.v1.AnswerForm" json:"form,omitempty"`
+	// JSON Schema of the whole answer, with its outcome: what the provider is sent, or the parameters of `finish`. Unset for
+	// the other forms.
+	ContractJson  *string `protobuf:"bytes,6,opt,name=contract_json,json=contractJson,proto3,oneof" json:"contract_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1013,6 +1086,13 @@ func (x *OutcomePlan) GetForm() AnswerForm {
 	return AnswerForm_ANSWER_FORM_UNSPECIFIED
 }
 
+func (x *OutcomePlan) GetContractJson() string {
+	if x != nil && x.ContractJson != nil {
+		return *x.ContractJson
+	}
+	return ""
+}
+
 // A step that asks a model.
 type ModelStepPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1037,7 +1117,9 @@ type ModelStepPlan struct {
 	// The contract of its answer.
 	Outcome *OutcomePlan `protobuf:"bytes,10,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// What it does at a limit.
-	OnLimit       OnLimit `protobuf:"varint,11,opt,name=on_limit,json=onLimit,proto3,enum=jackline.v1.OnLimit" json:"on_limit,omitempty"`
+	OnLimit OnLimit `protobuf:"varint,11,opt,name=on_limit,json=onLimit,proto3,enum=jackline.v1.OnLimit" json:"on_limit,omitempty"`
+	// What ends it.
+	Completion    Completion `protobuf:"varint,13,opt,name=completion,proto3,enum=jackline.v1.Completion" json:"completion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1147,6 +1229,13 @@ func (x *ModelStepPlan) GetOnLimit() OnLimit {
 		return x.OnLimit
 	}
 	return OnLimit_ON_LIMIT_UNSPECIFIED
+}
+
+func (x *ModelStepPlan) GetCompletion() Completion {
+	if x != nil {
+		return x.Completion
+	}
+	return Completion_COMPLETION_UNSPECIFIED
 }
 
 // A step that does one thing.
@@ -1635,7 +1724,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"onQuestion\x12\x1a\n" +
 	"\bwarnings\x18\t \x03(\tR\bwarningsB\x14\n" +
 	"\x12_input_schema_jsonJ\x04\b\n" +
-	"\x10\x1e\"\x84\x03\n" +
+	"\x10\x1e\"\xaf\x03\n" +
 	"\tModelPlan\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x18\n" +
@@ -1649,7 +1738,8 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\rretry_base_ms\x18\n" +
 	" \x01(\rR\vretryBaseMs\x12 \n" +
 	"\fretry_cap_ms\x18\v \x01(\rR\n" +
-	"retryCapMsJ\x04\b\f\x10\x1e\"\xd6\x04\n" +
+	"retryCapMs\x12#\n" +
+	"\rnative_schema\x18\x11 \x01(\bR\fnativeSchemaJ\x04\b\f\x10\x11J\x04\b\x12\x10\x1e\"\xd6\x04\n" +
 	"\bStepPlan\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12 \n" +
@@ -1704,7 +1794,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_max_callsJ\x04\b\a\x10\x14\"\xc3\x01\n" +
+	"_max_callsJ\x04\b\a\x10\x14\"\xff\x01\n" +
 	"\vOutcomePlan\x12\x12\n" +
 	"\x04enum\x18\x01 \x03(\tR\x04enum\x12$\n" +
 	"\vschema_json\x18\x02 \x01(\tH\x00R\n" +
@@ -1712,8 +1802,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"output_key\x18\x03 \x01(\tR\toutputKey\x12\x18\n" +
 	"\arepairs\x18\x04 \x01(\rR\arepairs\x12+\n" +
-	"\x04form\x18\x05 \x01(\x0e2\x17.jackline.v1.AnswerFormR\x04formB\x0e\n" +
-	"\f_schema_jsonJ\x04\b\x06\x10\x14\"\x84\x04\n" +
+	"\x04form\x18\x05 \x01(\x0e2\x17.jackline.v1.AnswerFormR\x04form\x12(\n" +
+	"\rcontract_json\x18\x06 \x01(\tH\x01R\fcontractJson\x88\x01\x01B\x0e\n" +
+	"\f_schema_jsonB\x10\n" +
+	"\x0e_contract_jsonJ\x04\b\a\x10\x14\"\xc3\x04\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -1727,7 +1819,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06bounds\x18\t \x01(\v2\x17.jackline.v1.StepBoundsR\x06bounds\x122\n" +
 	"\aoutcome\x18\n" +
 	" \x01(\v2\x18.jackline.v1.OutcomePlanR\aoutcome\x12/\n" +
-	"\bon_limit\x18\v \x01(\x0e2\x14.jackline.v1.OnLimitR\aonLimitJ\x04\b\f\x10(\"\xab\x03\n" +
+	"\bon_limit\x18\v \x01(\x0e2\x14.jackline.v1.OnLimitR\aonLimit\x127\n" +
+	"\n" +
+	"completion\x18\r \x01(\x0e2\x17.jackline.v1.CompletionR\n" +
+	"completionJ\x04\b\f\x10\rJ\x04\b\x0e\x10(\"\xab\x03\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -1778,17 +1873,24 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x04when\x18\x01 \x01(\tR\x04when\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\"?\n" +
 	"\x0eRouterStepPlan\x12-\n" +
-	"\x05cases\x18\x01 \x03(\v2\x17.jackline.v1.RouterCaseR\x05cases*Z\n" +
+	"\x05cases\x18\x01 \x03(\v2\x17.jackline.v1.RouterCaseR\x05cases*\x96\x01\n" +
 	"\n" +
 	"AnswerForm\x12\x1b\n" +
 	"\x17ANSWER_FORM_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ANSWER_FORM_JSON_TEXT\x10\x01\x12\x14\n" +
-	"\x10ANSWER_FORM_TEXT\x10\x02*\x88\x01\n" +
+	"\x10ANSWER_FORM_TEXT\x10\x02\x12\x1d\n" +
+	"\x19ANSWER_FORM_NATIVE_SCHEMA\x10\x03\x12\x1b\n" +
+	"\x17ANSWER_FORM_FINISH_TOOL\x10\x04*\x88\x01\n" +
 	"\x0eToolChoiceMode\x12 \n" +
 	"\x1cTOOL_CHOICE_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15TOOL_CHOICE_MODE_AUTO\x10\x01\x12\x1d\n" +
 	"\x19TOOL_CHOICE_MODE_REQUIRED\x10\x02\x12\x1a\n" +
-	"\x16TOOL_CHOICE_MODE_NAMED\x10\x03*Q\n" +
+	"\x16TOOL_CHOICE_MODE_NAMED\x10\x03*V\n" +
+	"\n" +
+	"Completion\x12\x1a\n" +
+	"\x16COMPLETION_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fCOMPLETION_AUTO\x10\x01\x12\x17\n" +
+	"\x13COMPLETION_EXPLICIT\x10\x02*Q\n" +
 	"\aOnLimit\x12\x18\n" +
 	"\x14ON_LIMIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rON_LIMIT_EXIT\x10\x01\x12\x19\n" +
@@ -1812,68 +1914,70 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(AnswerForm)(0),        // 0: jackline.v1.AnswerForm
 	(ToolChoiceMode)(0),    // 1: jackline.v1.ToolChoiceMode
-	(OnLimit)(0),           // 2: jackline.v1.OnLimit
-	(OnUnknown)(0),         // 3: jackline.v1.OnUnknown
-	(*Plan)(nil),           // 4: jackline.v1.Plan
-	(*ModelPlan)(nil),      // 5: jackline.v1.ModelPlan
-	(*StepPlan)(nil),       // 6: jackline.v1.StepPlan
-	(*StepBounds)(nil),     // 7: jackline.v1.StepBounds
-	(*PromptSection)(nil),  // 8: jackline.v1.PromptSection
-	(*ToolEntryPlan)(nil),  // 9: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),    // 10: jackline.v1.OutcomePlan
-	(*ModelStepPlan)(nil),  // 11: jackline.v1.ModelStepPlan
-	(*ToolStepPlan)(nil),   // 12: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),     // 13: jackline.v1.HttpAction
-	(*FunctionAction)(nil), // 14: jackline.v1.FunctionAction
-	(*McpAction)(nil),      // 15: jackline.v1.McpAction
-	(*RouterCase)(nil),     // 16: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil), // 17: jackline.v1.RouterStepPlan
-	nil,                    // 18: jackline.v1.StepPlan.InputEntry
-	nil,                    // 19: jackline.v1.StepPlan.RoutesEntry
-	nil,                    // 20: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                    // 21: jackline.v1.HttpAction.QueryEntry
-	nil,                    // 22: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),      // 23: jackline.v1.RunBounds
-	(OnQuestion)(0),        // 24: jackline.v1.OnQuestion
-	(Effect)(0),            // 25: jackline.v1.Effect
+	(Completion)(0),        // 2: jackline.v1.Completion
+	(OnLimit)(0),           // 3: jackline.v1.OnLimit
+	(OnUnknown)(0),         // 4: jackline.v1.OnUnknown
+	(*Plan)(nil),           // 5: jackline.v1.Plan
+	(*ModelPlan)(nil),      // 6: jackline.v1.ModelPlan
+	(*StepPlan)(nil),       // 7: jackline.v1.StepPlan
+	(*StepBounds)(nil),     // 8: jackline.v1.StepBounds
+	(*PromptSection)(nil),  // 9: jackline.v1.PromptSection
+	(*ToolEntryPlan)(nil),  // 10: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),    // 11: jackline.v1.OutcomePlan
+	(*ModelStepPlan)(nil),  // 12: jackline.v1.ModelStepPlan
+	(*ToolStepPlan)(nil),   // 13: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),     // 14: jackline.v1.HttpAction
+	(*FunctionAction)(nil), // 15: jackline.v1.FunctionAction
+	(*McpAction)(nil),      // 16: jackline.v1.McpAction
+	(*RouterCase)(nil),     // 17: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil), // 18: jackline.v1.RouterStepPlan
+	nil,                    // 19: jackline.v1.StepPlan.InputEntry
+	nil,                    // 20: jackline.v1.StepPlan.RoutesEntry
+	nil,                    // 21: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                    // 22: jackline.v1.HttpAction.QueryEntry
+	nil,                    // 23: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),      // 24: jackline.v1.RunBounds
+	(OnQuestion)(0),        // 25: jackline.v1.OnQuestion
+	(Effect)(0),            // 26: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	6,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	5,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	23, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	24, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	18, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	19, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	11, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	12, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	17, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
-	20, // 9: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	7,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	6,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	24, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	25, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	19, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	20, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	12, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	13, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	18, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	21, // 9: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
 	0,  // 10: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	8,  // 11: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	9,  // 12: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	25, // 13: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	9,  // 11: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	10, // 12: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	26, // 13: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	1,  // 14: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	7,  // 15: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	10, // 16: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	2,  // 17: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	25, // 18: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	3,  // 19: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	13, // 20: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	14, // 21: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	15, // 22: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	21, // 23: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	22, // 24: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	16, // 25: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	8,  // 15: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	11, // 16: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	3,  // 17: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	2,  // 18: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	26, // 19: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	4,  // 20: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	14, // 21: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	15, // 22: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	16, // 23: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	22, // 24: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	23, // 25: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	17, // 26: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -1902,7 +2006,7 @@ func file_jackline_v1_plan_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,

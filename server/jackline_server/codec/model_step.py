@@ -1,8 +1,9 @@
 """A step that asks a model, in protobuf."""
 
 from jackline.v1 import plan_pb2
-from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, EFFECT, ON_LIMIT
+from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, COMPLETION, EFFECT, ON_LIMIT
 from jackline_server.core.plan import (
+    Completion,
     ModelStep,
     OutcomePlan,
     PromptSection,
@@ -30,7 +31,13 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     outcome.output_key = step.outcome.output_key
     outcome.repairs = step.outcome.repairs
     outcome.form = ANSWER_FORM.wire[step.outcome.form]
+    if step.outcome.contract_json is not None:
+        outcome.contract_json = step.outcome.contract_json
     into.on_limit = ON_LIMIT.wire[step.on_limit]
+    if (
+        step.completion is not Completion.AUTO
+    ):  # left out as plans of before have it: equal plans, equal bytes
+        into.completion = COMPLETION.wire[step.completion]
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -53,6 +60,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         bounds=_read_bounds(found.bounds),
         outcome=_read_outcome(found.outcome),
         on_limit=ON_LIMIT.read(found.on_limit),
+        completion=COMPLETION.read_optional(found.completion) or Completion.AUTO,
     )
 
 
@@ -85,6 +93,7 @@ def _read_outcome(message: plan_pb2.OutcomePlan) -> OutcomePlan:
         output_key=message.output_key,
         repairs=message.repairs,
         form=ANSWER_FORM.read(message.form),
+        contract_json=message.contract_json if message.HasField("contract_json") else None,
     )
 
 

@@ -7,7 +7,7 @@ in order. A name that the model made up, wrong arguments and a spent cap are err
 
 from collections.abc import Container
 
-from jackline_server.core import exits, json_text, leaving, turns
+from jackline_server.core import exits, finish_tool, json_text, leaving
 from jackline_server.core.bounds import Limit
 from jackline_server.core.context import step_input
 from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS, bound_for, entry_of, is_settled, policy_of
@@ -26,7 +26,9 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import SchemaValidator
+from jackline_server.core.partial import with_best
 from jackline_server.core.plan import (
+    FINISH,
     Effect,
     JsonObject,
     ModelStep,
@@ -49,7 +51,9 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     """
     visit = state.visit
     step = state.plan.step(visit.step_id) if visit is not None else None
-    known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else frozenset[str]()
+    known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else set[str]()
+    if isinstance(step, ModelStep) and finish_tool.has(step):
+        known.add(FINISH)
     used: set[str] = set()
     facts: list[ToolCallRequested] = []
     for ordinal, (given, name, arguments) in enumerate(asked, start=len(state.calls) + 1):
@@ -128,14 +132,16 @@ class Batch:
 
 
 def open_batch(state: RunState, visit: Visit) -> Batch:
-    """The calls of the visit that are not settled."""
+    """The calls of the visit that are not settled and that a tool is behind."""
     step = state.plan.step(visit.step_id)
+    model_step = step if isinstance(step, ModelStep) else None
     calls = tuple(
         call
         for call in (state.calls[call_id] for call_id in visit.open_calls)
         if not is_settled(call, state.plan)
+        and not (model_step is not None and finish_tool.is_call(model_step, call))
     )
-    return Batch(state=state, visit=visit, step=step if isinstance(step, ModelStep) else None, calls=calls)
+    return Batch(state=state, visit=visit, step=model_step, calls=calls)
 
 
 def next_wave(
@@ -197,7 +203,7 @@ def _unknown(batch: Batch, now: Moment) -> Step | None:
 def _to_review(batch: Batch, error: str) -> Record:
     leaf = next(call.tool for call in batch.calls if call.status is CallStatus.UNKNOWN)
     end = exits.abnormal(StopReason.UNKNOWN_OUTCOME, leaf=leaf, error=error)
-    return leaving.leave(batch.state, batch.visit, turns.with_best(end, batch.visit))
+    return leaving.leave(batch.state, batch.visit, with_best(end, batch.state, batch.visit))
 
 
 def _question(batch: Batch, call: ToolCall, now: Moment) -> InterruptRaised:

@@ -4,7 +4,7 @@ Owns the numbers. A plan holds them resolved, so changing one here changes no ru
 Times are milliseconds.
 """
 
-from jackline_server.core.plan import AnswerForm, Effect, OnLimit, OnQuestion, OnUnknown
+from jackline_server.core.plan import AnswerForm, Completion, Effect, OnLimit, OnQuestion, OnUnknown
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
@@ -33,6 +33,7 @@ COMPLETION_MODEL_REQUESTS = 5
 # An answer.
 REPAIRS = 1
 ANSWER = AnswerForm.JSON_TEXT
+COMPLETION = Completion.AUTO
 
 # A tool.
 EFFECT = Effect.WRITE

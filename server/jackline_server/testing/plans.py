@@ -12,6 +12,7 @@ from jackline_server.core.facts import RunStarted
 from jackline_server.core.plan import (
     END,
     AnswerForm,
+    Completion,
     Effect,
     FunctionAction,
     ModelPlan,
@@ -105,6 +106,7 @@ class ModelPlanFields(TypedDict, total=False):
     retries: int
     retry_base_ms: int
     retry_cap_ms: int
+    native_schema: bool
 
 
 def model(**fields: Unpack[ModelPlanFields]) -> ModelPlan:
@@ -131,6 +133,7 @@ class OutcomeFields(TypedDict, total=False):
     output_key: str
     repairs: int
     form: AnswerForm
+    contract_json: str | None
 
 
 def outcome(**fields: Unpack[OutcomeFields]) -> OutcomePlan:
@@ -231,6 +234,7 @@ class ModelStepFields(TypedDict, total=False):
     bounds: StepBounds
     outcome: OutcomePlan
     on_limit: OnLimit
+    completion: Completion
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:
