@@ -84,9 +84,9 @@ class _Rewriting:
         types = node.get("type")
         kinds = types if isinstance(types, list) else [types]
         if "object" in kinds or "properties" in node:
-            made |= self._object(node, levels=levels, hops=hops)
+            made |= self._object(node, levels=_inside(levels), hops=hops)
         if "array" in kinds or "items" in node:
-            made["items"] = self.schema(node.get("items"), levels=_deeper(levels), hops=hops)
+            made["items"] = self.schema(node.get("items"), levels=_inside(levels), hops=hops)
         if "anyOf" in node:
             made["anyOf"] = self._each(node["anyOf"], levels=levels, hops=hops)
         words = _words(node)
@@ -103,8 +103,7 @@ class _Rewriting:
             raise _NotStrict
         return {
             "properties": {
-                name: self.schema(child, levels=_deeper(levels), hops=hops)
-                for name, child in properties.items()
+                name: self.schema(child, levels=levels, hops=hops) for name, child in properties.items()
             },
             "required": list(properties),
             "additionalProperties": False,
@@ -132,8 +131,9 @@ class _Rewriting:
         return place
 
 
-def _deeper(levels: int) -> int:
-    if levels >= MOST_LEVELS:
+def _inside(levels: int) -> int:
+    """The level of what an object or array at this one holds."""
+    if levels > MOST_LEVELS:
         raise _NotStrict
     return levels + 1
 

@@ -10,11 +10,14 @@ from dataclasses import replace
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.plan import (
     END,
+    AnswerForm,
+    Completion,
     Effect,
     ModelPlan,
     OnLimit,
     OnQuestion,
     OnUnknown,
+    OutcomePlan,
     Plan,
     Price,
     StepPlan,
@@ -28,6 +31,9 @@ _TOOLS = {
     "put": Effect.IDEMPOTENT,
     "change": Effect.WRITE,
 }
+CONTRACT = '{"type":"object","properties":{"outcome":{"enum":["done"]},"result":{}},"required":["outcome"]}'
+"""What an answer is asked to be, where a plan has a contract."""
+
 CLEAN_UP = "undo"
 """The step that an abort is routed to, where a plan has it."""
 
@@ -63,6 +69,14 @@ def _draw(chance: random.Random, name: str) -> Plan:
     return replace(plan, digest=hashlib.sha256(data).hexdigest())
 
 
+def _outcome(chance: random.Random) -> OutcomePlan:
+    """Text mostly; at times a contract, kept by a call of `finish` or by the provider's schema."""
+    if _happens(chance, 0.6):
+        return plans.outcome()
+    form = chance.choice((AnswerForm.FINISH_TOOL, AnswerForm.FINISH_TOOL, AnswerForm.NATIVE_SCHEMA))
+    return plans.outcome(enum=("done",), form=form, contract_json=CONTRACT, repairs=chance.choice((0, 1, 2)))
+
+
 def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> StepPlan:
     routes = {"*": END}
     if CLEAN_UP in beyond:
@@ -71,8 +85,12 @@ def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> S
         routes["default"] = FOLLOWING
     if _happens(chance, 0.15):
         routes["max_iterations"] = plans.AGENT
+    outcome = _outcome(chance)
+    by_call = outcome.form is AnswerForm.FINISH_TOOL
     return plans.agent(
         routes=routes,
+        outcome=outcome,
+        completion=Completion.EXPLICIT if by_call and _happens(chance, 0.5) else Completion.AUTO,
         tools=tuple(
             plans.entry(tool.step_id, max_calls=chance.choice((None, None, 1, 2)), writes_context=True)
             for tool in tools
