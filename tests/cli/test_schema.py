@@ -126,7 +126,7 @@ BROKEN_WORKFLOWS = [
     AGENT + "bounds: {max_iterations: 0}}\n",
     AGENT + "bounds: {timeout: soon}}\n",
     AGENT + "max_parallel: 65}\n",
-    AGENT + "answer: native_schema}\n",
+    AGENT + "answer: prose}\n",
     AGENT + "outcome: {enum: []}}\n",
     AGENT + "outcome: {repairs: 11}}\n",
     AGENT + "tools: [lookup]}\n",

@@ -17,7 +17,10 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.plan import (
+    FINISH,
+    AnswerForm,
     ChoiceMode,
+    Completion,
     Effect,
     ModelStep,
     OnLimit,
@@ -36,9 +39,20 @@ NUMBER = '{"type":"object","properties":{"n":{"type":"integer"}}}'
 
 CALLS = st.builds(
     Call,
-    name=st.sampled_from([*TOOLS, *TOOLS, *TOOLS, "nothing", "", "other", "two words"]),
+    name=st.sampled_from([*TOOLS, *TOOLS, *TOOLS, FINISH, FINISH, "nothing", "", "other", "two words"]),
     arguments=st.sampled_from(
-        ["{}", '{"n":1}', "", "{", "[]", '{"n":"x"}', '{"_p":1}', '{"n":NaN}', "\ud800"]
+        [
+            '{"outcome":"ok","result":1}',
+            "{}",
+            '{"n":1}',
+            "",
+            "{",
+            "[]",
+            '{"n":"x"}',
+            '{"_p":1}',
+            '{"n":NaN}',
+            "\ud800",
+        ]
     ),
     call_id=st.sampled_from(["", "", "a", "b", "call_2", "x" * 99, "a b"]),
 )
@@ -83,6 +97,7 @@ FAILS = st.builds(
     takes_ms=st.sampled_from([0, 1_000]),
 )
 REPLIES: st.SearchStrategy[list[Reply]] = st.lists(ASKS | ASKS | SAYS | FAILS, min_size=1, max_size=8)
+BY_CONTRACT = (AnswerForm.FINISH_TOOL, AnswerForm.NATIVE_SCHEMA)
 SMALL = st.sampled_from([1, 2, 0, 3, 8])
 BUDGETS = st.sampled_from([1_500, 600, 20_000, 1, 0])
 TIMES = st.sampled_from([1_000, 40_000, 1, 0])
@@ -151,10 +166,18 @@ def agents(draw: st.DrawFn) -> ModelStep:
         )
         for name in TOOLS
     ]
+    form = draw(st.sampled_from([AnswerForm.JSON_TEXT, *AnswerForm]))
+    explicit = form is AnswerForm.FINISH_TOOL and draw(st.booleans())
     return plans.agent(
         tools=tuple(entries),
         bounds=replace(plans.step_bounds(), **draw(tight(VISIT))),
-        outcome=plans.outcome(enum=draw(st.sampled_from([(), ("ok",)])), repairs=draw(SMALL)),
+        outcome=plans.outcome(
+            enum=draw(st.sampled_from([(), ("ok",)])),
+            repairs=draw(SMALL),
+            form=form,
+            contract_json=plans.ANY_OBJECT if form in BY_CONTRACT else None,
+        ),
+        completion=Completion.EXPLICIT if explicit else Completion.AUTO,
         on_limit=draw(st.sampled_from(OnLimit)),
         stop_when=draw(st.none() | CONDITIONS),
         tool_choice=draw(st.sampled_from([ToolChoice(), ToolChoice(mode=ChoiceMode.REQUIRED)])),

@@ -16,7 +16,15 @@ from jackline_server.core.facts import (
     StopReason,
 )
 from jackline_server.core.outcome import Accepted, Wrong
-from jackline_server.core.plan import AnswerForm, ChoiceMode, JsonValue, OutcomePlan, Plan, ToolChoice
+from jackline_server.core.plan import (
+    AnswerForm,
+    ChoiceMode,
+    JsonValue,
+    OnLimit,
+    OutcomePlan,
+    Plan,
+    ToolChoice,
+)
 from jackline_server.core.state import Reply
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Says, drive
@@ -27,6 +35,8 @@ ENUM = plans.outcome(enum=("resolved", "escalate"))
 NUMBER = plans.outcome(schema_json='{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}')
 TEXT = plans.outcome(form=AnswerForm.TEXT)
 LOOK = plans.tool("look")
+ANY_TOOL = ToolChoice(mode=ChoiceMode.REQUIRED)
+ONE_TOOL = ToolChoice(mode=ChoiceMode.NAMED, name="look")
 
 
 def read(text: str, plan: OutcomePlan, finish: FinishReason = FinishReason.STOP) -> Accepted | Wrong:
@@ -43,6 +53,18 @@ ACCEPTED: dict[str, tuple[OutcomePlan, str, str, JsonValue]] = {
         {"outcome": "escalate"},
     ),
     "a fenced object": (ENUM, '```json\n{"outcome":"resolved","result":1}\n```', "resolved", 1),
+    "an object in a fence among words": (
+        ENUM,
+        'So:\n```\n{"outcome":"resolved","result":1}\n```',
+        "resolved",
+        1,
+    ),
+    "words with a fence in them where nothing is asked for": (
+        plans.outcome(),
+        "Try this:\n```json\n{}\n```",
+        "default",
+        "Try this:\n```json\n{}\n```",
+    ),
     "a fence without a language": (NUMBER, '```\n{"n":1}\n```\n', "default", {"n": 1}),
     "a result that fits its schema": (NUMBER, '{"result":{"n":1}}', "default", {"n": 1}),
     "text where nothing is asked for": (plans.outcome(), "hello", "default", "hello"),
@@ -90,8 +112,12 @@ def test_an_answer_that_does_not_is_wrong_in_a_named_way(
     assert verdict.problem is problem
 
 
-def test_a_truncated_reply_is_no_answer_even_if_it_reads_like_one() -> None:
-    verdict = read('{"outcome":"resolved"}', ENUM, FinishReason.LENGTH)
+@pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+@pytest.mark.parametrize("plan", [ENUM, TEXT, plans.outcome()])
+def test_a_reply_that_was_cut_or_filtered_is_no_answer_even_if_it_reads_like_one(
+    plan: OutcomePlan, finish: FinishReason
+) -> None:
+    verdict = read('{"outcome":"resolved"}', plan, finish)
     assert isinstance(verdict, Wrong)
     assert verdict.problem is AnswerProblem.TRUNCATED
 
@@ -166,6 +192,58 @@ def test_an_answer_after_one_empty_reply_is_an_answer_and_no_repair_is_used() ->
     assert driver.finished.signal == "resolved"
 
 
+def test_an_empty_reply_after_calls_of_tools_is_asked_for_again_once_more() -> None:
+    looks = Says(calls=(Call("look"),))
+    driver = drive(enum_plan(0), Says(), looks, Says(), Says(text='{"outcome":"resolved"}'), look=[Ends()])
+    assert driver.finished.signal == "resolved"
+
+
+def test_an_old_text_is_no_answer_when_the_reply_is_empty() -> None:
+    looks = Says(text='{"outcome":"resolved"}', calls=(Call("look"),))
+    driver = drive(enum_plan(0), looks, Says(), Says(), Says(), look=[Ends()])
+    assert (driver.finished.signal, driver.finished.partial) == ("error", True)
+
+
+# --- a schema that the provider is asked for ---------------------------------------------------
+
+CONTRACT = '{"type":"object"}'
+NATIVE = replace(ENUM, form=AnswerForm.NATIVE_SCHEMA, contract_json=CONTRACT)
+
+
+def test_the_provider_is_asked_for_the_contract_and_the_answer_is_read_as_json() -> None:
+    driver = drive(plans.agent_plan(LOOK, outcome=NATIVE), Says(text='{"outcome":"resolved","result":1}'))
+    assert driver.model_calls[0].reply_schema == CONTRACT
+    assert [tool.ref for tool in driver.model_calls[0].tools] == ["look"]
+    assert (driver.finished.signal, driver.finished.result_json) == ("resolved", "1")
+
+
+def test_what_the_provider_did_not_keep_to_is_mended_as_in_any_text() -> None:
+    driver = drive(plans.agent_plan(outcome=NATIVE), Says(text="sure"), Says(text='{"outcome":"resolved"}'))
+    assert [call.reply_schema for call in driver.model_calls] == [CONTRACT, CONTRACT]
+    assert driver.finished.signal == "resolved"
+
+
+def test_no_schema_is_asked_for_while_a_tool_has_to_be_called_first() -> None:
+    plan = plans.agent_plan(LOOK, outcome=NATIVE, tool_choice=ANY_TOOL)
+    driver = drive(plan, Says(calls=(Call("look"),)), Says(text='{"outcome":"resolved"}'), look=[Ends()])
+    assert [call.reply_schema for call in driver.model_calls] == [None, CONTRACT]
+
+
+def test_a_closing_answer_is_asked_for_in_the_schema_too() -> None:
+    plan = plans.agent_plan(
+        LOOK, outcome=NATIVE, on_limit=OnLimit.FINAL_ANSWER, bounds=plans.step_bounds(max_iterations=0)
+    )
+    driver = drive(plan, Says(text='{"outcome":"resolved","result":1}'))
+    assert driver.model_calls[0].reply_schema == CONTRACT
+    assert driver.finished.result_json == "1"
+
+
+@pytest.mark.parametrize("form", [AnswerForm.JSON_TEXT, AnswerForm.TEXT])
+def test_the_other_forms_ask_for_no_schema(form: AnswerForm) -> None:
+    driver = drive(plans.agent_plan(outcome=plans.outcome(form=form)), Says(text="done"))
+    assert driver.model_calls[0].reply_schema is None
+
+
 # --- a tool that has to be called --------------------------------------------------------------
 
 
@@ -173,10 +251,6 @@ def required(choice: ToolChoice, repairs: int = 1) -> Plan:
     return plans.agent_plan(
         LOOK, plans.tool("other_tool"), tool_choice=choice, outcome=plans.outcome(repairs=repairs)
     )
-
-
-ANY_TOOL = ToolChoice(mode=ChoiceMode.REQUIRED)
-ONE_TOOL = ToolChoice(mode=ChoiceMode.NAMED, name="look")
 
 
 @pytest.mark.parametrize("choice", [ANY_TOOL, ONE_TOOL])
@@ -191,6 +265,15 @@ def test_once_the_required_call_has_succeeded_the_model_is_free_to_answer(choice
     driver = drive(required(choice), Says(calls=(Call("look"),)), Says(text="done"), look=[Ends()])
     assert driver.finished.signal == "default"
     assert [call.tool_choice for call in driver.model_calls] == [choice, ToolChoice()]
+
+
+def test_until_the_required_call_has_succeeded_no_answer_is_read() -> None:
+    """Not even a wrong one: that a tool has to be called is what the model has to hear."""
+    plan = plans.agent_plan(LOOK, tool_choice=ANY_TOOL, outcome=replace(ENUM, repairs=1))
+    driver = drive(plan, Says(text="no JSON"), Says(text="no JSON"))
+    problems = [fact.problem for fact in driver.facts if isinstance(fact, AnswerRejected)]
+    assert problems == [AnswerProblem.TOOL_REQUIRED] * 2
+    assert driver.finished.stop_reason is StopReason.NO_TOOL_SUCCEEDED
 
 
 def test_a_failed_call_does_not_meet_the_requirement() -> None:

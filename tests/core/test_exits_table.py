@@ -97,7 +97,7 @@ def test_each_reason_belongs_to_one_exit(signal: str, reason: StopReason) -> Non
 
 def test_every_reason_but_those_of_an_answer_has_an_exit() -> None:
     listed = {reason for found in REASONS.values() for reason in found}
-    assert listed | {StopReason.OUTCOME, StopReason.DEFAULT} == set(StopReason)
+    assert listed | {StopReason.OUTCOME, StopReason.DEFAULT, StopReason.FINISH_TOOL} == set(StopReason)
 
 
 @pytest.mark.parametrize("signal", PHASES)

@@ -59,7 +59,7 @@ TAKES_PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required
 TONE = {"handle/steering/tone.md": b"Be kind."}
 
 
-def model(name: str, *, price: Price | None) -> ModelPlan:
+def model(name: str, *, price: Price | None, native_schema: bool = True) -> ModelPlan:
     return ModelPlan(
         profile=name,
         model="m",
@@ -70,6 +70,7 @@ def model(name: str, *, price: Price | None) -> ModelPlan:
         retries=3,
         retry_base_ms=1_000,
         retry_cap_ms=30_000,
+        native_schema=native_schema,
     )
 
 
@@ -118,6 +119,7 @@ SHELF = [
     described("remote", schema=REMOTE),
     described("1st"),
     described("hidden"),
+    described("finish", annotations='{"readOnlyHint":true}'),
 ]
 
 
@@ -165,7 +167,7 @@ def mcp(entry: str, step: str = "") -> str:
 def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
     models = {
         "fast": model("fast", price=Price(input_per_million=150_000, output_per_million=600_000)),
-        "unpriced": model("unpriced", price=None),
+        "unpriced": model("unpriced", price=None, native_schema=False),
     }
     return WorkflowCompiler(
         catalog=Catalog(

@@ -94,6 +94,7 @@ def compiler() -> WorkflowCompiler:
         retries=3,
         retry_base_ms=1_000,
         retry_cap_ms=30_000,
+        native_schema=True,
     )
     catalog = Catalog(
         models={"fast": fast},
@@ -313,6 +314,7 @@ DEFAULTS: Mapping[str, tuple[str, str]] = {
     "`on_limit`": ("ON_LIMIT", defaults.ON_LIMIT.value),
     "`outcome.repairs`": ("REPAIRS", str(defaults.REPAIRS)),
     "`answer`": ("ANSWER", defaults.ANSWER.value),
+    "agent: `completion`": ("COMPLETION", defaults.COMPLETION.value),
     "`effect`": ("EFFECT", defaults.EFFECT.value),
     "`result_chars`": ("RESULT_CHARS", f"{defaults.RESULT_CHARS:,}"),
     "`on_unknown`": ("ON_UNKNOWN", defaults.ON_UNKNOWN.value),

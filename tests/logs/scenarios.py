@@ -77,6 +77,7 @@ _UNDO = """\
 """
 _ASKS = ScriptedReply(calls=(("c-1", "look", "{}"), ("c-2", "charge", "{}")))
 _LOST = ScriptedReply(text="lost", wait_ms=60_000)
+_VERDICT = '{"outcome":"good","result":{"points":5}}'
 _SAYS = ScriptedReply(text="Looked, and charged.", wait_ms=30)
 _BOTH = {"look": returns('{"found": 1}'), "charge": returns('{"ok": true}')}
 _LONG_MS = 60_000
@@ -312,6 +313,22 @@ SCENARIOS: tuple[Scenario, ...] = (
         workflow=_agent(),
         replies=(_DENIED, ScriptedReply(calls=(("e", "charge", "{}"),)), _SAYS),
         tools={"look": _cut, "charge": _fails},
+        play=_plain,
+    ),
+    Scenario(
+        name="finished",
+        about="Ends by a call: text does not, a wrong call does not, nor does one beside a call that fails.",
+        workflow=_agent(
+            step="answer: finish_tool\ncompletion: explicit\n"
+            "outcome: {enum: [good, bad], schema: {type: object, required: [points]}, output_key: verdict}"
+        ),
+        replies=(
+            ScriptedReply(text="I shall look."),
+            ScriptedReply(calls=(("f-1", "finish", '{"outcome":"great","result":{"points":9}}'),)),
+            ScriptedReply(calls=(("c-1", "charge", "{}"), ("f-2", "finish", _VERDICT))),
+            ScriptedReply(calls=(("f-3", "finish", _VERDICT), ("c-2", "look", "{}"))),
+        ),
+        tools={"look": returns('{"found": 1}'), "charge": _fails},
         play=_plain,
     ),
     Scenario(

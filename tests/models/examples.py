@@ -44,6 +44,7 @@ def request(
     total_ms: int = 20_000,
     idle_ms: int = 10_000,
     max_output_tokens: int = 100,
+    reply_schema: str | None = None,
 ) -> ModelRequest:
     said = messages or (SystemMessage(text="Be kind."), UserMessage(text=PROMPT, provenance="input"))
     return ModelRequest(
@@ -54,6 +55,7 @@ def request(
         max_output_tokens=max_output_tokens,
         total_ms=total_ms,
         idle_ms=idle_ms,
+        reply_schema=reply_schema,
     )
 
 

@@ -16,6 +16,7 @@ from jackline_server.core.plan import Price
 from jackline_server.models.litellm_adapter import LiteLLMModels
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
+from jackline_server.models.translate import wire_reply_format
 from jackline_server.runtime.ports import ModelRequest, TextChunk
 from jackline_server.runtime.secrets import Secret
 from tests.models.examples import PROMPT, collect, failure_of, model_plan, reply_of, request
@@ -124,6 +125,23 @@ async def test_a_history_with_calls_goes_out_paired() -> None:
         _, assistant, tool = server.hits[0]["messages"]
         assert assistant["tool_calls"][0]["id"] == tool["tool_call_id"] == "c1"
         assert "tool_choice" not in server.hits[0]["body"]
+
+
+@both_paths
+async def test_the_schema_of_the_answer_reaches_the_endpoint_only_where_one_is_wanted(model: str) -> None:
+    schema = (
+        '{"type":"object","properties":{"result":{"type":"integer","minimum":1}},"required":["result"],'
+        '"additionalProperties":false}'
+    )
+    async with against(always(Reply(text='{"result":1}'))) as (models, server):
+        plan = model_plan(model=model, adapter="litellm")
+        await reply_of(models, request(plan=plan, reply_schema=schema))
+        await reply_of(models, request(plan=plan))
+        wanted, not_wanted = (hit["body"] for hit in server.hits)
+        assert wanted["response_format"] == wire_reply_format(schema)
+        assert wanted["response_format"]["json_schema"]["strict"] is True
+        assert wanted["tools"]
+        assert "response_format" not in not_wanted
 
 
 @both_paths

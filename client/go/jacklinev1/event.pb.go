@@ -309,7 +309,7 @@ const (
 	CallProblem_CALL_PROBLEM_MALFORMED_ARGUMENTS CallProblem = 2
 	// The arguments do not fit the tool's schema.
 	CallProblem_CALL_PROBLEM_INVALID_ARGUMENTS CallProblem = 3
-	// The tool's effect is not allowed here.
+	// The tool's effect is not allowed here, or `finish` is called too early.
 	CallProblem_CALL_PROBLEM_NOT_ALLOWED CallProblem = 4
 	// The call is over the tool's own cap.
 	CallProblem_CALL_PROBLEM_OVER_TOOL_LIMIT CallProblem = 5
@@ -388,6 +388,10 @@ const (
 	AnswerProblem_ANSWER_PROBLEM_SCHEMA AnswerProblem = 5
 	// A tool call was required first.
 	AnswerProblem_ANSWER_PROBLEM_TOOL_REQUIRED AnswerProblem = 6
+	// Text where only a call of `finish` ends the step. The next turn follows.
+	AnswerProblem_ANSWER_PROBLEM_NOT_FINISHED AnswerProblem = 7
+	// `finish` was called beside a call that did not succeed. The next turn follows.
+	AnswerProblem_ANSWER_PROBLEM_CALL_FAILED AnswerProblem = 8
 )
 
 // Enum value maps for AnswerProblem.
@@ -400,6 +404,8 @@ var (
 		4: "ANSWER_PROBLEM_OUTCOME",
 		5: "ANSWER_PROBLEM_SCHEMA",
 		6: "ANSWER_PROBLEM_TOOL_REQUIRED",
+		7: "ANSWER_PROBLEM_NOT_FINISHED",
+		8: "ANSWER_PROBLEM_CALL_FAILED",
 	}
 	AnswerProblem_value = map[string]int32{
 		"ANSWER_PROBLEM_UNSPECIFIED":   0,
@@ -409,6 +415,8 @@ var (
 		"ANSWER_PROBLEM_OUTCOME":       4,
 		"ANSWER_PROBLEM_SCHEMA":        5,
 		"ANSWER_PROBLEM_TOOL_REQUIRED": 6,
+		"ANSWER_PROBLEM_NOT_FINISHED":  7,
+		"ANSWER_PROBLEM_CALL_FAILED":   8,
 	}
 )
 
@@ -2178,8 +2186,10 @@ type AnswerRejected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Problem AnswerProblem `protobuf:"varint,1,opt,name=problem,proto3,enum=jackline.v1.AnswerProblem" json:"problem,omitempty"`
-	// The repair that follows, from 1; 0 if none does.
-	Repair        uint32 `protobuf:"varint,2,opt,name=repair,proto3" json:"repair,omitempty"`
+	// The repair that follows, from 1; 0 if none does: then the step ends, or goes on with a turn where the problem says so.
+	Repair uint32 `protobuf:"varint,2,opt,name=repair,proto3" json:"repair,omitempty"`
+	// The call of `finish` that gave the answer; empty for an answer in text.
+	CallId        string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2226,6 +2236,13 @@ func (x *AnswerRejected) GetRepair() uint32 {
 		return x.Repair
 	}
 	return 0
+}
+
+func (x *AnswerRejected) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
 }
 
 // A question was opened.
@@ -3795,10 +3812,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vretry_in_ms\x18\n" +
 	" \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12\x1b\n" +
 	"\ttimed_out\x18\v \x01(\bR\btimedOutB\x0e\n" +
-	"\f_retry_in_ms\"^\n" +
+	"\f_retry_in_ms\"w\n" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
-	"\x06repair\x18\x02 \x01(\rR\x06repair\"\xd2\x01\n" +
+	"\x06repair\x18\x02 \x01(\rR\x06repair\x12\x17\n" +
+	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xd2\x01\n" +
 	"\x0fInterruptRaised\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.jackline.v1.InterruptKindR\x04kind\x12\x17\n" +
@@ -3936,7 +3954,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x18CALL_PROBLEM_NOT_ALLOWED\x10\x04\x12 \n" +
 	"\x1cCALL_PROBLEM_OVER_TOOL_LIMIT\x10\x05\x12\x1b\n" +
 	"\x17CALL_PROBLEM_OVER_LIMIT\x10\x06\x12\x1b\n" +
-	"\x17CALL_PROBLEM_STEP_ENDED\x10\a*\xdd\x01\n" +
+	"\x17CALL_PROBLEM_STEP_ENDED\x10\a*\x9e\x02\n" +
 	"\rAnswerProblem\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ANSWER_PROBLEM_EMPTY\x10\x01\x12\x1c\n" +
@@ -3944,7 +3962,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x17ANSWER_PROBLEM_NOT_JSON\x10\x03\x12\x1a\n" +
 	"\x16ANSWER_PROBLEM_OUTCOME\x10\x04\x12\x19\n" +
 	"\x15ANSWER_PROBLEM_SCHEMA\x10\x05\x12 \n" +
-	"\x1cANSWER_PROBLEM_TOOL_REQUIRED\x10\x06*Z\n" +
+	"\x1cANSWER_PROBLEM_TOOL_REQUIRED\x10\x06\x12\x1f\n" +
+	"\x1bANSWER_PROBLEM_NOT_FINISHED\x10\a\x12\x1e\n" +
+	"\x1aANSWER_PROBLEM_CALL_FAILED\x10\b*Z\n" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +

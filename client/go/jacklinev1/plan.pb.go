@@ -89,6 +89,10 @@ const (
 	AnswerForm_ANSWER_FORM_JSON_TEXT AnswerForm = 1
 	// The text itself.
 	AnswerForm_ANSWER_FORM_TEXT AnswerForm = 2
+	// A JSON object in the text, whose schema the provider is sent.
+	AnswerForm_ANSWER_FORM_NATIVE_SCHEMA AnswerForm = 3
+	// The arguments of a call of the tool `finish`.
+	AnswerForm_ANSWER_FORM_FINISH_TOOL AnswerForm = 4
 )
 
 // Enum value maps for AnswerForm.
@@ -97,11 +101,15 @@ var (
 		0: "ANSWER_FORM_UNSPECIFIED",
 		1: "ANSWER_FORM_JSON_TEXT",
 		2: "ANSWER_FORM_TEXT",
+		3: "ANSWER_FORM_NATIVE_SCHEMA",
+		4: "ANSWER_FORM_FINISH_TOOL",
 	}
 	AnswerForm_value = map[string]int32{
-		"ANSWER_FORM_UNSPECIFIED": 0,
-		"ANSWER_FORM_JSON_TEXT":   1,
-		"ANSWER_FORM_TEXT":        2,
+		"ANSWER_FORM_UNSPECIFIED":   0,
+		"ANSWER_FORM_JSON_TEXT":     1,
+		"ANSWER_FORM_TEXT":          2,
+		"ANSWER_FORM_NATIVE_SCHEMA": 3,
+		"ANSWER_FORM_FINISH_TOOL":   4,
 	}
 )
 
@@ -189,6 +197,59 @@ func (ToolChoiceMode) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
 }
 
+// What ends a step that asks a model.
+type Completion int32
+
+const (
+	// As AUTO.
+	Completion_COMPLETION_UNSPECIFIED Completion = 0
+	// Any answer.
+	Completion_COMPLETION_AUTO Completion = 1
+	// A call of the tool `finish` and nothing else.
+	Completion_COMPLETION_EXPLICIT Completion = 2
+)
+
+// Enum value maps for Completion.
+var (
+	Completion_name = map[int32]string{
+		0: "COMPLETION_UNSPECIFIED",
+		1: "COMPLETION_AUTO",
+		2: "COMPLETION_EXPLICIT",
+	}
+	Completion_value = map[string]int32{
+		"COMPLETION_UNSPECIFIED": 0,
+		"COMPLETION_AUTO":        1,
+		"COMPLETION_EXPLICIT":    2,
+	}
+)
+
+func (x Completion) Enum() *Completion {
+	p := new(Completion)
+	*p = x
+	return p
+}
+
+func (x Completion) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Completion) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+}
+
+func (Completion) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[3]
+}
+
+func (x Completion) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Completion.Descriptor instead.
+func (Completion) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+}
+
 // What a step does when a limit is reached.
 type OnLimit int32
 
@@ -226,11 +287,11 @@ func (x OnLimit) String() string {
 }
 
 func (OnLimit) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
 }
 
 func (OnLimit) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[3]
+	return &file_jackline_v1_plan_proto_enumTypes[4]
 }
 
 func (x OnLimit) Number() protoreflect.EnumNumber {
@@ -239,7 +300,7 @@ func (x OnLimit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnLimit.Descriptor instead.
 func (OnLimit) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 // Which calls of one reply run at the same time.
@@ -283,11 +344,11 @@ func (x ToolExecution) String() string {
 }
 
 func (ToolExecution) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[5].Descriptor()
 }
 
 func (ToolExecution) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[4]
+	return &file_jackline_v1_plan_proto_enumTypes[5]
 }
 
 func (x ToolExecution) Number() protoreflect.EnumNumber {
@@ -296,7 +357,7 @@ func (x ToolExecution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolExecution.Descriptor instead.
 func (ToolExecution) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 // What follows when nobody knows whether a write happened.
@@ -340,11 +401,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[5].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[5]
+	return &file_jackline_v1_plan_proto_enumTypes[6]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -353,7 +414,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 // A whole workflow, ready to run.
@@ -498,7 +559,9 @@ type ModelPlan struct {
 	// Wait before the second attempt; doubles for each further one.
 	RetryBaseMs uint32 `protobuf:"varint,10,opt,name=retry_base_ms,json=retryBaseMs,proto3" json:"retry_base_ms,omitempty"`
 	// The longest wait.
-	RetryCapMs    uint32 `protobuf:"varint,11,opt,name=retry_cap_ms,json=retryCapMs,proto3" json:"retry_cap_ms,omitempty"`
+	RetryCapMs uint32 `protobuf:"varint,11,opt,name=retry_cap_ms,json=retryCapMs,proto3" json:"retry_cap_ms,omitempty"`
+	// True if it can be asked for an answer of a JSON Schema.
+	NativeSchema  bool `protobuf:"varint,17,opt,name=native_schema,json=nativeSchema,proto3" json:"native_schema,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,6 +671,13 @@ func (x *ModelPlan) GetRetryCapMs() uint32 {
 		return x.RetryCapMs
 	}
 	return 0
+}
+
+func (x *ModelPlan) GetNativeSchema() bool {
+	if x != nil {
+		return x.NativeSchema
+	}
+	return false
 }
 
 // One step.
@@ -1162,7 +1232,10 @@ type OutcomePlan struct {
 	// How often a wrong answer is sent back.
 	Repairs uint32 `protobuf:"varint,4,opt,name=repairs,proto3" json:"repairs,omitempty"`
 	// How it is read.
-	Form          AnswerForm `protobuf:"varint,5,opt,name=form,proto3,enum=jackline.v1.AnswerForm" json:"form,omitempty"`
+	Form AnswerForm `protobuf:"varint,5,opt,name=form,proto3,enum=jackline.v1.AnswerForm" json:"form,omitempty"`
+	// JSON Schema of the whole answer, with its outcome: what the provider is sent, or the parameters of `finish`. Unset for
+	// the other forms.
+	ContractJson  *string `protobuf:"bytes,6,opt,name=contract_json,json=contractJson,proto3,oneof" json:"contract_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,6 +1303,13 @@ func (x *OutcomePlan) GetForm() AnswerForm {
 		return x.Form
 	}
 	return AnswerForm_ANSWER_FORM_UNSPECIFIED
+}
+
+func (x *OutcomePlan) GetContractJson() string {
+	if x != nil && x.ContractJson != nil {
+		return *x.ContractJson
+	}
+	return ""
 }
 
 // When a step stops by itself: a tree. At most 8 levels and 64 parts.
@@ -1747,7 +1827,9 @@ type ModelStepPlan struct {
 	// How many calls in a row that can't start are told to the model before the step ends; unset for no end.
 	InvalidArgs *uint32 `protobuf:"varint,16,opt,name=invalid_args,json=invalidArgs,proto3,oneof" json:"invalid_args,omitempty"`
 	// When it stops by itself; unset if never.
-	StopWhen      *StopCondition `protobuf:"bytes,12,opt,name=stop_when,json=stopWhen,proto3" json:"stop_when,omitempty"`
+	StopWhen *StopCondition `protobuf:"bytes,12,opt,name=stop_when,json=stopWhen,proto3" json:"stop_when,omitempty"`
+	// What ends it.
+	Completion    Completion `protobuf:"varint,13,opt,name=completion,proto3,enum=jackline.v1.Completion" json:"completion,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1878,6 +1960,13 @@ func (x *ModelStepPlan) GetStopWhen() *StopCondition {
 		return x.StopWhen
 	}
 	return nil
+}
+
+func (x *ModelStepPlan) GetCompletion() Completion {
+	if x != nil {
+		return x.Completion
+	}
+	return Completion_COMPLETION_UNSPECIFIED
 }
 
 // A step that does one thing.
@@ -2375,7 +2464,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"onQuestion\x12\x1a\n" +
 	"\bwarnings\x18\t \x03(\tR\bwarningsB\x14\n" +
 	"\x12_input_schema_jsonJ\x04\b\n" +
-	"\x10\x1e\"\x84\x03\n" +
+	"\x10\x1e\"\xaf\x03\n" +
 	"\tModelPlan\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x18\n" +
@@ -2389,7 +2478,8 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\rretry_base_ms\x18\n" +
 	" \x01(\rR\vretryBaseMs\x12 \n" +
 	"\fretry_cap_ms\x18\v \x01(\rR\n" +
-	"retryCapMsJ\x04\b\f\x10\x1e\"\xd6\x04\n" +
+	"retryCapMs\x12#\n" +
+	"\rnative_schema\x18\x11 \x01(\bR\fnativeSchemaJ\x04\b\f\x10\x11J\x04\b\x12\x10\x1e\"\xd6\x04\n" +
 	"\bStepPlan\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12 \n" +
@@ -2456,7 +2546,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_max_callsJ\x04\b\b\x10\x14\"\xc3\x01\n" +
+	"_max_callsJ\x04\b\b\x10\x14\"\xff\x01\n" +
 	"\vOutcomePlan\x12\x12\n" +
 	"\x04enum\x18\x01 \x03(\tR\x04enum\x12$\n" +
 	"\vschema_json\x18\x02 \x01(\tH\x00R\n" +
@@ -2464,8 +2554,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"output_key\x18\x03 \x01(\tR\toutputKey\x12\x18\n" +
 	"\arepairs\x18\x04 \x01(\rR\arepairs\x12+\n" +
-	"\x04form\x18\x05 \x01(\x0e2\x17.jackline.v1.AnswerFormR\x04formB\x0e\n" +
-	"\f_schema_jsonJ\x04\b\x06\x10\x14\"\x80\x05\n" +
+	"\x04form\x18\x05 \x01(\x0e2\x17.jackline.v1.AnswerFormR\x04form\x12(\n" +
+	"\rcontract_json\x18\x06 \x01(\tH\x01R\fcontractJson\x88\x01\x01B\x0e\n" +
+	"\f_schema_jsonB\x10\n" +
+	"\x0e_contract_jsonJ\x04\b\a\x10\x14\"\x80\x05\n" +
 	"\rStopCondition\x124\n" +
 	"\x06any_of\x18\x01 \x01(\v2\x1b.jackline.v1.StopConditionsH\x00R\x05anyOf\x124\n" +
 	"\x06all_of\x18\x02 \x01(\v2\x1b.jackline.v1.StopConditionsH\x00R\x05allOf\x126\n" +
@@ -2505,7 +2597,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x11FunctionCondition\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"\xc5\x05\n" +
+	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"\xf8\x05\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -2522,8 +2614,11 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\bon_limit\x18\v \x01(\x0e2\x14.jackline.v1.OnLimitR\aonLimit\x12A\n" +
 	"\x0etool_execution\x18\x0e \x01(\x0e2\x1a.jackline.v1.ToolExecutionR\rtoolExecution\x12&\n" +
 	"\finvalid_args\x18\x10 \x01(\rH\x00R\vinvalidArgs\x88\x01\x01\x127\n" +
-	"\tstop_when\x18\f \x01(\v2\x1a.jackline.v1.StopConditionR\bstopWhenB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\r\x10\x0eJ\x04\b\x0f\x10\x10J\x04\b\x11\x10(\"\xe2\x03\n" +
+	"\tstop_when\x18\f \x01(\v2\x1a.jackline.v1.StopConditionR\bstopWhen\x127\n" +
+	"\n" +
+	"completion\x18\r \x01(\x0e2\x17.jackline.v1.CompletionR\n" +
+	"completionB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x11\x10(\"\xe2\x03\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -2579,17 +2674,24 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\tOnFailure\x12\x1a\n" +
 	"\x16ON_FAILURE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ON_FAILURE_OBSERVE\x10\x01\x12\x13\n" +
-	"\x0fON_FAILURE_FAIL\x10\x02*Z\n" +
+	"\x0fON_FAILURE_FAIL\x10\x02*\x96\x01\n" +
 	"\n" +
 	"AnswerForm\x12\x1b\n" +
 	"\x17ANSWER_FORM_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ANSWER_FORM_JSON_TEXT\x10\x01\x12\x14\n" +
-	"\x10ANSWER_FORM_TEXT\x10\x02*\x88\x01\n" +
+	"\x10ANSWER_FORM_TEXT\x10\x02\x12\x1d\n" +
+	"\x19ANSWER_FORM_NATIVE_SCHEMA\x10\x03\x12\x1b\n" +
+	"\x17ANSWER_FORM_FINISH_TOOL\x10\x04*\x88\x01\n" +
 	"\x0eToolChoiceMode\x12 \n" +
 	"\x1cTOOL_CHOICE_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15TOOL_CHOICE_MODE_AUTO\x10\x01\x12\x1d\n" +
 	"\x19TOOL_CHOICE_MODE_REQUIRED\x10\x02\x12\x1a\n" +
-	"\x16TOOL_CHOICE_MODE_NAMED\x10\x03*Q\n" +
+	"\x16TOOL_CHOICE_MODE_NAMED\x10\x03*V\n" +
+	"\n" +
+	"Completion\x12\x1a\n" +
+	"\x16COMPLETION_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fCOMPLETION_AUTO\x10\x01\x12\x17\n" +
+	"\x13COMPLETION_EXPLICIT\x10\x02*Q\n" +
 	"\aOnLimit\x12\x18\n" +
 	"\x14ON_LIMIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rON_LIMIT_EXIT\x10\x01\x12\x19\n" +
@@ -2618,89 +2720,91 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
 	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
 	(ToolChoiceMode)(0),          // 2: jackline.v1.ToolChoiceMode
-	(OnLimit)(0),                 // 3: jackline.v1.OnLimit
-	(ToolExecution)(0),           // 4: jackline.v1.ToolExecution
-	(OnUnknown)(0),               // 5: jackline.v1.OnUnknown
-	(*Plan)(nil),                 // 6: jackline.v1.Plan
-	(*ModelPlan)(nil),            // 7: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 8: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 9: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 10: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 11: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 12: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 13: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 14: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 15: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 16: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 17: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 18: jackline.v1.FunctionCondition
-	(*ModelStepPlan)(nil),        // 19: jackline.v1.ModelStepPlan
-	(*ToolStepPlan)(nil),         // 20: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),           // 21: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 22: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 23: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 24: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 25: jackline.v1.RouterStepPlan
-	nil,                          // 26: jackline.v1.StepPlan.InputEntry
-	nil,                          // 27: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 28: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 29: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 30: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 31: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 32: jackline.v1.OnQuestion
-	(Effect)(0),                  // 33: jackline.v1.Effect
+	(Completion)(0),              // 3: jackline.v1.Completion
+	(OnLimit)(0),                 // 4: jackline.v1.OnLimit
+	(ToolExecution)(0),           // 5: jackline.v1.ToolExecution
+	(OnUnknown)(0),               // 6: jackline.v1.OnUnknown
+	(*Plan)(nil),                 // 7: jackline.v1.Plan
+	(*ModelPlan)(nil),            // 8: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 9: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 10: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 11: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 12: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 13: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 14: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 15: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 16: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 17: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 18: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 19: jackline.v1.FunctionCondition
+	(*ModelStepPlan)(nil),        // 20: jackline.v1.ModelStepPlan
+	(*ToolStepPlan)(nil),         // 21: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),           // 22: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 23: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 24: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 25: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 26: jackline.v1.RouterStepPlan
+	nil,                          // 27: jackline.v1.StepPlan.InputEntry
+	nil,                          // 28: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 29: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 30: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 31: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 32: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 33: jackline.v1.OnQuestion
+	(Effect)(0),                  // 34: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	8,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	7,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	31, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	32, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	26, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	27, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	19, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	20, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	25, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	9,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	8,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	32, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	33, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	27, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	28, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	20, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	21, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	26, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	0,  // 9: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	0,  // 10: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	28, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	11, // 12: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	29, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	12, // 12: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	1,  // 13: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	15, // 14: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	15, // 15: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	14, // 16: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	16, // 17: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	17, // 18: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	18, // 19: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	14, // 20: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	10, // 21: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	12, // 22: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	33, // 23: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	16, // 14: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	16, // 15: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	15, // 16: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	17, // 17: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	18, // 18: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	19, // 19: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	15, // 20: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	11, // 21: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	13, // 22: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	34, // 23: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	2,  // 24: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	9,  // 25: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	13, // 26: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	3,  // 27: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	4,  // 28: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	14, // 29: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	33, // 30: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	5,  // 31: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	21, // 32: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	22, // 33: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	23, // 34: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	11, // 35: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	29, // 36: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	30, // 37: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	24, // 38: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	10, // 25: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	14, // 26: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	4,  // 27: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	5,  // 28: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	15, // 29: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	3,  // 30: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	34, // 31: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	6,  // 32: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	22, // 33: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	23, // 34: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	24, // 35: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	12, // 36: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	30, // 37: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	31, // 38: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	25, // 39: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -2746,7 +2850,7 @@ func file_jackline_v1_plan_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -1,10 +1,11 @@
 """A step that asks a model, in protobuf."""
 
 from jackline.v1 import plan_pb2
-from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, EFFECT, ON_LIMIT, TOOL_EXECUTION
+from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, COMPLETION, EFFECT, ON_LIMIT, TOOL_EXECUTION
 from jackline_server.codec.stop_conditions import read_condition, set_condition
 from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.core.plan import (
+    Completion,
     ModelStep,
     OutcomePlan,
     PromptSection,
@@ -33,6 +34,8 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     outcome.output_key = step.outcome.output_key
     outcome.repairs = step.outcome.repairs
     outcome.form = ANSWER_FORM.wire[step.outcome.form]
+    if step.outcome.contract_json is not None:
+        outcome.contract_json = step.outcome.contract_json
     into.on_limit = ON_LIMIT.wire[step.on_limit]
     if step.tool_execution is not ToolExecution.BY_EFFECT:
         into.tool_execution = TOOL_EXECUTION.wire[step.tool_execution]
@@ -40,6 +43,10 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
         into.invalid_args = step.invalid_args
     if step.stop_when is not None:
         set_condition(into.stop_when, step.stop_when)
+    if (
+        step.completion is not Completion.AUTO
+    ):  # left out as plans of before have it: equal plans, equal bytes
+        into.completion = COMPLETION.wire[step.completion]
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -65,6 +72,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         tool_execution=TOOL_EXECUTION.read_optional(found.tool_execution) or ToolExecution.BY_EFFECT,
         invalid_args=found.invalid_args if found.HasField("invalid_args") else None,
         stop_when=read_condition(found.stop_when) if found.HasField("stop_when") else None,
+        completion=COMPLETION.read_optional(found.completion) or Completion.AUTO,
     )
 
 
@@ -100,6 +108,7 @@ def _read_outcome(message: plan_pb2.OutcomePlan) -> OutcomePlan:
         output_key=message.output_key,
         repairs=message.repairs,
         form=ANSWER_FORM.read(message.form),
+        contract_json=message.contract_json if message.HasField("contract_json") else None,
     )
 
 

@@ -92,6 +92,7 @@ def _model_message(model: ModelPlan) -> plan_pb2.ModelPlan:
         retries=model.retries,
         retry_base_ms=model.retry_base_ms,
         retry_cap_ms=model.retry_cap_ms,
+        native_schema=model.native_schema,
     )
 
 
@@ -110,6 +111,7 @@ def _read_model(message: plan_pb2.ModelPlan) -> ModelPlan:
         retries=message.retries,
         retry_base_ms=message.retry_base_ms,
         retry_cap_ms=message.retry_cap_ms,
+        native_schema=message.native_schema,
     )
 
 

@@ -203,6 +203,7 @@ def _pack_answer_rejected(fact: AnswerRejected, event: event_pb2.StepEvent) -> N
     into = event.answer_rejected
     into.problem = ANSWER_PROBLEM.wire[fact.problem]
     into.repair = fact.repair
+    into.call_id = fact.call_id
 
 
 def _fill_answer_rejected(fact: AnswerRejected, content: event_pb2.Content) -> None:
@@ -216,6 +217,7 @@ def _unpack_answer_rejected(event: event_pb2.StepEvent) -> AnswerRejected:
         problem=ANSWER_PROBLEM.read(found.problem),
         repair=found.repair,
         explanation=event.content.text,
+        call_id=found.call_id,
     )
 
 

@@ -21,6 +21,7 @@ def model_plans(config: Config) -> dict[str, ModelPlan]:
             retries=MODEL_RETRIES,
             retry_base_ms=RETRY_BASE_MS,
             retry_cap_ms=RETRY_CAP_MS,
+            native_schema="json_schema" in profile.supports,
         )
         for name, profile in config.models.items()
     }

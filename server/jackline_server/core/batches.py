@@ -3,6 +3,7 @@
 Owns how much room the caps leave, and what a call's tool is. Does not own what becomes of the calls.
 """
 
+from jackline_server.core import finish_tool
 from jackline_server.core.evolve_calls import entry_of, is_settled
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, ModelStep, ToolEntry, ToolStep
@@ -31,15 +32,13 @@ class Batch:
 
 
 def open_batch(state: RunState, visit: Visit) -> Batch:
-    """The calls of the visit that are not settled."""
+    """The calls of the visit that are not settled and that a tool is behind."""
     step = state.plan.step(visit.step_id)
-    calls = [state.calls[call_id] for call_id in visit.open_calls]
-    return Batch(
-        state=state,
-        visit=visit,
-        step=step if isinstance(step, ModelStep) else None,
-        calls=tuple([call for call in calls if not is_settled(call, state.plan)]),
-    )
+    model_step = step if isinstance(step, ModelStep) else None
+    calls = [call for name in visit.open_calls if not is_settled(call := state.calls[name], state.plan)]
+    if model_step is not None and finish_tool.has(model_step):
+        calls = [call for call in calls if not finish_tool.is_call(model_step, call)]
+    return Batch(state=state, visit=visit, step=model_step, calls=tuple(calls))
 
 
 def spent(batch: Batch) -> dict[str, int]:

@@ -7,7 +7,7 @@ already (`reuse`), calls that can't start (`call_checks`), the cap over the whol
 
 from collections.abc import Container
 
-from jackline_server.core import call_checks, cut_calls, exits, json_text, reuse, waves
+from jackline_server.core import call_checks, cut_calls, exits, finish_tool, json_text, reuse, waves
 from jackline_server.core.batches import Batch, effect_of, tool_step
 from jackline_server.core.bounds import Limit
 from jackline_server.core.call_checks import OVER_LIMIT, Problem
@@ -28,6 +28,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import (
+    FINISH,
     JsonObject,
     ModelStep,
     ToolExecution,
@@ -47,7 +48,9 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     """
     visit = state.visit
     step = state.plan.step(visit.step_id) if visit is not None else None
-    known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else frozenset[str]()
+    known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else set[str]()
+    if isinstance(step, ModelStep) and finish_tool.has(step):
+        known.add(FINISH)
     used: set[str] = set()
     facts: list[ToolCallRequested] = []
     for ordinal, (given, name, arguments) in enumerate(asked, start=len(state.calls) + 1):

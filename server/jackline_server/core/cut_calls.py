@@ -3,7 +3,7 @@
 Owns the question that an unknown outcome opens.
 """
 
-from jackline_server.core import exits, json_text, leaving, turns
+from jackline_server.core import exits, json_text, leaving
 from jackline_server.core.batches import Batch, effect_of, may_repeat, tool_step
 from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS, policy_of
 from jackline_server.core.facts import (
@@ -13,6 +13,7 @@ from jackline_server.core.facts import (
     StopReason,
     ToolCallFinished,
 )
+from jackline_server.core.partial import with_best
 from jackline_server.core.plan import Effect, OnQuestion, OnUnknown
 from jackline_server.core.state import ToolCall
 from jackline_server.core.steps import Moment, Record
@@ -56,7 +57,7 @@ def settle(batch: Batch, now: Moment) -> Record | None:
 def _to_review(batch: Batch, error: str) -> Record:
     leaf = next(call.tool for call in batch.calls if call.status is CallStatus.UNKNOWN)
     end = exits.abnormal(StopReason.UNKNOWN_OUTCOME, leaf=leaf, error=error)
-    return leaving.leave(batch.state, batch.visit, turns.with_best(end, batch.visit))
+    return leaving.leave(batch.state, batch.visit, with_best(end, batch.state, batch.visit))
 
 
 def _question(batch: Batch, call: ToolCall, now: Moment) -> InterruptRaised:

@@ -9,8 +9,8 @@
      -  between steps                                       -> the next step, or the end
      5  tool calls still to do                              -> calls
      6  (a steer waiting is settled by `control` at the same boundary)
-     7  a reply without tool calls                          -> turns.judge
-     8  a stop condition true, at the top of a turn       -> stopping.ask
+     7  a call of `finish`, or a reply without tool calls   -> finishing.judge, turns.judge
+     8  a stop condition true, at the top of a turn         -> stopping.ask
      9  (supervision comes here)
     10  a limit reached                                     -> turns.at_limit
     11                                                      -> CallModel
@@ -25,7 +25,9 @@ from jackline_server.core import (
     call_endings,
     calls,
     exits,
+    finishing,
     leaving,
+    partial,
     routing,
     stopping,
     timing,
@@ -77,7 +79,7 @@ def _stopped(state: RunState, now: Moment) -> Step | None:
     if visit is not None and visit.crashes > MAX_CRASHES:
         error = f"the worker went away {visit.crashes} times during this step"
         end = exits.abnormal(StopReason.CRASH_LOOP, leaf=visit.step_id, error=error)
-        return leaving.leave(state, visit, turns.with_best(end, visit), routed=False)
+        return leaving.leave(state, visit, partial.with_best(end, state, visit), routed=False)
     if visit is None and not state.next_step:
         return None
     limit = timing.passed(state, now.active_ms) or _log_full(state)
@@ -96,7 +98,7 @@ def _log_full(state: RunState) -> Limit | None:
 
 
 def _cut_short(state: RunState, visit: Visit, end: Exit) -> Record:
-    return leaving.leave(state, visit, turns.with_best(end, visit))
+    return leaving.leave(state, visit, partial.with_best(end, state, visit))
 
 
 def _aborting(state: RunState, now: Moment) -> Step | None:
@@ -106,7 +108,7 @@ def _aborting(state: RunState, now: Moment) -> Step | None:
     skip = abort is not None and abort.skip_routes
     if cleanup is None:
         if visit is not None:
-            return leaving.leave(state, visit, turns.with_best(end, visit), routed=not skip)
+            return leaving.leave(state, visit, partial.with_best(end, state, visit), routed=not skip)
         return leaving.end_run(_as_left(state, end))
     over = skip or now.active_ms - cleanup.since_active_ms >= timing.CLEANUP_MS
     if visit is not None:
@@ -115,16 +117,16 @@ def _aborting(state: RunState, now: Moment) -> Step | None:
     most = min(cleanup.since_steps + timing.CLEANUP_STEPS, state.started.bounds.steps)
     model_next = isinstance(state.plan.steps.get(state.next_step), ModelStep)
     if over or not state.next_step or model_next or state.ledger.steps >= most:
-        return leaving.end_run(end)
+        return leaving.end_run(cleanup.left)
     return None
 
 
 def _as_left(state: RunState, end: Exit) -> Exit:
-    """The exit with which the last step was left, if it left for the same reason: it holds the result."""
+    """The exit with which the last step was left if that was for the same reason, else with its result."""
     last = state.last_exit
-    if last is None or (last.reason, last.leaf) != (end.reason, end.leaf):
-        return end
-    return last
+    if last is None or (last.reason, last.leaf) == (end.reason, end.leaf):
+        return last or end
+    return partial.after(end, last)
 
 
 # --- between and within steps ------------------------------------------------------------------
@@ -135,7 +137,7 @@ def _between(state: RunState) -> Record:
         return leaving.end_run(state.last_exit or Exit(signal=exits.DEFAULT, reason=StopReason.DEFAULT))
     if state.ledger.steps >= state.started.bounds.steps:
         end = exits.abnormal(StopReason.STEP_BUDGET, leaf="run.steps", error="run.steps is reached")
-        return leaving.end_run(end)
+        return leaving.end_run(_as_left(state, end))
     started = StepStarted(
         step_id=state.next_step,
         visit=state.visits.get(state.next_step, 0) + 1,
@@ -162,7 +164,10 @@ def _model_step(
 ) -> Step:
     failure = call_endings.fatal(state, visit, step)
     if failure is not None:
-        return leaving.leave(state, visit, turns.with_best(failure, visit))
+        return leaving.leave(state, visit, partial.with_best(failure, state, visit))
+    finish = finishing.given(state, visit, step)
+    if finish is not None:
+        return finishing.judge(state, visit, step, finish, instruments.schemas)
     if visit.open_calls and visit.closing is None:
         batch = batches.open_batch(state, visit)
         left = timing.left_ms(state, now.active_ms)

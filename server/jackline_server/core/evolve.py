@@ -223,6 +223,8 @@ def _begin_cleanup(state: RunState, fact: StepFinished) -> Oversight:
     overtaken = state.oversight.expired | frozenset(state.oversight.interrupts)
     oversight = change(state.oversight, interrupts={}, expired=overtaken)
     if fact.signal == ABORTED and fact.next_step and oversight.cleanup is None:
-        cleanup = Cleanup(since_steps=state.ledger.steps, since_active_ms=state.active_ms)
+        cleanup = Cleanup(
+            since_steps=state.ledger.steps, since_active_ms=state.active_ms, left=_exit_of(fact)
+        )
         return change(oversight, cleanup=cleanup)
     return oversight

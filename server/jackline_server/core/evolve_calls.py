@@ -52,6 +52,7 @@ def request(state: RunState, fact: ToolCallRequested) -> RunState:
             open_calls=(*visit.open_calls, call.call_id),
             entries=_with_call(visit, call.call_id),
             answer=None,
+            empty_replies=0,
         ),
     )
 

@@ -139,16 +139,16 @@ def _add(total: Usage, usage: Usage) -> Usage:
 
 
 def reject(state: RunState, fact: AnswerRejected) -> RunState:
-    """An answer did not meet its contract; what is wrong is said to the model."""
+    """An answer did not meet its contract; the model is told why, here or by the call's result."""
     visit = current(state)
     empty = fact.problem is AnswerProblem.EMPTY
     note = Note(text=fact.explanation, provenance="notice")
     rejected = change(
         visit,
         answer=None,
-        entries=(*visit.entries, note),
+        entries=visit.entries if fact.call_id else (*visit.entries, note),
         repairing=fact.repair > 0,
-        repairs=visit.repairs + (not empty),
+        repairs=visit.repairs + (not empty and not fact.problem.costs_a_turn),
         empty_replies=visit.empty_replies + empty,
     )
     return change(state, visit=rejected)

@@ -38,6 +38,7 @@ class StopReason(Enum):
 
     OUTCOME = "outcome"
     DEFAULT = "default"
+    FINISH_TOOL = "finish_tool"
     STOP_CONDITION = "stop_condition"
     MAX_ITERATIONS = "max_iterations"
     TOKEN_BUDGET = "token_budget"  # noqa: S105 - a name, not a secret
@@ -356,15 +357,26 @@ class AnswerProblem(Enum):
     OUTCOME = "outcome"
     SCHEMA = "schema"
     TOOL_REQUIRED = "tool_required"
+    NOT_FINISHED = "not_finished"
+    CALL_FAILED = "call_failed"
+
+    @property
+    def costs_a_turn(self) -> bool:
+        """True if the next turn follows, and no repair is used."""
+        return self in (AnswerProblem.NOT_FINISHED, AnswerProblem.CALL_FAILED)
 
 
 @frozen
 class AnswerRejected:
-    """An answer did not meet its contract. `repair` is the repair that follows, 0 if none does."""
+    """An answer did not meet its contract. `repair` is the repair that follows, 0 if none does.
+
+    `call_id` is the call of `finish` that gave it, whose result says what is wrong; empty for text.
+    """
 
     problem: AnswerProblem
     repair: int
     explanation: str  # content; in words for the model
+    call_id: str = ""
 
 
 # --- people ------------------------------------------------------------------------------------

@@ -34,6 +34,9 @@ RESERVED_EXITS = (
 )
 """Signals that the engine gives; no outcome enum may hold one."""
 
+FINISH = "finish"
+"""The tool by whose call a model answers where a step says `answer: finish_tool`. No step is behind it."""
+
 RESERVED_SIGNALS = (*RESERVED_EXITS, "default", END, "running")
 
 
@@ -88,10 +91,19 @@ class ToolExecution(Enum):
 
 
 class AnswerForm(Enum):
-    """How an answer is read."""
+    """How an answer is given and read."""
 
     JSON_TEXT = "json_text"
     TEXT = "text"
+    NATIVE_SCHEMA = "native_schema"
+    FINISH_TOOL = "finish_tool"
+
+
+class Completion(Enum):
+    """What ends a step that asks a model: any answer, or a call of `finish` alone."""
+
+    AUTO = "auto"
+    EXPLICIT = "explicit"
 
 
 class ChoiceMode(Enum):
@@ -161,6 +173,8 @@ class ModelPlan:
     retries: int
     retry_base_ms: int
     retry_cap_ms: int
+    native_schema: bool = False
+    """True if the model can be asked for an answer of a JSON Schema."""
 
 
 @frozen
@@ -209,7 +223,9 @@ class ToolEntry:
 class OutcomePlan:
     """The contract of a step's answer.
 
-    `enum` is empty when any answer will do. `schema_json` is None without a schema.
+    `enum` is empty when any answer will do. `schema_json`, the schema of the result, is None without one.
+    `contract_json` is the schema of the whole answer, outcome and result: what the provider is sent, or what
+    `finish` takes; None for the other forms.
     """
 
     enum: tuple[str, ...]
@@ -217,6 +233,7 @@ class OutcomePlan:
     output_key: str
     repairs: int
     form: AnswerForm
+    contract_json: str | None = None
 
 
 @frozen
@@ -248,6 +265,7 @@ class ModelStep:
     tool_execution: ToolExecution = ToolExecution.BY_EFFECT
     invalid_args: int | None = None
     stop_when: StopCondition | None = None
+    completion: Completion = Completion.AUTO
 
 
 @frozen

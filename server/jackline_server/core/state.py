@@ -127,7 +127,8 @@ class Visit:
     the model is sent it. `open_calls` are the calls of the last reply, or the one call of a tool step, until
     all of them are settled. `answer` is a reply without calls that nobody has judged yet.
     `request_since_ms` is the active time at which the first attempt at the model call under way began.
-    `closing` is set once a closing answer was asked for.
+    `empty_replies` are those since the model last called a tool. `closing` is set once a closing answer was
+    asked for.
     """
 
     step_id: str
@@ -189,10 +190,14 @@ class AbortRequest:
 
 @frozen
 class Cleanup:
-    """The path that an abort takes: where it began, counted in steps and in active time."""
+    """The path that an abort takes: where it began, counted in steps and in active time.
+
+    `left` is the exit that led to it, with what there was of an answer.
+    """
 
     since_steps: int
     since_active_ms: int
+    left: Exit
 
 
 @frozen

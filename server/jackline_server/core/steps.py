@@ -30,7 +30,8 @@ class Record:
 class CallModel:
     """Announce `started`, make one attempt, record what came of it.
 
-    `total_ms` bounds the attempt, `idle_ms` the wait for the next chunk.
+    `total_ms` bounds the attempt, `idle_ms` the wait for the next chunk. `reply_schema` is the JSON Schema
+    that the provider is asked to keep to in its answer; None asks for none.
     """
 
     started: ModelCallStarted
@@ -40,6 +41,7 @@ class CallModel:
     tool_choice: ToolChoice
     total_ms: int
     idle_ms: int
+    reply_schema: str | None = None
 
 
 @frozen

@@ -9,7 +9,7 @@ workflow is fenced and says where it came from; it never becomes a system messag
 import re
 from dataclasses import dataclass
 
-from jackline_server.core import bounds, json_text
+from jackline_server.core import bounds, finish_tool, json_text
 from jackline_server.core.context import step_input
 from jackline_server.core.facts import CallStatus
 from jackline_server.core.messages import (
@@ -21,7 +21,7 @@ from jackline_server.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from jackline_server.core.plan import AnswerForm, JsonObject, ModelStep, ToolStep
+from jackline_server.core.plan import FINISH, AnswerForm, Completion, JsonObject, ModelStep, ToolStep
 from jackline_server.core.state import Note, Reply, RunState, ToolCall, Visit
 
 _BOUNDED = "You are one bounded step of a larger workflow. Use only the tools you are given."
@@ -34,6 +34,10 @@ _UNKNOWN = "It is not known whether this call took effect. Do not assume either;
 _CLOSING = (
     "The limits of this step are reached and no further tool call is possible. Give the best answer "
     "that you can from what you have."
+)
+_CLOSING_FINISH = (
+    f"The limits of this step are reached and no tool but `{FINISH}` can be called any more. Call it with "
+    "the best answer that you can give from what you have."
 )
 _FENCE = re.compile(r"<(?=\s*/?\s*data)", re.IGNORECASE)
 _ODD_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -62,7 +66,9 @@ def prompt(state: RunState, visit: Visit, step: ModelStep, *, closing: bool = Fa
             case Note():
                 growing.add(UserMessage(text=_note(entry), provenance=entry.provenance))
     if closing:
-        growing.add(UserMessage(text=_CLOSING, provenance="notice"))
+        growing.add(
+            UserMessage(text=_CLOSING_FINISH if finish_tool.has(step) else _CLOSING, provenance="notice")
+        )
     return Prompt(
         entries=len(visit.entries),
         messages=tuple(growing.messages),
@@ -79,7 +85,7 @@ def opened(state: RunState, step: ModelStep) -> Prompt:
         entries=0,
         messages=messages,
         tokens=bounds.estimate(_text(message) for message in messages),
-        tool_tokens=bounds.estimate(declared),
+        tool_tokens=bounds.estimate(declared) + finish_tool.contract_tokens(step),
     )
 
 
@@ -126,6 +132,9 @@ def _answer_format(step: ModelStep) -> str:
     outcome = step.outcome
     if outcome.form is AnswerForm.TEXT:
         return f"Answer with exactly one of: {', '.join(outcome.enum)}." if outcome.enum else ""
+    if outcome.form is AnswerForm.FINISH_TOOL:
+        only = " Nothing else ends this step." if step.completion is Completion.EXPLICIT else ""
+        return f"When you are done, call the tool `{FINISH}` with your answer.{only}"
     if not outcome.enum and outcome.schema_json is None:
         return ""
     parts: list[str] = []
@@ -133,7 +142,7 @@ def _answer_format(step: ModelStep) -> str:
         parts.append(f'"outcome": one of {json_text.write(list(outcome.enum))}')
     parts.append('"result": your result')
     text = "When you are done, answer with one JSON object and nothing else: {" + ", ".join(parts) + "}."
-    if outcome.schema_json is not None:
+    if outcome.schema_json is not None and outcome.form is AnswerForm.JSON_TEXT:
         text += f" The result must fit this JSON Schema: {outcome.schema_json}"
     return text
 
@@ -216,11 +225,3 @@ def shown(call: ToolCall, state: RunState) -> str:
     head = most * 2 // 5
     tail = most - head
     return f"{output[:head]}\n[cut: {length} in all]\n{output[-tail:] if tail else ''}"
-
-
-def last_text(visit: Visit) -> str:
-    """The newest reply that says something: the best there is when a step is cut short."""
-    for entry in reversed(visit.entries):
-        if isinstance(entry, Reply) and entry.text.strip():
-            return entry.text
-    return ""

@@ -4,7 +4,7 @@ Owns questions 7, 9, 10 and 11 of the loop. A turn is one model call with its to
 and the closing answer use a request, not a turn.
 """
 
-from jackline_server.core import bounds, exits, leaving, outcome, timing
+from jackline_server.core import bounds, exits, finish_tool, leaving, outcome, timing
 from jackline_server.core import transcript as conversation
 from jackline_server.core.bounds import Hold, Limit, Scope
 from jackline_server.core.exits import Exit
@@ -18,9 +18,19 @@ from jackline_server.core.facts import (
     Purpose,
     StopReason,
 )
+from jackline_server.core.frozen import change
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.outcome import Accepted, Wrong
-from jackline_server.core.plan import ChoiceMode, ModelStep, OnLimit, ToolChoice
+from jackline_server.core.partial import with_best
+from jackline_server.core.plan import (
+    FINISH,
+    AnswerForm,
+    ChoiceMode,
+    Completion,
+    ModelStep,
+    OnLimit,
+    ToolChoice,
+)
 from jackline_server.core.state import Reply, RunState, Visit
 from jackline_server.core.steps import CallModel, Record, Step, Wait
 
@@ -30,7 +40,6 @@ CLOSING_OUTPUT_TOKENS = 512
 EMPTY_REPLY = Limit(reason=StopReason.MODEL_ERROR, leaf="MODEL_EMPTY_REPLY")
 
 _NO_HOLD = Hold(tokens=0, cost_micros=0)
-_FREE_CHOICE = ToolChoice()
 _NOTICE_AT = (4, 5)
 
 
@@ -62,7 +71,7 @@ def _give_up(state: RunState, visit: Visit) -> Record:
         return _close_without_answer(state, visit)
     leaf = f"MODEL_{attempts.last.name}"
     end = exits.abnormal(StopReason.MODEL_ERROR, leaf=leaf, error=attempts.error)
-    return leaving.leave(state, visit, with_best(end, visit))
+    return leaving.leave(state, visit, with_best(end, state, visit))
 
 
 def at_limit(
@@ -75,13 +84,13 @@ def at_limit(
             return call
     if visit.closing is not None:
         return _close_without_answer(state, visit)
-    return leaving.leave(state, visit, _cut(limit, visit))
+    return leaving.leave(state, visit, _cut(limit, state, visit))
 
 
-def _cut(limit: Limit, visit: Visit) -> Exit:
+def _cut(limit: Limit, state: RunState, visit: Visit) -> Exit:
     """The exit without an answer: a bound leaves the best there is, a stop condition nothing."""
     end = _limit_exit(limit)
-    return end if limit.reason is StopReason.STOP_CONDITION else with_best(end, visit)
+    return end if limit.reason is StopReason.STOP_CONDITION else with_best(end, state, visit)
 
 
 def _limit_exit(limit: Limit) -> Exit:
@@ -95,23 +104,7 @@ def _limit_exit(limit: Limit) -> Exit:
 
 
 def _close_without_answer(state: RunState, visit: Visit) -> Record:
-    return leaving.leave(state, visit, _cut(visit.closing or EMPTY_REPLY, visit))
-
-
-def with_best(end: Exit, visit: Visit) -> Exit:
-    """The exit with the newest text of the model as its partial result, if there is any."""
-    text = conversation.last_text(visit)
-    if not text:
-        return end
-    return Exit(
-        signal=end.signal,
-        reason=end.reason,
-        leaf=end.leaf,
-        error=end.error,
-        result=text,
-        has_result=True,
-        partial=True,
-    )
+    return leaving.leave(state, visit, _cut(visit.closing or EMPTY_REPLY, state, visit))
 
 
 # --- the next call -----------------------------------------------------------------------------
@@ -131,7 +124,7 @@ def model_call(
     if visit.ledger.model_requests >= step.bounds.model_requests:
         return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests")
     sent = conversation.prompt(state, visit, step, closing=closing is not None)
-    prompt = sent.tokens + (sent.tool_tokens if closing is None else 0)
+    prompt = sent.tokens + (sent.tool_tokens if closing is None else finish_tool.contract_tokens(step))
     model = state.plan.models[step.model]
     cap = bounds.output_cap(
         model,
@@ -156,8 +149,9 @@ def model_call(
         started=started,
         model=model,
         messages=sent.messages,
-        tools=() if closing is not None else step.tools,
-        tool_choice=_FREE_CHOICE if closing is not None else _choice(state, visit, step),
+        tools=finish_tool.offered(step, closing=closing is not None),
+        tool_choice=_choice(state, visit, step, closing=closing is not None),
+        reply_schema=_reply_schema(state, visit, step, closing=closing is not None),
         total_ms=_total_ms(state, visit, step, now_active_ms),
         idle_ms=step.bounds.idle_timeout_ms,
     )
@@ -200,9 +194,18 @@ def _purpose(visit: Visit, closing: Limit | None) -> Purpose:
     return Purpose.REPAIR if visit.repairing else Purpose.TURN
 
 
-def _choice(state: RunState, visit: Visit, step: ModelStep) -> ToolChoice:
+def _choice(state: RunState, visit: Visit, step: ModelStep, *, closing: bool) -> ToolChoice:
     """What is asked of the provider: once the required call has succeeded, the model may answer."""
-    return _FREE_CHOICE if choice_met(state, visit, step) else step.tool_choice
+    if closing or choice_met(state, visit, step):
+        return finish_tool.choice(step, closing=closing)
+    return step.tool_choice
+
+
+def _reply_schema(state: RunState, visit: Visit, step: ModelStep, *, closing: bool) -> str | None:
+    """The schema that the provider is asked for, once the model may answer."""
+    if step.outcome.form is not AnswerForm.NATIVE_SCHEMA:
+        return None
+    return step.outcome.contract_json if closing or choice_met(state, visit, step) else None
 
 
 def _total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
@@ -245,28 +248,52 @@ def judge(
     """What a reply without tool calls leads to."""
     verdict = outcome.read(reply, step.outcome, schemas)
     if visit.closing is not None:
-        return _close(state, visit, verdict)
-    if isinstance(verdict, Accepted):
-        if choice_met(state, visit, step):
-            return leaving.leave(state, visit, _accepted(verdict, step))
-        verdict = Wrong(
-            problem=AnswerProblem.TOOL_REQUIRED,
-            explanation="A tool call has to succeed before you answer. Call the tool.",
-        )
-    if verdict.problem is AnswerProblem.EMPTY:
+        return close(state, visit, verdict)
+    if isinstance(verdict, Wrong) and verdict.problem is AnswerProblem.EMPTY:
         return _empty(state, visit, step, verdict, now_active_ms=now_active_ms)
+    if step.completion is Completion.EXPLICIT:
+        return reject(state, visit, step, _NOT_FINISHED)
+    if not choice_met(state, visit, step):
+        verdict = tool_required(verdict)
+    if isinstance(verdict, Wrong):
+        return reject(state, visit, step, verdict)
+    return leaving.leave(state, visit, _accepted(verdict, step))
+
+
+_NOT_FINISHED = Wrong(
+    problem=AnswerProblem.NOT_FINISHED,
+    explanation=f"This step goes on until you call `{FINISH}` with your answer. Go on, or call it.",
+)
+
+
+def tool_required(verdict: Accepted | Wrong) -> Wrong:
+    """The verdict on an answer that comes before the call that has to succeed first."""
+    if isinstance(verdict, Wrong) and verdict.problem is AnswerProblem.TRUNCATED:
+        return verdict
+    return Wrong(
+        problem=AnswerProblem.TOOL_REQUIRED,
+        explanation="A tool call has to succeed before you answer. Call the tool.",
+    )
+
+
+def reject(state: RunState, visit: Visit, step: ModelStep, verdict: Wrong, *, call_id: str = "") -> Record:
+    """Send a wrong answer back, or end the step. `call_id` is the call of `finish` that gave it."""
+    if verdict.problem.costs_a_turn:
+        return Record(facts=(_rejected(verdict, 0, call_id),))
     if visit.repairs < step.outcome.repairs:
-        return Record(facts=(_rejected(verdict, visit.repairs + 1),))
+        return Record(facts=(_rejected(verdict, visit.repairs + 1, call_id),))
     reason = StopReason.INVALID_OUTPUT
     if verdict.problem is AnswerProblem.TOOL_REQUIRED:
         reason = StopReason.NO_TOOL_SUCCEEDED
     end = exits.abnormal(reason, leaf=verdict.problem.value, error=verdict.explanation)
-    left = leaving.leave(state, visit, with_best(end, visit))
-    return Record(facts=(_rejected(verdict, 0), *left.facts))
+    left = leaving.leave(state, visit, with_best(end, state, visit))
+    return Record(facts=(_rejected(verdict, 0, call_id), *left.facts))
 
 
-def _rejected(verdict: Wrong, repair: int) -> AnswerRejected:
-    return AnswerRejected(problem=verdict.problem, repair=repair, explanation=verdict.explanation)
+def _rejected(verdict: Wrong, repair: int, call_id: str = "") -> AnswerRejected:
+    return AnswerRejected(
+        problem=verdict.problem, repair=repair, explanation=verdict.explanation, call_id=call_id
+    )
 
 
 def _accepted(verdict: Accepted, step: ModelStep) -> Exit:
@@ -282,26 +309,18 @@ def _empty(state: RunState, visit: Visit, step: ModelStep, verdict: Wrong, *, no
     return call if isinstance(call, CallModel) else _close_without_answer(state, visit)
 
 
-def _close(state: RunState, visit: Visit, verdict: Accepted | Wrong) -> Record:
+def close(state: RunState, visit: Visit, verdict: Accepted | Wrong) -> Record:
     """A closing answer: the signal stays the limit's. After a bound the answer is the partial result."""
     limit = visit.closing or EMPTY_REPLY
     if isinstance(verdict, Wrong):
-        return leaving.leave(state, visit, _cut(limit, visit))
-    end = _limit_exit(limit)
-    closed = Exit(
-        signal=end.signal,
-        reason=end.reason,
-        leaf=end.leaf,
-        error=end.error,
-        result=verdict.result,
-        has_result=True,
-        partial=limit.reason is not StopReason.STOP_CONDITION,
-    )
-    return leaving.leave(state, visit, closed)
+        return leaving.leave(state, visit, _cut(limit, state, visit))
+    partial = limit.reason is not StopReason.STOP_CONDITION
+    end = change(_limit_exit(limit), result=verdict.result, has_result=True, partial=partial)
+    return leaving.leave(state, visit, end)
 
 
 def choice_met(state: RunState, visit: Visit, step: ModelStep) -> bool:
-    """True if the tool call that an answer has to wait for, if any, has succeeded."""
+    """True if the call that `tool_choice` wants has succeeded in this visit, or none is wanted."""
     choice = step.tool_choice
     if choice.mode is ChoiceMode.AUTO:
         return True

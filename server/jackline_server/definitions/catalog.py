@@ -94,6 +94,7 @@ class Catalog:
             retries=defaults.MODEL_RETRIES,
             retry_base_ms=defaults.MODEL_RETRY_BASE_MS,
             retry_cap_ms=defaults.MODEL_RETRY_CAP_MS,
+            native_schema=True,
         )
 
 

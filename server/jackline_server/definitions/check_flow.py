@@ -9,7 +9,17 @@ from collections.abc import Iterator, Mapping
 
 from jackline_server.core.exits import ABORTED, ANY, DEFAULT, ERROR, STOPPED
 from jackline_server.core.frozen import frozen
-from jackline_server.core.plan import END, RESERVED_EXITS, ModelStep, Plan, RouterStep, StepPlan, ToolStep
+from jackline_server.core.plan import (
+    END,
+    RESERVED_EXITS,
+    AnswerForm,
+    ChoiceMode,
+    ModelStep,
+    Plan,
+    RouterStep,
+    StepPlan,
+    ToolStep,
+)
 from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.parameters import placeholders
 from jackline_server.definitions.reading import Draft
@@ -157,7 +167,8 @@ def _exits(step: ModelStep) -> Iterator[str]:
         yield "max_iterations"
     yield "budget_exceeded"
     yield "time_exceeded"
-    if step.outcome.enum or step.outcome.schema_json is not None:
+    free = step.outcome.form is not AnswerForm.FINISH_TOOL and step.tool_choice.mode is ChoiceMode.AUTO
+    if step.outcome.enum or step.outcome.schema_json is not None or not free:
         yield "invalid_output"
     yield ERROR
 

@@ -6,6 +6,7 @@ Times are milliseconds.
 
 from jackline_server.core.plan import (
     AnswerForm,
+    Completion,
     Effect,
     OnFailure,
     OnLimit,
@@ -43,6 +44,7 @@ COMPLETION_MODEL_REQUESTS = 5
 # An answer.
 REPAIRS = 1
 ANSWER = AnswerForm.JSON_TEXT
+COMPLETION = Completion.AUTO
 
 # A function of a stop condition.
 STOP_FUNCTION_TIMEOUT_MS = 5 * SECOND_MS

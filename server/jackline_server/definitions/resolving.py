@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from jackline_server.core.plan import (
+    FINISH,
     RESERVED_SIGNALS,
     AnswerForm,
     ChoiceMode,
+    Completion,
     Effect,
     FunctionAction,
     ModelPlan,
@@ -32,9 +34,10 @@ from jackline_server.core.plan import (
 from jackline_server.definitions import defaults, http_action, stop_conditions, tool_policies
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
+from jackline_server.definitions.contract import contract_of
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.mcp_steps import McpSteps
-from jackline_server.definitions.parameters import Parameters, json_text
+from jackline_server.definitions.parameters import Parameters, as_json, json_text
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import (
@@ -124,6 +127,7 @@ class Resolver:
             tool_execution=ToolExecution(shape.tool_execution or defaults.TOOL_EXECUTION.value),
             invalid_args=tool_policies.invalid_args(shape),
             stop_when=None if shape.stop_when is None else stop_conditions.build(shape.stop_when),
+            completion=self._completion_of(shape, path),
         )
 
     def _completion(self, step_id: str, shape: CompletionShape) -> ModelStep:
@@ -176,18 +180,50 @@ class Resolver:
         if len(set(enum)) < len(enum):
             self.report.error("outcome_repeated", "an outcome stands twice in `enum`", (*path, "enum"))
         schema = outcome.schema_ if outcome else None
-        if schema is not None:
-            self.parameters.check_schema(schema, (*path, "schema"))
-        if form is AnswerForm.TEXT and (enum or schema is not None):
-            message = "`answer: text` has neither enum nor schema; use `answer: json_text`"
-            self.report.error("answer_form", message, ("steps", step_id, "answer"))
+        sound = schema is None or self.parameters.check_schema(schema, (*path, "schema"))
+        self._check_form(step_id, shape, form, has_contract=bool(enum) or schema is not None)
+        contract = None
+        if sound and form in (AnswerForm.NATIVE_SCHEMA, AnswerForm.FINISH_TOOL):
+            contract = json_text(contract_of(enum, None if schema is None else as_json(schema)))
         return OutcomePlan(
             enum=tuple(enum),
             schema_json=None if schema is None else json_text(schema),
             output_key=(outcome.output_key if outcome else None) or f"{step_id}_result",
             repairs=_or(outcome.repairs if outcome else None, defaults.REPAIRS),
             form=form,
+            contract_json=contract,
         )
+
+    def _check_form(
+        self, step_id: str, shape: AgentShape | CompletionShape, form: AnswerForm, *, has_contract: bool
+    ) -> None:
+        """The form has to suit the contract, the model and the names of the steps."""
+        path: Path = ("steps", step_id, "answer")
+        if form is AnswerForm.TEXT and has_contract:
+            message = "`answer: text` has neither enum nor schema; use `answer: json_text`"
+            self.report.error("answer_form", message, path)
+        if form is AnswerForm.NATIVE_SCHEMA:
+            if not has_contract:
+                message = "`answer: native_schema` needs `outcome` with an enum or a schema"
+                self.report.error("answer_form", message, path)
+            name = shape.model or self.draft.top.model or ""
+            model = self.models.get(name)
+            if model is not None and not model.native_schema:
+                message = (
+                    f"the model profile `{name}` can't be asked for an answer of a schema: its `supports` "
+                    "lacks `json_schema`; use `answer: finish_tool` or `json_text`"
+                )
+                self.report.error("model_lacks", message, path)
+        if form is AnswerForm.FINISH_TOOL and FINISH in self.draft.steps:
+            message = f"a step is named `{FINISH}`, as the tool of `answer: finish_tool` is; rename the step"
+            self.report.error("finish_clash", message, path)
+
+    def _completion_of(self, shape: AgentShape, path: Path) -> Completion:
+        completion = Completion(shape.completion or defaults.COMPLETION.value)
+        if completion is Completion.EXPLICIT and shape.answer != AnswerForm.FINISH_TOOL.value:
+            message = "`completion: explicit` ends by a call of `finish`: set `answer: finish_tool` as well"
+            self.report.error("completion_form", message, (*path, "completion"))
+        return completion
 
     def _check_signal(self, value: str, path: Path) -> None:
         if value in RESERVED_SIGNALS:

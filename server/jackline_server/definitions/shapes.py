@@ -232,7 +232,6 @@ _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "ground",
     "repeat",
     "compaction",
-    "completion",
     "text_tool_calls",
     "on_model_unavailable",
     "fallbacks",
@@ -258,7 +257,7 @@ class ModelStepShape(StepShape):
     model: str | None = None
     steering: Text | None = None
     outcome: OutcomeShape | None = None
-    answer: Literal["json_text", "text"] | None = None
+    answer: Literal["json_text", "native_schema", "finish_tool", "text"] | None = None
     on_limit: Literal["exit", "final_answer"] | None = None
 
 
@@ -270,6 +269,7 @@ class AgentShape(ModelStepShape):
     tools: Annotated[tuple[ToolShape, ...], Field(max_length=MAX_TOOLS)] = ()
     allow_effects: tuple[Literal["read", "idempotent", "write"], ...] | None = None
     tool_choice: Literal["auto", "required"] | NamedToolShape = "auto"
+    completion: Literal["auto", "explicit"] | None = None
     bounds: AgentBoundsShape = AgentBoundsShape()
     max_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
     tool_execution: Literal["by_effect", "sequential", "concurrent"] | None = None
@@ -363,7 +363,6 @@ class WorkflowShape(Shape):
 VALUES_NOT_BUILT = {
     "preset": frozenset({"coding", "strict"}),
     "on_limit": frozenset({"ask"}),
-    "answer": frozenset({"native_schema", "finish_tool"}),
     "effect": frozenset({"destructive"}),
     "allow_effects": frozenset({"destructive"}),
     "kind": KINDS_NOT_BUILT,

@@ -31,7 +31,13 @@ from jackline_server.models.chunks import ChunkReader
 from jackline_server.models.failures import FailureContext, classify
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import profile_of
-from jackline_server.models.translate import said, wire_messages, wire_tool_choice, wire_tools
+from jackline_server.models.translate import (
+    said,
+    wire_messages,
+    wire_reply_format,
+    wire_tool_choice,
+    wire_tools,
+)
 from jackline_server.models.wire_http import capped_client, under_way
 from jackline_server.runtime.ports import ModelChunk, ModelFailure, ModelRequest
 
@@ -207,6 +213,8 @@ class LiteLLMModels:
         if request.tools:
             arguments["tools"] = wire_tools(request.tools)
             arguments["tool_choice"] = wire_tool_choice(request.tool_choice)
+        if request.reply_schema is not None:
+            arguments["response_format"] = wire_reply_format(request.reply_schema)
         if profile.api_key:
             arguments["api_key"] = profile.api_key.reveal()
         elif profile.base_url:

@@ -16,6 +16,7 @@ from jackline_server.core.messages import (
     UserMessage,
 )
 from jackline_server.core.plan import ChoiceMode, JsonObject, JsonValue, ToolChoice, ToolEntry
+from jackline_server.models.strict_schema import strict
 from jackline_server.runtime.replies import well_formed
 
 
@@ -78,6 +79,22 @@ def wire_tool_choice(choice: ToolChoice) -> JsonValue:
             return {"type": "function", "function": {"name": choice.name}}
         case _:
             assert_never(choice.mode)
+
+
+def wire_reply_format(schema_json: str) -> JsonObject:
+    """The `response_format` that asks for an answer of this JSON Schema, which is an object's.
+
+    Strict where the schema can be said in the part of JSON Schema that providers enforce; else the schema as
+    it is, which they take as a hint. Either way the answer is checked when it is read.
+    """
+    schema = json_text.parse_object(schema_json)
+    enforced = strict(schema)
+    wire: JsonObject = {
+        "name": "answer",
+        "schema": schema if enforced is None else enforced,
+        "strict": enforced is not None,
+    }
+    return {"type": "json_schema", "json_schema": wire}
 
 
 def said(messages: Sequence[Message]) -> list[str]:

@@ -137,6 +137,7 @@ class Effects:
             messages=step.messages,
             tools=step.tools,
             tool_choice=step.tool_choice,
+            reply_schema=step.reply_schema,
             max_output_tokens=step.started.max_output_tokens,
             total_ms=self._until_deadline(step.total_ms, run.state),
             idle_ms=step.idle_ms,

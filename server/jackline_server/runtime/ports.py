@@ -25,7 +25,7 @@ class ModelRequest:
     """One attempt at a model.
 
     `total_ms` bounds the whole attempt, `idle_ms` the wait for the next chunk. `max_output_tokens`
-    goes to the provider.
+    goes to the provider, and so does `reply_schema`: a JSON Schema that the answer is to keep to.
     """
 
     plan: ModelPlan
@@ -35,6 +35,7 @@ class ModelRequest:
     max_output_tokens: int
     total_ms: int
     idle_ms: int
+    reply_schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import assert_never
 
 from jackline_server import failpoints
-from jackline_server.core import exits, leaving, timing
+from jackline_server.core import exits, leaving, partial, timing
 from jackline_server.core.decide import decide
 from jackline_server.core.facts import AbortMode, Fact, RunFinished, RunSuspended, StopReason
 from jackline_server.core.frozen import frozen
@@ -182,6 +182,7 @@ class Runner:
         if visit is not None:
             self._run.note(*cut_short(self._run, abandoned=True))
             visit = self._run.state.visit or visit
+            end = partial.with_text(end, visit)
             self._run.note(*leaving.leave(self._run.state, visit, end, routed=False).facts)
         while True:
             self._note(leaving.end_run(end).facts)

@@ -13,6 +13,7 @@ from jackline_server.core.facts import RunStarted
 from jackline_server.core.plan import (
     END,
     AnswerForm,
+    Completion,
     Effect,
     FunctionAction,
     ModelPlan,
@@ -108,6 +109,7 @@ class ModelPlanFields(TypedDict, total=False):
     retries: int
     retry_base_ms: int
     retry_cap_ms: int
+    native_schema: bool
 
 
 def model(**fields: Unpack[ModelPlanFields]) -> ModelPlan:
@@ -134,6 +136,7 @@ class OutcomeFields(TypedDict, total=False):
     output_key: str
     repairs: int
     form: AnswerForm
+    contract_json: str | None
 
 
 def outcome(**fields: Unpack[OutcomeFields]) -> OutcomePlan:
@@ -239,6 +242,7 @@ class ModelStepFields(TypedDict, total=False):
     tool_execution: ToolExecution
     invalid_args: int | None
     stop_when: StopCondition | None
+    completion: Completion
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

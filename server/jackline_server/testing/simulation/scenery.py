@@ -11,6 +11,8 @@ from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core import conditions as when
 from jackline_server.core.plan import (
     END,
+    AnswerForm,
+    Completion,
     Effect,
     ModelPlan,
     ModelStep,
@@ -18,6 +20,7 @@ from jackline_server.core.plan import (
     OnLimit,
     OnQuestion,
     OnUnknown,
+    OutcomePlan,
     Plan,
     Price,
     StepPlan,
@@ -33,6 +36,9 @@ _TOOLS = {
     "put": Effect.IDEMPOTENT,
     "change": Effect.WRITE,
 }
+CONTRACT = '{"type":"object","properties":{"outcome":{"enum":["done"]},"result":{}},"required":["outcome"]}'
+"""What an answer is asked to be, where a plan has a contract."""
+
 CLEAN_UP = "undo"
 """The step that an abort is routed to, where a plan has it."""
 
@@ -99,6 +105,14 @@ def _policy(chance: random.Random, effect: Effect) -> ToolPolicy:
     )
 
 
+def _outcome(chance: random.Random) -> OutcomePlan:
+    """Text mostly; at times a contract, kept by a call of `finish` or by the provider's schema."""
+    if _happens(chance, 0.6):
+        return plans.outcome()
+    form = chance.choice((AnswerForm.FINISH_TOOL, AnswerForm.FINISH_TOOL, AnswerForm.NATIVE_SCHEMA))
+    return plans.outcome(enum=("done",), form=form, contract_json=CONTRACT, repairs=chance.choice((0, 1, 2)))
+
+
 def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> StepPlan:
     routes = {"*": END}
     if CLEAN_UP in beyond:
@@ -107,8 +121,12 @@ def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> S
         routes["default"] = FOLLOWING
     if _happens(chance, 0.15):
         routes["max_iterations"] = plans.AGENT
+    outcome = _outcome(chance)
+    by_call = outcome.form is AnswerForm.FINISH_TOOL
     return plans.agent(
         routes=routes,
+        outcome=outcome,
+        completion=Completion.EXPLICIT if by_call and _happens(chance, 0.5) else Completion.AUTO,
         tools=tuple(
             plans.entry(tool.step_id, max_calls=chance.choice((None, None, 1, 2)), writes_context=True)
             for tool in tools

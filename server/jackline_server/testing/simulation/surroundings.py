@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from jackline_server.core.facts import FailureClass, FinishReason, Usage
 from jackline_server.core.messages import UserMessage
-from jackline_server.core.plan import ToolStep
+from jackline_server.core.plan import FINISH, ToolStep
 from jackline_server.runtime.ports import (
     Consultation,
     ConsultReply,
@@ -34,6 +34,9 @@ _FAILURES = (
     FailureClass.MALFORMED,
     FailureClass.BAD_REQUEST,
 )
+
+
+_ANSWER = '{"outcome":"done","result":1}'
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,12 +83,14 @@ class SimulatedModels:
         if request.tools and weather.happens(0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
         if not calls and not weather.happens(0.05):
-            chunks.append(TextChunk("done" if weather.happens(0.8) else "x" * 200))
+            said = "done" if request.reply_schema is None else _ANSWER
+            chunks.append(TextChunk(said if weather.happens(0.8) else "x" * 200))
         for index in range(calls):
             name = weather.chance.choice(request.tools).ref
             if weather.happens(0.03):
                 name = "made_up"
-            arguments = "{}" if weather.happens(0.9) else "{broken"
+            sound = _ANSWER if name == FINISH else "{}"
+            arguments = sound if weather.happens(0.9) else "{broken"
             call_id = f"c{index}" if weather.happens(0.5) else ""
             chunks.append(ToolCallChunk(index, call_id, name, arguments))
         finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP

@@ -196,7 +196,7 @@ class _CallProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallProbl
     CALL_PROBLEM_INVALID_ARGUMENTS: _CallProblem.ValueType  # 3
     """The arguments do not fit the tool's schema."""
     CALL_PROBLEM_NOT_ALLOWED: _CallProblem.ValueType  # 4
-    """The tool's effect is not allowed here."""
+    """The tool's effect is not allowed here, or `finish` is called too early."""
     CALL_PROBLEM_OVER_TOOL_LIMIT: _CallProblem.ValueType  # 5
     """The call is over the tool's own cap."""
     CALL_PROBLEM_OVER_LIMIT: _CallProblem.ValueType  # 6
@@ -216,7 +216,7 @@ CALL_PROBLEM_MALFORMED_ARGUMENTS: CallProblem.ValueType  # 2
 CALL_PROBLEM_INVALID_ARGUMENTS: CallProblem.ValueType  # 3
 """The arguments do not fit the tool's schema."""
 CALL_PROBLEM_NOT_ALLOWED: CallProblem.ValueType  # 4
-"""The tool's effect is not allowed here."""
+"""The tool's effect is not allowed here, or `finish` is called too early."""
 CALL_PROBLEM_OVER_TOOL_LIMIT: CallProblem.ValueType  # 5
 """The call is over the tool's own cap."""
 CALL_PROBLEM_OVER_LIMIT: CallProblem.ValueType  # 6
@@ -245,6 +245,10 @@ class _AnswerProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnswerP
     """The result does not fit the schema."""
     ANSWER_PROBLEM_TOOL_REQUIRED: _AnswerProblem.ValueType  # 6
     """A tool call was required first."""
+    ANSWER_PROBLEM_NOT_FINISHED: _AnswerProblem.ValueType  # 7
+    """Text where only a call of `finish` ends the step. The next turn follows."""
+    ANSWER_PROBLEM_CALL_FAILED: _AnswerProblem.ValueType  # 8
+    """`finish` was called beside a call that did not succeed. The next turn follows."""
 
 class AnswerProblem(_AnswerProblem, metaclass=_AnswerProblemEnumTypeWrapper):
     """Why an answer was rejected."""
@@ -263,6 +267,10 @@ ANSWER_PROBLEM_SCHEMA: AnswerProblem.ValueType  # 5
 """The result does not fit the schema."""
 ANSWER_PROBLEM_TOOL_REQUIRED: AnswerProblem.ValueType  # 6
 """A tool call was required first."""
+ANSWER_PROBLEM_NOT_FINISHED: AnswerProblem.ValueType  # 7
+"""Text where only a call of `finish` ends the step. The next turn follows."""
+ANSWER_PROBLEM_CALL_FAILED: AnswerProblem.ValueType  # 8
+"""`finish` was called beside a call that did not succeed. The next turn follows."""
 Global___AnswerProblem: _TypeAlias = AnswerProblem  # noqa: Y015
 
 class _TimerKind:
@@ -1045,19 +1053,23 @@ class AnswerRejected(_message.Message):
 
     PROBLEM_FIELD_NUMBER: _builtins.int
     REPAIR_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
     problem: Global___AnswerProblem.ValueType
     """Why."""
     repair: _builtins.int
-    """The repair that follows, from 1; 0 if none does."""
+    """The repair that follows, from 1; 0 if none does: then the step ends, or goes on with a turn where the problem says so."""
+    call_id: _builtins.str
+    """The call of `finish` that gave the answer; empty for an answer in text."""
     def __init__(
         self,
         *,
         problem: Global___AnswerProblem.ValueType = ...,
         repair: _builtins.int = ...,
+        call_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["problem", b"problem", "repair", b"repair"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "problem", b"problem", "repair", b"repair"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

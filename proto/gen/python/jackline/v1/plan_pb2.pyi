@@ -60,6 +60,10 @@ class _AnswerFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnswerForm
     """A JSON object in the text."""
     ANSWER_FORM_TEXT: _AnswerForm.ValueType  # 2
     """The text itself."""
+    ANSWER_FORM_NATIVE_SCHEMA: _AnswerForm.ValueType  # 3
+    """A JSON object in the text, whose schema the provider is sent."""
+    ANSWER_FORM_FINISH_TOOL: _AnswerForm.ValueType  # 4
+    """The arguments of a call of the tool `finish`."""
 
 class AnswerForm(_AnswerForm, metaclass=_AnswerFormEnumTypeWrapper):
     """How an answer is read."""
@@ -70,6 +74,10 @@ ANSWER_FORM_JSON_TEXT: AnswerForm.ValueType  # 1
 """A JSON object in the text."""
 ANSWER_FORM_TEXT: AnswerForm.ValueType  # 2
 """The text itself."""
+ANSWER_FORM_NATIVE_SCHEMA: AnswerForm.ValueType  # 3
+"""A JSON object in the text, whose schema the provider is sent."""
+ANSWER_FORM_FINISH_TOOL: AnswerForm.ValueType  # 4
+"""The arguments of a call of the tool `finish`."""
 Global___AnswerForm: _TypeAlias = AnswerForm  # noqa: Y015
 
 class _ToolChoiceMode:
@@ -99,6 +107,30 @@ TOOL_CHOICE_MODE_REQUIRED: ToolChoiceMode.ValueType  # 2
 TOOL_CHOICE_MODE_NAMED: ToolChoiceMode.ValueType  # 3
 """A call of the named tool has to succeed before it answers."""
 Global___ToolChoiceMode: _TypeAlias = ToolChoiceMode  # noqa: Y015
+
+class _Completion:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CompletionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Completion.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMPLETION_UNSPECIFIED: _Completion.ValueType  # 0
+    """As AUTO."""
+    COMPLETION_AUTO: _Completion.ValueType  # 1
+    """Any answer."""
+    COMPLETION_EXPLICIT: _Completion.ValueType  # 2
+    """A call of the tool `finish` and nothing else."""
+
+class Completion(_Completion, metaclass=_CompletionEnumTypeWrapper):
+    """What ends a step that asks a model."""
+
+COMPLETION_UNSPECIFIED: Completion.ValueType  # 0
+"""As AUTO."""
+COMPLETION_AUTO: Completion.ValueType  # 1
+"""Any answer."""
+COMPLETION_EXPLICIT: Completion.ValueType  # 2
+"""A call of the tool `finish` and nothing else."""
+Global___Completion: _TypeAlias = Completion  # noqa: Y015
 
 class _OnLimit:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -263,6 +295,7 @@ class ModelPlan(_message.Message):
     RETRIES_FIELD_NUMBER: _builtins.int
     RETRY_BASE_MS_FIELD_NUMBER: _builtins.int
     RETRY_CAP_MS_FIELD_NUMBER: _builtins.int
+    NATIVE_SCHEMA_FIELD_NUMBER: _builtins.int
     profile: _builtins.str
     """The profile's name."""
     model: _builtins.str
@@ -285,6 +318,8 @@ class ModelPlan(_message.Message):
     """Wait before the second attempt; doubles for each further one."""
     retry_cap_ms: _builtins.int
     """The longest wait."""
+    native_schema: _builtins.bool
+    """True if it can be asked for an answer of a JSON Schema."""
     def __init__(
         self,
         *,
@@ -299,10 +334,11 @@ class ModelPlan(_message.Message):
         retries: _builtins.int = ...,
         retry_base_ms: _builtins.int = ...,
         retry_cap_ms: _builtins.int = ...,
+        native_schema: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "context_window", b"context_window", "input_price_micros", b"input_price_micros", "max_output_tokens", b"max_output_tokens", "model", b"model", "output_price_micros", b"output_price_micros", "priced", b"priced", "profile", b"profile", "retries", b"retries", "retry_base_ms", b"retry_base_ms", "retry_cap_ms", b"retry_cap_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "context_window", b"context_window", "input_price_micros", b"input_price_micros", "max_output_tokens", b"max_output_tokens", "model", b"model", "native_schema", b"native_schema", "output_price_micros", b"output_price_micros", "priced", b"priced", "profile", b"profile", "retries", b"retries", "retry_base_ms", b"retry_base_ms", "retry_cap_ms", b"retry_cap_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -638,6 +674,7 @@ class OutcomePlan(_message.Message):
     OUTPUT_KEY_FIELD_NUMBER: _builtins.int
     REPAIRS_FIELD_NUMBER: _builtins.int
     FORM_FIELD_NUMBER: _builtins.int
+    CONTRACT_JSON_FIELD_NUMBER: _builtins.int
     schema_json: _builtins.str
     """JSON Schema of the result; unset without."""
     output_key: _builtins.str
@@ -646,6 +683,10 @@ class OutcomePlan(_message.Message):
     """How often a wrong answer is sent back."""
     form: Global___AnswerForm.ValueType
     """How it is read."""
+    contract_json: _builtins.str
+    """JSON Schema of the whole answer, with its outcome: what the provider is sent, or the parameters of `finish`. Unset for
+    the other forms.
+    """
     @_builtins.property
     def enum(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The signals it may give; empty if any answer will do."""
@@ -658,13 +699,19 @@ class OutcomePlan(_message.Message):
         output_key: _builtins.str = ...,
         repairs: _builtins.int = ...,
         form: Global___AnswerForm.ValueType = ...,
+        contract_json: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_schema_json", b"_schema_json", "schema_json", b"schema_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_contract_json", b"_contract_json", "_schema_json", b"_schema_json", "contract_json", b"contract_json", "schema_json", b"schema_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_schema_json", b"_schema_json", "enum", b"enum", "form", b"form", "output_key", b"output_key", "repairs", b"repairs", "schema_json", b"schema_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_contract_json", b"_contract_json", "_schema_json", b"_schema_json", "contract_json", b"contract_json", "enum", b"enum", "form", b"form", "output_key", b"output_key", "repairs", b"repairs", "schema_json", b"schema_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__contract_json: _TypeAlias = _typing.Literal["contract_json"]  # noqa: Y015
+    _WhichOneofArgType__contract_json: _TypeAlias = _typing.Literal["_contract_json", b"_contract_json"]  # noqa: Y015
     _WhichOneofReturnType__schema_json: _TypeAlias = _typing.Literal["schema_json"]  # noqa: Y015
     _WhichOneofArgType__schema_json: _TypeAlias = _typing.Literal["_schema_json", b"_schema_json"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__contract_json) -> _WhichOneofReturnType__contract_json | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__schema_json) -> _WhichOneofReturnType__schema_json | None: ...
 
 Global___OutcomePlan: _TypeAlias = OutcomePlan  # noqa: Y015
@@ -877,6 +924,7 @@ class ModelStepPlan(_message.Message):
     TOOL_EXECUTION_FIELD_NUMBER: _builtins.int
     INVALID_ARGS_FIELD_NUMBER: _builtins.int
     STOP_WHEN_FIELD_NUMBER: _builtins.int
+    COMPLETION_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -893,6 +941,8 @@ class ModelStepPlan(_message.Message):
     """Which calls of one reply run at the same time."""
     invalid_args: _builtins.int
     """How many calls in a row that can't start are told to the model before the step ends; unset for no end."""
+    completion: Global___Completion.ValueType
+    """What ends it."""
     @_builtins.property
     def system(self) -> _containers.RepeatedCompositeFieldContainer[Global___PromptSection]:
         """Steering and skills."""
@@ -934,10 +984,11 @@ class ModelStepPlan(_message.Message):
         tool_execution: Global___ToolExecution.ValueType = ...,
         invalid_args: _builtins.int | None = ...,
         stop_when: Global___StopCondition | None = ...,
+        completion: Global___Completion.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "invalid_args", b"invalid_args", "outcome", b"outcome", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "stop_when", b"stop_when", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "completion", b"completion", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "stop_when", b"stop_when", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015
