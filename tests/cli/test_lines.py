@@ -7,6 +7,9 @@ from jackline.v1.event_pb2 import (
     AnswerContent,
     CallContent,
     CommandApplied,
+    ConsultAnswer,
+    ConsultContent,
+    Consulted,
     Content,
     InterruptRaised,
     InterruptResolved,
@@ -156,3 +159,15 @@ def test_each_answer_to_an_unknown_outcome_says_what_it_means() -> None:
     meanings = [line for line in shown if line.startswith("      ")]
     assert len(meanings) == 3
     assert "jackline submit run_1 c1 --output JSON" in meanings[0]
+
+
+def test_a_question_to_a_function_says_who_was_asked_and_what_came_of_it() -> None:
+    who = "stop_when.any[1].function(shop.checks:enough)"
+    no = StepEvent(
+        consulted=Consulted(who=who, answer=ConsultAnswer.CONSULT_ANSWER_NO, duration_ms=1_200),
+    )
+    failed = StepEvent(
+        consulted=Consulted(who=who, answer=ConsultAnswer.CONSULT_ANSWER_FAILED),
+        content=Content(consult=ConsultContent(error="It broke.")),
+    )
+    assert lines([no, failed]) == [f"  {who} → no 1,200 ms", f"  {who} → failed 0 ms: It broke."]

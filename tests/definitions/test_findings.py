@@ -16,6 +16,12 @@ HANDLE = "    kind: agent\n"
 AGENT = "name: a\nmodel: fast\nflow: [x]\nsteps:\n  x: {kind: agent, steering: s"
 SECRET = "sk-" + "a1B2" * 8
 
+
+def stops(condition: str) -> str:
+    """The right workflow with a stop condition in its agent."""
+    return changed((HANDLE, HANDLE + f"    stop_when: {condition}\n"))
+
+
 CASES: list[tuple[str, Severity, str, str]] = [
     # the text
     ("alias", E, "a: &x 1\nb: *x\n", ""),
@@ -179,6 +185,62 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("price_unknown", E, changed(("model: fast", "model: unpriced")), "bounds.cost_budget_usd"),
     ("price_unknown", E, changed(("model: fast", "model: openai/gpt-4o-mini")), "bounds.cost_budget_usd"),
     ("worst_case", I, RIGHT, ""),
+    # stop conditions
+    ("not_built", E, stops("{confidence: {gte: 0.9}}"), "steps.handle.stop_when.confidence"),
+    ("not_built", E, stops("{any: [{confidence: {gte: 0.9}}]}"), "steps.handle.stop_when.any[0].confidence"),
+    ("unknown_key", E, stops("{iteration: {gte: 2}}"), "steps.handle.stop_when.iteration"),
+    ("unknown_key", E, stops("{any: [{not: {iterations: {gt: 2}}}]}"), "steps.handle.stop_when.any[0].not.iterations.gt"),
+    ("unknown_key", E, changed(("answer: text", "answer: text\n    stop_when: {iterations: {gte: 2}}")), "steps.reply.stop_when"),
+    ("bad_condition", E, stops("{}"), "steps.handle.stop_when"),
+    ("bad_condition", E, stops("{any: [{iterations: {gte: 2}, tokens: {gte: 5}}]}"), "steps.handle.stop_when.any[0]"),
+    ("bad_condition", E, stops("{iterations: null}"), "steps.handle.stop_when"),
+    ("out_of_range", E, stops("{any: []}"), "steps.handle.stop_when.any"),
+    ("out_of_range", E, stops("{not: {all: []}}"), "steps.handle.stop_when.not.all"),
+    ("out_of_range", E, stops("{iterations: {gte: -1}}"), "steps.handle.stop_when.iterations.gte"),
+    ("out_of_range", E, stops('{text_mention: {text: ""}}'), "steps.handle.stop_when.text_mention.text"),
+    ("missing_key", E, stops("{tool_called: {success: true}}"), "steps.handle.stop_when.tool_called.name"),
+    ("bad_type", E, stops("{iterations: 6}"), "steps.handle.stop_when.iterations"),
+    ("bad_type", E, stops("{iterations: {gte: 1.5}}"), "steps.handle.stop_when.iterations.gte"),
+    ("bad_type", E, stops("{any: {iterations: {gte: 2}}}"), "steps.handle.stop_when.any"),
+    ("bad_type", E, stops("{tool_called: {name: convert, success: maybe}}"), "steps.handle.stop_when.tool_called.success"),
+    ("bad_value", E, stops("{no_tool_calls: false}"), "steps.handle.stop_when.no_tool_calls"),
+    ("bad_duration", E, stops("{elapsed: {gte: 5}}"), "steps.handle.stop_when.elapsed.gte"),
+    ("bad_duration", E, stops("{function: {name: 'shop.checks:enough', timeout: 5}}"), "steps.handle.stop_when.function.timeout"),
+    ("bad_money", E, stops("{cost_usd: {gte: x}}"), "steps.handle.stop_when.cost_usd.gte"),
+    ("stop_too_large", E, stops("{not: " * 8 + "{iterations: {gte: 2}}" + "}" * 8), "steps.handle.stop_when"),
+    ("stop_too_large", E, stops("{any: [" + "{iterations: {gte: 2}}, " * 64 + "]}"), "steps.handle.stop_when"),
+    ("stop_too_large", E, stops("{any: [" + "{expression: iterations > 2}, " * 9 + "]}"), "steps.handle.stop_when"),
+    ("stop_too_large", E, stops("{any: [" + "{function: 'shop.checks:enough'}, " * 5 + "]}"), "steps.handle.stop_when"),
+    ("stop_tool_unknown", E, stops("{tool_called: {name: convrt}}"), "steps.handle.stop_when.tool_called.name"),
+    ("stop_tool_unknown", E, stops("{all: [{iterations: {gte: 2}}, {not: {tool_called: {name: reply}}}]}"), "steps.handle.stop_when.all[1].not.tool_called.name"),
+    ("stop_outcome_unknown", E, stops("{outcome_is: resolve}"), "steps.handle.stop_when.outcome_is"),
+    ("stop_outcome_unknown", E, mcp("from: shelf, allow: [read]").replace("steering: s", "steering: s, stop_when: {outcome_is: ok}"), "steps.x.stop_when.outcome_is"),
+    ("stop_always", W, stops("{iterations: {gte: 1}}"), "steps.handle.stop_when.iterations"),
+    ("stop_always", W, stops("{iterations: {gte: 0}}"), "steps.handle.stop_when.iterations"),
+    ("stop_always", W, stops("{tokens: {gte: 0}}"), "steps.handle.stop_when.tokens"),
+    ("stop_always", W, stops("{cost_usd: {gte: 0}}"), "steps.handle.stop_when.cost_usd"),
+    ("stop_always", W, stops("{expression: 1 < 2}"), "steps.handle.stop_when.expression"),
+    ("stop_always", W, stops("{any: [{outcome_is: resolved}, {not: {outcome_is: resolved}}]}"), "steps.handle.stop_when"),
+    ("stop_always", W, stops("{not: {iterations: {gte: 9}}}"), "steps.handle.stop_when"),
+    ("stop_never", W, stops("{iterations: {gte: 9}}"), "steps.handle.stop_when.iterations"),
+    ("stop_never", W, stops("{any: [{iterations: {gte: 6}}, {iterations: {gte: 9}}]}"), "steps.handle.stop_when.any[1].iterations"),
+    ("stop_never", W, stops("{tokens: {gte: 40001}}"), "steps.handle.stop_when.tokens"),
+    ("stop_never", W, stops("{cost_usd: {gte: 0.6}}"), "steps.handle.stop_when.cost_usd"),
+    ("stop_never", W, stops("{elapsed: {gte: 15m}}"), "steps.handle.stop_when.elapsed"),
+    ("stop_never", W, stops("{expression: 2 < 1}"), "steps.handle.stop_when.expression"),
+    ("stop_never", W, stops("{expression: 1 + 1}"), "steps.handle.stop_when.expression"),
+    ("stop_never", W, stops("{all: [{iterations: {gte: 2}}, {iterations: {gte: 9}}]}"), "steps.handle.stop_when"),
+    ("stop_never", W, stops("{all: [{outcome_is: resolved}, {not: {outcome_is: resolved}}]}"), "steps.handle.stop_when"),
+    ("stop_never", W, stops("{tool_called: {name: convert, success: true}}\n    allow_effects: [idempotent]"), "steps.handle.stop_when.tool_called"),
+    ("stop_never", W, stops("{tool_called: {name: convert, success: true}}\n    bounds: {tool_calls: 0}"), "steps.handle.stop_when.tool_called"),
+    ("exit_unrouted", W, stops("{iterations: {gte: 2}}"), "steps.handle"),
+    ("bad_expression", E, stops("{expression: refund.amount > 1}"), "steps.handle.stop_when.expression"),
+    ("bad_expression", E, stops("{any: [{expression: iterations = 2}]}"), "steps.handle.stop_when.any[0].expression"),
+    ("bad_expression", E, stops("{expression: 'calls.all(a, calls.all(b, a == b))'}"), "steps.handle.stop_when.expression"),
+    ("expression_unknown", W, stops("{expression: context.refnd.amount > 1}"), "steps.handle.stop_when.expression"),
+    ("expression_unknown", W, stops("{expression: run.token > 1}"), "steps.handle.stop_when.expression"),
+    ("unknown_function", E, stops("{function: 'os:system'}"), "steps.handle.stop_when.function"),
+    ("bad_function", E, stops("{function: 'shop.money:convert'}"), "steps.handle.stop_when.function"),
     # files and secrets
     ("file_missing", W, changed(("[tone.md]", "[tone.md, other.md]")), "steps.handle.steering_files[1]"),
     ("path_escape", E, changed(("[tone.md]", "[../../../etc/passwd]")), "steps.handle.steering_files[0]"),

@@ -76,9 +76,13 @@ def model(name: str, *, price: Price | None, native_schema: bool = True) -> Mode
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """One function, `shop.money:convert`."""
+    """Two functions: `shop.money:convert`, and `shop.checks:enough`, which a stop condition may ask."""
 
     def describe(self, function: str) -> FunctionDescription | str:
+        if function == "shop.checks:enough":
+            properties = '{"calls":{"type":"array"},"factor":{"type":"number"}}'
+            schema = f'{{"type":"object","properties":{properties},"required":["calls"]}}'
+            return FunctionDescription(parameters_json=schema, docstring="Says when.")
         if function != "shop.money:convert":
             return "there is no such function below the configured roots"
         properties = '{"amount":{"type":"number"},"to":{"type":"string"}}'

@@ -132,7 +132,7 @@ def test_every_workflow_of_the_page_is_valid_and_worth_no_warning(text: str) -> 
 
 
 def test_every_yaml_block_of_the_pages_is_one_that_is_checked() -> None:
-    checked = {"yaml workflow", "yaml steps", "yaml script"}
+    checked = {"yaml workflow", "yaml steps", "yaml script", "yaml stops"}
     for text in (WORKFLOW, CONFIG, SCRIPTS):
         marked = sum(len(blocks(text, info)) for info in checked)
         assert text.count("```yaml") == marked
@@ -193,6 +193,7 @@ SHAPES: Mapping[str, set[str]] = {
     "### Bounds of a visit": own_keys(shapes.AgentBoundsShape) | own_keys(shapes.CompletionBoundsShape),
     "### Answers": own_keys(shapes.OutcomeShape),
     "### Tools": own_keys(shapes.ToolShape),
+    "### Stop conditions": own_keys(shapes.StopWhenShape),
     "## `kind: completion`": own_keys(shapes.CompletionShape, shapes.ModelStepShape),
     "## What `http`, `function` and `mcp` have": own_keys(shapes.ToolStepShape, shapes.StepShape),
     "## `kind: http`": own_keys(shapes.HttpShape, shapes.ToolStepShape),
@@ -227,6 +228,7 @@ def test_what_is_not_built_is_named_where_it_would_stand() -> None:
         "agent and completion": shapes.ModelStepShape.not_built - common,
         "http, function, mcp": shapes.ToolStepShape.not_built - common,
         "a tool": shapes.ToolShape.not_built,
+        "stop_when": shapes.StopWhenShape.not_built,
         **{f"values of {key}": values for key, values in shapes.VALUES_NOT_BUILT.items()},
     }
     assert listed == {key: set(names) for key, names in expected.items()}
@@ -308,6 +310,10 @@ DEFAULTS: Mapping[str, tuple[str, str]] = {
     "`bounds.model_timeout`": ("MODEL_TIMEOUT_MS", span(defaults.MODEL_TIMEOUT_MS)),
     "`bounds.idle_timeout`": ("IDLE_TIMEOUT_MS", span(defaults.IDLE_TIMEOUT_MS)),
     "`bounds.tool_timeout`": ("TOOL_TIMEOUT_MS", span(defaults.TOOL_TIMEOUT_MS)),
+    "`timeout` of a function in `stop_when`": (
+        "STOP_FUNCTION_TIMEOUT_MS",
+        span(defaults.STOP_FUNCTION_TIMEOUT_MS),
+    ),
     "`timeout` of a tool step": ("TOOL_TIMEOUT_MS", span(defaults.TOOL_TIMEOUT_MS)),
     "`max_parallel`": ("MAX_PARALLEL", str(defaults.MAX_PARALLEL)),
     "`allow_effects`": ("ALLOW_EFFECTS", "read, idempotent, write"),

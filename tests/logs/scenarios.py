@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from jackline_server.core.commands import Abort, Answer, Pause, Resume, Steer, SubmitToolResult
 from jackline_server.core.facts import AbortMode, FailureClass, Phase, Usage
-from jackline_server.runtime.ports import Invocation, ModelFailure, ToolEnding, ToolResult
+from jackline_server.runtime.ports import ConsultReply, Invocation, ModelFailure, ToolEnding, ToolResult
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.testing.doubles import ScriptedReply, returns
 from tests.logs.stage import START_UNIX_MS, Scenario, Stage
@@ -430,6 +430,28 @@ SCENARIOS: tuple[Scenario, ...] = (
             ),
         ),
         tools=_BOTH,
+        play=_plain,
+    ),
+    Scenario(
+        name="stopped",
+        about="A function fails, says no, then yes: the step stops and gives a closing answer.",
+        workflow=_agent(
+            step="outcome: {enum: [found, lost]}\n"
+            "on_limit: final_answer\n"
+            'stop_when: {any: [{expression: "calls[0].arguments.at > 3"}, {function: "checks:enough"}]}'
+        ),
+        replies=(
+            ScriptedReply(calls=(("c-1", "look", "{}"),)),
+            ScriptedReply(calls=(("c-2", "look", '{"at": 1}'),)),
+            ScriptedReply(calls=(("c-3", "look", '{"at": 2}'),)),
+            ScriptedReply(text='{"outcome": "found", "result": 7}'),
+        ),
+        tools=_BOTH,
+        answers=(
+            ConsultReply(answer=None, error="It broke."),
+            ConsultReply(answer=False),
+            ConsultReply(answer=True),
+        ),
         play=_plain,
     ),
     Scenario(

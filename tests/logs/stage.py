@@ -19,12 +19,20 @@ from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Action
 from jackline_server.core.facts import Phase
 from jackline_server.core.plan import ModelPlan, Plan, Price
-from jackline_server.definitions.catalog import Catalog, NoFunctions
+from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.machine import sortable_id
-from jackline_server.runtime.ports import Invocation, ModelChunk, ModelFailure, ModelRequest, Source
+from jackline_server.runtime.ports import (
+    Consultation,
+    ConsultReply,
+    Invocation,
+    ModelChunk,
+    ModelFailure,
+    ModelRequest,
+    Source,
+)
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, CommandRow, RunRow, StoredEvent
 from jackline_server.runtime.use_cases import ControlRun, StartRun
 from jackline_server.runtime.use_cases import Stage as Awaited
@@ -72,6 +80,7 @@ class Scenario:
     play: Callable[["Stage"], Coroutine[Any, Any, str]]
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     wait_ms: Callable[[Invocation], int] = lambda _: 20
+    answers: Sequence[ConsultReply] = ()
 
 
 def record(scenario: Scenario) -> GoldenLog:
@@ -161,6 +170,26 @@ class _Models:
             yield chunk
 
 
+@dataclass(slots=True)
+class _Consultants:
+    """Functions whose answers are handed out once, in order. Implements `ports.Consultants`."""
+
+    answers: list[ConsultReply]
+
+    async def ask(self, question: Consultation) -> ConsultReply:
+        del question
+        await asyncio.sleep(_LOOK_S)
+        return self.answers.pop(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Functions:
+    """Any function that asks for nothing."""
+
+    def describe(self, function: str) -> FunctionDescription | str:
+        return FunctionDescription(parameters_json='{"type":"object"}', docstring=function)
+
+
 class Stage:
     """The world of one scenario, with one worker at a time."""
 
@@ -179,6 +208,7 @@ class Stage:
             plans={"plan": compiled(scenario.workflow)},
             clock=clock,
             chance=_Chance(scenario.name),
+            consultants=_Consultants(list(scenario.answers)),
         )
         self._boots = 0
         self._life = virtual.Process(name="none", dead=True)
@@ -303,7 +333,7 @@ def compiled(workflow: str) -> Plan:
     schemas = JsonSchemas()
     compiler = WorkflowCompiler(
         catalog=Catalog(
-            models={MODEL.profile: MODEL}, http_connections=frozenset({"shop"}), functions=NoFunctions()
+            models={MODEL.profile: MODEL}, http_connections=frozenset({"shop"}), functions=_Functions()
         ),
         expressions=CelExpressions(),
         schemas=schemas,

@@ -93,7 +93,15 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     assert causes == {"crash", "drain", "queue", "wake"}
     assert phases == {"succeeded", "needs_review", "exhausted", "failed", "aborted"}
     assert endings == {"ok", "refused", "lost", "closed"}
-    assert {"interrupt_raised", "interrupt_resolved", "paused", "resumed", "steered", "timer_fired"} <= kinds
+    assert {
+        "interrupt_raised",
+        "interrupt_resolved",
+        "paused",
+        "resumed",
+        "steered",
+        "timer_fired",
+        "consulted",
+    } <= kinds
     assert BUG not in {violation.guarantee for one in outcomes for violation in one.violations}
 
 

@@ -6,8 +6,9 @@
             for event in frame.events:
                 ...
 
-Everything public is named here or in `jackline_client.errors` and `jackline_client.credentials`; messages are
-those of `jackline.v1`. Names are loaded on first use, so that the command line starts without gRPC.
+Everything public is named here or in `jackline_client.errors`, `jackline_client.credentials` and
+`jackline_client.conditions`; messages are those of `jackline.v1`. Names are loaded on first use, so that the
+command line starts without gRPC.
 """
 
 from importlib import import_module

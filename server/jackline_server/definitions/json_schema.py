@@ -31,6 +31,7 @@ _DEFAULTS: Mapping[tuple[str, str], object] = {
     ("*", "on_limit"): defaults.ON_LIMIT.value,
     ("*", "answer"): defaults.ANSWER.value,
     ("Outcome", "repairs"): defaults.REPAIRS,
+    ("StopFunction", "timeout"): f"{defaults.STOP_FUNCTION_TIMEOUT_MS // _SECOND}s",
     ("*", "result_chars"): defaults.RESULT_CHARS,
     ("*", "on_unknown"): defaults.ON_UNKNOWN.value,
     ("*", "unknown_expiry"): f"{defaults.UNKNOWN_EXPIRY_MS // defaults.HOUR_MS}h",
