@@ -189,6 +189,116 @@ func (OnLimit) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
 }
 
+// By what a turn counts as the same as an earlier one.
+type RepeatBy int32
+
+const (
+	// Never stored.
+	RepeatBy_REPEAT_BY_UNSPECIFIED RepeatBy = 0
+	// The tools, their arguments and their results.
+	RepeatBy_REPEAT_BY_ARGS_RESULT RepeatBy = 1
+	// The tools and their arguments.
+	RepeatBy_REPEAT_BY_ARGS RepeatBy = 2
+	// The tools.
+	RepeatBy_REPEAT_BY_NAME RepeatBy = 3
+)
+
+// Enum value maps for RepeatBy.
+var (
+	RepeatBy_name = map[int32]string{
+		0: "REPEAT_BY_UNSPECIFIED",
+		1: "REPEAT_BY_ARGS_RESULT",
+		2: "REPEAT_BY_ARGS",
+		3: "REPEAT_BY_NAME",
+	}
+	RepeatBy_value = map[string]int32{
+		"REPEAT_BY_UNSPECIFIED": 0,
+		"REPEAT_BY_ARGS_RESULT": 1,
+		"REPEAT_BY_ARGS":        2,
+		"REPEAT_BY_NAME":        3,
+	}
+)
+
+func (x RepeatBy) Enum() *RepeatBy {
+	p := new(RepeatBy)
+	*p = x
+	return p
+}
+
+func (x RepeatBy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RepeatBy) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+}
+
+func (RepeatBy) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[3]
+}
+
+func (x RepeatBy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RepeatBy.Descriptor instead.
+func (RepeatBy) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+}
+
+// What follows when a judge fails.
+type OnJudgeError int32
+
+const (
+	// Never stored.
+	OnJudgeError_ON_JUDGE_ERROR_UNSPECIFIED OnJudgeError = 0
+	// The answer stands unjudged.
+	OnJudgeError_ON_JUDGE_ERROR_IGNORE OnJudgeError = 1
+	// The step ends, with the answer as its partial result.
+	OnJudgeError_ON_JUDGE_ERROR_EXIT OnJudgeError = 2
+)
+
+// Enum value maps for OnJudgeError.
+var (
+	OnJudgeError_name = map[int32]string{
+		0: "ON_JUDGE_ERROR_UNSPECIFIED",
+		1: "ON_JUDGE_ERROR_IGNORE",
+		2: "ON_JUDGE_ERROR_EXIT",
+	}
+	OnJudgeError_value = map[string]int32{
+		"ON_JUDGE_ERROR_UNSPECIFIED": 0,
+		"ON_JUDGE_ERROR_IGNORE":      1,
+		"ON_JUDGE_ERROR_EXIT":        2,
+	}
+)
+
+func (x OnJudgeError) Enum() *OnJudgeError {
+	p := new(OnJudgeError)
+	*p = x
+	return p
+}
+
+func (x OnJudgeError) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnJudgeError) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
+}
+
+func (OnJudgeError) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[4]
+}
+
+func (x OnJudgeError) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnJudgeError.Descriptor instead.
+func (OnJudgeError) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
+}
+
 // What follows when nobody knows whether a write happened.
 type OnUnknown int32
 
@@ -230,11 +340,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[5].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[3]
+	return &file_jackline_v1_plan_proto_enumTypes[5]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -243,7 +353,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 // A whole workflow, ready to run.
@@ -855,6 +965,8 @@ type ToolEntryPlan struct {
 	MaxCalls *uint32 `protobuf:"varint,5,opt,name=max_calls,json=maxCalls,proto3,oneof" json:"max_calls,omitempty"`
 	// True if its output goes into the shared context.
 	WritesContext bool `protobuf:"varint,6,opt,name=writes_context,json=writesContext,proto3" json:"writes_context,omitempty"`
+	// True if the model asks it again and again on purpose, until something is done.
+	Poll          bool `protobuf:"varint,11,opt,name=poll,proto3" json:"poll,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -927,6 +1039,13 @@ func (x *ToolEntryPlan) GetMaxCalls() uint32 {
 func (x *ToolEntryPlan) GetWritesContext() bool {
 	if x != nil {
 		return x.WritesContext
+	}
+	return false
+}
+
+func (x *ToolEntryPlan) GetPoll() bool {
+	if x != nil {
+		return x.Poll
 	}
 	return false
 }
@@ -1037,7 +1156,13 @@ type ModelStepPlan struct {
 	// The contract of its answer.
 	Outcome *OutcomePlan `protobuf:"bytes,10,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// What it does at a limit.
-	OnLimit       OnLimit `protobuf:"varint,11,opt,name=on_limit,json=onLimit,proto3,enum=jackline.v1.OnLimit" json:"on_limit,omitempty"`
+	OnLimit OnLimit `protobuf:"varint,11,opt,name=on_limit,json=onLimit,proto3,enum=jackline.v1.OnLimit" json:"on_limit,omitempty"`
+	// When repeated calls end it; unset: never.
+	Repeat *RepeatPlan `protobuf:"bytes,17,opt,name=repeat,proto3" json:"repeat,omitempty"`
+	// When it looks at how its turns have gone; unset: never.
+	Reflect *ReflectPlan `protobuf:"bytes,18,opt,name=reflect,proto3" json:"reflect,omitempty"`
+	// How its answer is held against what its tools returned; unset: it is not.
+	Ground        *GroundPlan `protobuf:"bytes,19,opt,name=ground,proto3" json:"ground,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1149,6 +1274,220 @@ func (x *ModelStepPlan) GetOnLimit() OnLimit {
 	return OnLimit_ON_LIMIT_UNSPECIFIED
 }
 
+func (x *ModelStepPlan) GetRepeat() *RepeatPlan {
+	if x != nil {
+		return x.Repeat
+	}
+	return nil
+}
+
+func (x *ModelStepPlan) GetReflect() *ReflectPlan {
+	if x != nil {
+		return x.Reflect
+	}
+	return nil
+}
+
+func (x *ModelStepPlan) GetGround() *GroundPlan {
+	if x != nil {
+		return x.Ground
+	}
+	return nil
+}
+
+// When repeated calls end a step.
+type RepeatPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By what a turn counts as the same.
+	By RepeatBy `protobuf:"varint,1,opt,name=by,proto3,enum=jackline.v1.RepeatBy" json:"by,omitempty"`
+	// So often a turn, or a cycle of two or three, may come before it is a loop. Turns that only read or poll may come
+	// twice more.
+	Count uint32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// True if the model is told first, and the step ends at the next repetition.
+	Nudge         bool `protobuf:"varint,3,opt,name=nudge,proto3" json:"nudge,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RepeatPlan) Reset() {
+	*x = RepeatPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RepeatPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RepeatPlan) ProtoMessage() {}
+
+func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RepeatPlan.ProtoReflect.Descriptor instead.
+func (*RepeatPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RepeatPlan) GetBy() RepeatBy {
+	if x != nil {
+		return x.By
+	}
+	return RepeatBy_REPEAT_BY_UNSPECIFIED
+}
+
+func (x *RepeatPlan) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *RepeatPlan) GetNudge() bool {
+	if x != nil {
+		return x.Nudge
+	}
+	return false
+}
+
+// When a step looks at how its turns have gone.
+type ReflectPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// After so many turns with tool calls.
+	Every uint32 `protobuf:"varint,1,opt,name=every,proto3" json:"every,omitempty"`
+	// True if what is found is told to the model.
+	Guidance      bool `protobuf:"varint,2,opt,name=guidance,proto3" json:"guidance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReflectPlan) Reset() {
+	*x = ReflectPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReflectPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReflectPlan) ProtoMessage() {}
+
+func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReflectPlan.ProtoReflect.Descriptor instead.
+func (*ReflectPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReflectPlan) GetEvery() uint32 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+func (x *ReflectPlan) GetGuidance() bool {
+	if x != nil {
+		return x.Guidance
+	}
+	return false
+}
+
+// How an answer is held against what the tools returned.
+type GroundPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The profile of the judge.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// The least score with which an answer stands, in thousandths.
+	ThresholdPermille uint32 `protobuf:"varint,2,opt,name=threshold_permille,json=thresholdPermille,proto3" json:"threshold_permille,omitempty"`
+	// How often the model is sent back for want of support.
+	MaxReplans uint32 `protobuf:"varint,3,opt,name=max_replans,json=maxReplans,proto3" json:"max_replans,omitempty"`
+	// What follows when the judge fails.
+	OnError       OnJudgeError `protobuf:"varint,4,opt,name=on_error,json=onError,proto3,enum=jackline.v1.OnJudgeError" json:"on_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroundPlan) Reset() {
+	*x = GroundPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroundPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroundPlan) ProtoMessage() {}
+
+func (x *GroundPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroundPlan.ProtoReflect.Descriptor instead.
+func (*GroundPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GroundPlan) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *GroundPlan) GetThresholdPermille() uint32 {
+	if x != nil {
+		return x.ThresholdPermille
+	}
+	return 0
+}
+
+func (x *GroundPlan) GetMaxReplans() uint32 {
+	if x != nil {
+		return x.MaxReplans
+	}
+	return 0
+}
+
+func (x *GroundPlan) GetOnError() OnJudgeError {
+	if x != nil {
+		return x.OnError
+	}
+	return OnJudgeError_ON_JUDGE_ERROR_UNSPECIFIED
+}
+
 // A step that does one thing.
 type ToolStepPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1178,7 +1517,7 @@ type ToolStepPlan struct {
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1529,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1542,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -1328,7 +1667,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1679,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1692,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -1409,7 +1748,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1760,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1773,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -1461,7 +1800,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1812,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1825,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -1530,7 +1869,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1881,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1894,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -1583,7 +1922,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1934,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1947,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -1692,19 +2031,20 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x10\x14\"9\n" +
 	"\rPromptSection\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xbc\x02\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xd6\x02\n" +
 	"\rToolEntryPlan\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x128\n" +
 	"\x04bind\x18\x04 \x03(\v2$.jackline.v1.ToolEntryPlan.BindEntryR\x04bind\x12 \n" +
 	"\tmax_calls\x18\x05 \x01(\rH\x00R\bmaxCalls\x88\x01\x01\x12%\n" +
-	"\x0ewrites_context\x18\x06 \x01(\bR\rwritesContext\x1a7\n" +
+	"\x0ewrites_context\x18\x06 \x01(\bR\rwritesContext\x12\x12\n" +
+	"\x04poll\x18\v \x01(\bR\x04poll\x1a7\n" +
 	"\tBindEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_max_callsJ\x04\b\a\x10\x14\"\xc3\x01\n" +
+	"_max_callsJ\x04\b\a\x10\vJ\x04\b\f\x10\x14\"\xc3\x01\n" +
 	"\vOutcomePlan\x12\x12\n" +
 	"\x04enum\x18\x01 \x03(\tR\x04enum\x12$\n" +
 	"\vschema_json\x18\x02 \x01(\tH\x00R\n" +
@@ -1713,7 +2053,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"output_key\x18\x03 \x01(\tR\toutputKey\x12\x18\n" +
 	"\arepairs\x18\x04 \x01(\rR\arepairs\x12+\n" +
 	"\x04form\x18\x05 \x01(\x0e2\x17.jackline.v1.AnswerFormR\x04formB\x0e\n" +
-	"\f_schema_jsonJ\x04\b\x06\x10\x14\"\x84\x04\n" +
+	"\f_schema_jsonJ\x04\b\x06\x10\x14\"\xa0\x05\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -1727,7 +2067,25 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06bounds\x18\t \x01(\v2\x17.jackline.v1.StepBoundsR\x06bounds\x122\n" +
 	"\aoutcome\x18\n" +
 	" \x01(\v2\x18.jackline.v1.OutcomePlanR\aoutcome\x12/\n" +
-	"\bon_limit\x18\v \x01(\x0e2\x14.jackline.v1.OnLimitR\aonLimitJ\x04\b\f\x10(\"\xab\x03\n" +
+	"\bon_limit\x18\v \x01(\x0e2\x14.jackline.v1.OnLimitR\aonLimit\x12/\n" +
+	"\x06repeat\x18\x11 \x01(\v2\x17.jackline.v1.RepeatPlanR\x06repeat\x122\n" +
+	"\areflect\x18\x12 \x01(\v2\x18.jackline.v1.ReflectPlanR\areflect\x12/\n" +
+	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06groundJ\x04\b\f\x10\x11J\x04\b\x14\x10(\"_\n" +
+	"\n" +
+	"RepeatPlan\x12%\n" +
+	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\x12\x14\n" +
+	"\x05nudge\x18\x03 \x01(\bR\x05nudge\"?\n" +
+	"\vReflectPlan\x12\x14\n" +
+	"\x05every\x18\x01 \x01(\rR\x05every\x12\x1a\n" +
+	"\bguidance\x18\x02 \x01(\bR\bguidance\"\xa8\x01\n" +
+	"\n" +
+	"GroundPlan\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12-\n" +
+	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
+	"\vmax_replans\x18\x03 \x01(\rR\n" +
+	"maxReplans\x124\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xab\x03\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -1792,7 +2150,16 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\aOnLimit\x12\x18\n" +
 	"\x14ON_LIMIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rON_LIMIT_EXIT\x10\x01\x12\x19\n" +
-	"\x15ON_LIMIT_FINAL_ANSWER\x10\x02*f\n" +
+	"\x15ON_LIMIT_FINAL_ANSWER\x10\x02*h\n" +
+	"\bRepeatBy\x12\x19\n" +
+	"\x15REPEAT_BY_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15REPEAT_BY_ARGS_RESULT\x10\x01\x12\x12\n" +
+	"\x0eREPEAT_BY_ARGS\x10\x02\x12\x12\n" +
+	"\x0eREPEAT_BY_NAME\x10\x03*b\n" +
+	"\fOnJudgeError\x12\x1e\n" +
+	"\x1aON_JUDGE_ERROR_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15ON_JUDGE_ERROR_IGNORE\x10\x01\x12\x17\n" +
+	"\x13ON_JUDGE_ERROR_EXIT\x10\x02*f\n" +
 	"\tOnUnknown\x12\x1a\n" +
 	"\x16ON_UNKNOWN_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_UNKNOWN_ASK\x10\x01\x12\x13\n" +
@@ -1812,68 +2179,78 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(AnswerForm)(0),        // 0: jackline.v1.AnswerForm
 	(ToolChoiceMode)(0),    // 1: jackline.v1.ToolChoiceMode
 	(OnLimit)(0),           // 2: jackline.v1.OnLimit
-	(OnUnknown)(0),         // 3: jackline.v1.OnUnknown
-	(*Plan)(nil),           // 4: jackline.v1.Plan
-	(*ModelPlan)(nil),      // 5: jackline.v1.ModelPlan
-	(*StepPlan)(nil),       // 6: jackline.v1.StepPlan
-	(*StepBounds)(nil),     // 7: jackline.v1.StepBounds
-	(*PromptSection)(nil),  // 8: jackline.v1.PromptSection
-	(*ToolEntryPlan)(nil),  // 9: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),    // 10: jackline.v1.OutcomePlan
-	(*ModelStepPlan)(nil),  // 11: jackline.v1.ModelStepPlan
-	(*ToolStepPlan)(nil),   // 12: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),     // 13: jackline.v1.HttpAction
-	(*FunctionAction)(nil), // 14: jackline.v1.FunctionAction
-	(*McpAction)(nil),      // 15: jackline.v1.McpAction
-	(*RouterCase)(nil),     // 16: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil), // 17: jackline.v1.RouterStepPlan
-	nil,                    // 18: jackline.v1.StepPlan.InputEntry
-	nil,                    // 19: jackline.v1.StepPlan.RoutesEntry
-	nil,                    // 20: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                    // 21: jackline.v1.HttpAction.QueryEntry
-	nil,                    // 22: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),      // 23: jackline.v1.RunBounds
-	(OnQuestion)(0),        // 24: jackline.v1.OnQuestion
-	(Effect)(0),            // 25: jackline.v1.Effect
+	(RepeatBy)(0),          // 3: jackline.v1.RepeatBy
+	(OnJudgeError)(0),      // 4: jackline.v1.OnJudgeError
+	(OnUnknown)(0),         // 5: jackline.v1.OnUnknown
+	(*Plan)(nil),           // 6: jackline.v1.Plan
+	(*ModelPlan)(nil),      // 7: jackline.v1.ModelPlan
+	(*StepPlan)(nil),       // 8: jackline.v1.StepPlan
+	(*StepBounds)(nil),     // 9: jackline.v1.StepBounds
+	(*PromptSection)(nil),  // 10: jackline.v1.PromptSection
+	(*ToolEntryPlan)(nil),  // 11: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),    // 12: jackline.v1.OutcomePlan
+	(*ModelStepPlan)(nil),  // 13: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),     // 14: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),    // 15: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),     // 16: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),   // 17: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),     // 18: jackline.v1.HttpAction
+	(*FunctionAction)(nil), // 19: jackline.v1.FunctionAction
+	(*McpAction)(nil),      // 20: jackline.v1.McpAction
+	(*RouterCase)(nil),     // 21: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil), // 22: jackline.v1.RouterStepPlan
+	nil,                    // 23: jackline.v1.StepPlan.InputEntry
+	nil,                    // 24: jackline.v1.StepPlan.RoutesEntry
+	nil,                    // 25: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                    // 26: jackline.v1.HttpAction.QueryEntry
+	nil,                    // 27: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),      // 28: jackline.v1.RunBounds
+	(OnQuestion)(0),        // 29: jackline.v1.OnQuestion
+	(Effect)(0),            // 30: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	6,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	5,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	23, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	24, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	18, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	19, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	11, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	12, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	17, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
-	20, // 9: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	8,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	7,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	28, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	29, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	23, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	24, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	13, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	17, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	22, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	25, // 9: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
 	0,  // 10: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	8,  // 11: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	9,  // 12: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	25, // 13: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	10, // 11: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	11, // 12: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	30, // 13: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	1,  // 14: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	7,  // 15: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	10, // 16: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	9,  // 15: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	12, // 16: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
 	2,  // 17: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	25, // 18: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	3,  // 19: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	13, // 20: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	14, // 21: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	15, // 22: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	21, // 23: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	22, // 24: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	16, // 25: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	14, // 18: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	15, // 19: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	16, // 20: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	3,  // 21: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	4,  // 22: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	30, // 23: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	5,  // 24: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	18, // 25: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	19, // 26: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	20, // 27: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	26, // 28: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	27, // 29: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	21, // 30: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -1891,19 +2268,19 @@ func file_jackline_v1_plan_proto_init() {
 	file_jackline_v1_plan_proto_msgTypes[3].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[5].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[6].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[11].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   19,
+			NumEnums:      6,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,7 +1,8 @@
-"""A step that asks a model, in protobuf."""
+"""A step that asks a model, in protobuf. What a plan of an earlier version lacks, it does without."""
 
 from jackline.v1 import plan_pb2
 from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, EFFECT, ON_LIMIT
+from jackline_server.codec.progress import read_ground, read_reflect, read_repeat, set_progress
 from jackline_server.core.plan import (
     ModelStep,
     OutcomePlan,
@@ -31,6 +32,7 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     outcome.repairs = step.outcome.repairs
     outcome.form = ANSWER_FORM.wire[step.outcome.form]
     into.on_limit = ON_LIMIT.wire[step.on_limit]
+    set_progress(into, step)
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -53,6 +55,9 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         bounds=_read_bounds(found.bounds),
         outcome=_read_outcome(found.outcome),
         on_limit=ON_LIMIT.read(found.on_limit),
+        repeat=read_repeat(found),
+        reflect=read_reflect(found),
+        ground=read_ground(found),
     )
 
 
@@ -64,6 +69,7 @@ def _tool_message(tool: ToolEntry) -> plan_pb2.ToolEntryPlan:
         bind=tool.bind,
         max_calls=tool.max_calls,
         writes_context=tool.writes_context,
+        poll=tool.poll,
     )
 
 
@@ -75,6 +81,7 @@ def _read_tool(message: plan_pb2.ToolEntryPlan) -> ToolEntry:
         bind=dict(message.bind),
         max_calls=message.max_calls if message.HasField("max_calls") else None,
         writes_context=message.writes_context,
+        poll=message.poll,
     )
 
 

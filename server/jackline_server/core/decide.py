@@ -9,8 +9,9 @@
      -  between steps                                       -> the next step, or the end
      5  tool calls still to do                              -> calls
      6  (a steer waiting is settled by `control` at the same boundary)
-     7  a reply without tool calls                          -> turns.judge
-   8-9  (stop conditions and supervision come here)
+     7  a reply without tool calls                          -> grounding.check, then turns.judge
+     8  (stop conditions come here)
+     9  turns repeated, a look back due                     -> turns.look_back
     10  a limit reached                                     -> turns.at_limit
     11                                                      -> CallModel
 
@@ -19,7 +20,7 @@ The same state and moment always give the same answer.
 
 from typing import assert_never
 
-from jackline_server.core import calls, exits, leaving, routing, timing, turns
+from jackline_server.core import calls, exits, grounding, leaving, routing, timing, turns
 from jackline_server.core.bounds import Limit
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
@@ -157,8 +158,11 @@ def _model_step(
             return turns.at_limit(state, visit, step, wave, now_active_ms=now.active_ms)
         return wave
     if visit.answer is not None:
-        return turns.judge(state, visit, step, visit.answer, instruments.schemas, now_active_ms=now.active_ms)
-    return turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
+        schemas, at_ms = instruments.schemas, now.active_ms
+        check = grounding.check(state, visit, step, schemas, now_active_ms=at_ms)
+        return check or turns.judge(state, visit, step, visit.answer, schemas, now_active_ms=at_ms)
+    looked = turns.look_back(state, visit, step, now_active_ms=now.active_ms)
+    return looked or turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
 
 
 def _tool_step(

@@ -4,7 +4,7 @@ Owns the moves requested → started → completed | failed | denied | cancelled
 call. A call whose outcome is unknown stays open until its policy or a person settles it.
 """
 
-from jackline_server.core import json_text, transcript
+from jackline_server.core import json_text, reflection, transcript
 from jackline_server.core.context import Context, select
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
@@ -16,7 +16,6 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.frozen import change
-from jackline_server.core.messages import Prompt
 from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolEntry, ToolStep
 from jackline_server.core.state import Interrupt, Note, Reply, RunState, ToolCall, Visit
 
@@ -175,15 +174,22 @@ def _store(state: RunState, call: ToolCall) -> RunState:
     if visit is not None and visit.open_calls:
         settled = all(is_settled(calls[name], state.plan) for name in reversed(visit.open_calls))
         if settled:
-            state = change(state, calls=calls)
-            visit = change(visit, open_calls=(), prompt=_with_results(state, visit))
+            visit = _turn_over(change(state, calls=calls), visit)
     return change(state, calls=calls, visit=visit)
 
 
-def _with_results(state: RunState, visit: Visit) -> Prompt | None:
-    """The conversation with the turn's results, which nothing changes any more."""
+def _turn_over(state: RunState, visit: Visit) -> Visit:
+    """The visit once a turn's results are all there: nothing of them changes any more."""
     step = state.plan.step(visit.step_id)
-    return transcript.prompt(state, visit, step) if isinstance(step, ModelStep) else None
+    if not isinstance(step, ModelStep):
+        return change(visit, open_calls=())
+    turn = tuple(state.calls[call_id] for call_id in visit.open_calls)
+    return change(
+        visit,
+        open_calls=(),
+        prompt=transcript.prompt(state, visit, step),
+        progress=reflection.after_turn(visit, turn, step, state.plan),
+    )
 
 
 def _call(state: RunState, call_id: str) -> ToolCall:

@@ -1,10 +1,10 @@
 """Turns of a model step: judging an answer, and the next call of the model under every bound.
 
-Owns questions 7, 9, 10 and 11 of the loop. A turn is one model call with its tool calls; mending an answer
-and the closing answer use a request, not a turn.
+Owns questions 7, 9, 10 and 11 of the loop; what 9 asks belongs to `repetition` and `reflection`. A turn is
+one model call with its tool calls; mending an answer and the closing answer use a request, not a turn.
 """
 
-from jackline_server.core import bounds, exits, leaving, outcome, timing
+from jackline_server.core import bounds, exits, leaving, outcome, reflection, repetition, timing
 from jackline_server.core import transcript as conversation
 from jackline_server.core.bounds import Hold, Limit, Scope
 from jackline_server.core.exits import Exit
@@ -31,6 +31,15 @@ EMPTY_REPLY = Limit(reason=StopReason.MODEL_ERROR, leaf="MODEL_EMPTY_REPLY")
 
 _NO_HOLD = Hold(tokens=0, cost_micros=0)
 _NOTICE_AT = (4, 5)
+
+
+def look_back(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: int) -> Step | None:
+    """What the turns so far lead to before the next one: a loop's end, a word to the model, or nothing."""
+    repeated = repetition.found(visit, step)
+    if isinstance(repeated, Limit):
+        return at_limit(state, visit, step, repeated, now_active_ms=now_active_ms)
+    due = repeated or reflection.due(visit, step)
+    return None if due is None else Record(facts=(due,))
 
 
 def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: int) -> Step:
@@ -78,11 +87,16 @@ def at_limit(
 
 
 def _limit_exit(limit: Limit) -> Exit:
+    return exits.abnormal(limit.reason, leaf=limit.leaf, error=limit_words(limit))
+
+
+def limit_words(limit: Limit) -> str:
+    """What a limit says in the error of an exit."""
     if limit.reason is StopReason.MODEL_ERROR:
-        error = "the model gave no answer"
-    else:
-        error = f"{limit.leaf}: {limit.words}" if limit.words else f"{limit.leaf} is reached"
-    return exits.abnormal(limit.reason, leaf=limit.leaf, error=error)
+        return "the model gave no answer"
+    if limit.reason is StopReason.TOOL_LOOP:
+        return "the same tool calls were repeated, and nothing new came of it"
+    return f"{limit.leaf}: {limit.words}" if limit.words else f"{limit.leaf} is reached"
 
 
 def _close_without_answer(state: RunState, visit: Visit) -> Record:
@@ -128,8 +142,8 @@ def model_call(
     cap = bounds.output_cap(
         model,
         prompt_tokens=prompt,
-        scopes=_scopes(state, visit, step),
-        held_back=_NO_HOLD if closing is not None else _held_back(state, step, prompt),
+        scopes=scopes(state, visit, step),
+        held_back=_NO_HOLD if closing is not None else held_back(state, step, prompt),
     )
     if isinstance(cap, Limit):
         return cap
@@ -150,7 +164,7 @@ def model_call(
         messages=sent.messages,
         tools=() if closing is not None else step.tools,
         tool_choice=ToolChoice() if closing is not None else _choice(state, visit, step),
-        total_ms=_total_ms(state, visit, step, now_active_ms),
+        total_ms=total_ms(state, visit, step, now_active_ms),
         idle_ms=step.bounds.idle_timeout_ms,
     )
 
@@ -159,20 +173,27 @@ def _counts(visit: Visit, step: ModelStep) -> Limit | None:
     """The caps that a closing answer is not held to."""
     if not visit.repairing and visit.ledger.iterations >= step.bounds.max_iterations:
         return Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iterations")
+    return requests_used_up(visit, step)
+
+
+def requests_used_up(visit: Visit, step: ModelStep) -> Limit | None:
+    """The cap on requests, if it leaves none but what is held back for a closing answer."""
     held_back = int(step.on_limit is OnLimit.FINAL_ANSWER)
     if visit.ledger.model_requests + held_back >= step.bounds.model_requests:
         return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests")
     return None
 
 
-def _scopes(state: RunState, visit: Visit, step: ModelStep) -> tuple[Scope, Scope]:
+def scopes(state: RunState, visit: Visit, step: ModelStep) -> tuple[Scope, Scope]:
+    """The two scopes that a call of the visit is held against."""
     return (
         bounds.visit_scope(step.bounds, visit.ledger),
         bounds.run_scope(state.started.bounds, state.ledger),
     )
 
 
-def _held_back(state: RunState, step: ModelStep, prompt: int) -> Hold:
+def held_back(state: RunState, step: ModelStep, prompt: int) -> Hold:
+    """What is kept free for a closing answer to a prompt of so many tokens."""
     if step.on_limit is not OnLimit.FINAL_ANSWER:
         return _NO_HOLD
     price = state.plan.models[step.model].price
@@ -194,10 +215,11 @@ def _purpose(visit: Visit, closing: Limit | None) -> Purpose:
 
 def _choice(state: RunState, visit: Visit, step: ModelStep) -> ToolChoice:
     """What is asked of the provider: once the required call has succeeded, the model may answer."""
-    return ToolChoice() if _choice_met(state, visit, step) else step.tool_choice
+    return ToolChoice() if choice_met(state, visit, step) else step.tool_choice
 
 
-def _total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
+def total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
+    """How long an attempt at a model may take: what is left of its request, and of every deadline."""
     since = now_active_ms if visit.request_since_ms is None else visit.request_since_ms
     total = step.bounds.model_timeout_ms - (now_active_ms - since)
     left = timing.left_ms(state, now_active_ms)
@@ -206,7 +228,7 @@ def _total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int
 
 def _nearly_used(state: RunState, visit: Visit, step: ModelStep) -> Noticed | None:
     parts, whole = _NOTICE_AT
-    for scope in _scopes(state, visit, step):
+    for scope in scopes(state, visit, step):
         pairs = (
             ("token", scope.token_budget, scope.ledger.tokens_held),
             ("cost", scope.cost_budget_micros, scope.ledger.cost_held),
@@ -235,7 +257,7 @@ def judge(
     if visit.closing is not None:
         return _close(state, visit, verdict)
     if isinstance(verdict, Accepted):
-        if _choice_met(state, visit, step):
+        if choice_met(state, visit, step):
             return leaving.leave(state, visit, _accepted(verdict, step))
         verdict = Wrong(
             problem=AnswerProblem.TOOL_REQUIRED,
@@ -287,7 +309,8 @@ def _close(state: RunState, visit: Visit, verdict: Accepted | Wrong) -> Record:
     return leaving.leave(state, visit, closed)
 
 
-def _choice_met(state: RunState, visit: Visit, step: ModelStep) -> bool:
+def choice_met(state: RunState, visit: Visit, step: ModelStep) -> bool:
+    """True if the calls that the step has to make have succeeded."""
     choice = step.tool_choice
     if choice.mode is ChoiceMode.AUTO:
         return True

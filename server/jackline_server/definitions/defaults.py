@@ -4,7 +4,15 @@ Owns the numbers. A plan holds them resolved, so changing one here changes no ru
 Times are milliseconds.
 """
 
-from jackline_server.core.plan import AnswerForm, Effect, OnLimit, OnQuestion, OnUnknown
+from jackline_server.core.plan import (
+    AnswerForm,
+    Effect,
+    OnJudgeError,
+    OnLimit,
+    OnQuestion,
+    OnUnknown,
+    RepeatBy,
+)
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
@@ -33,6 +41,15 @@ COMPLETION_MODEL_REQUESTS = 5
 # An answer.
 REPAIRS = 1
 ANSWER = AnswerForm.JSON_TEXT
+
+# The progress of an agent. It reflects and is grounded only where the file says so.
+REPEAT_BY = RepeatBy.ARGS_RESULT
+REPEAT_COUNT = 3
+REPEAT_NUDGE = True
+REFLECT_GUIDANCE = True
+GROUND_THRESHOLD_PERMILLE = 650
+GROUND_MAX_REPLANS = 2
+GROUND_ON_ERROR = OnJudgeError.EXIT
 
 # A tool.
 EFFECT = Effect.WRITE

@@ -19,6 +19,7 @@ from jackline_server.definitions.units import (
     Milliseconds,
     Pointer,
     Positive,
+    Share,
     StepName,
     Text,
     Tokens,
@@ -94,6 +95,7 @@ class ToolShape(Shape):
     bind: dict[str, Pointer] = Field(default_factory=dict)
     max_calls: Count | None = None
     writes_context: bool = False
+    poll: bool = False
     description: Line | None = None
     parameters: Document | None = None
 
@@ -106,6 +108,30 @@ class ToolShape(Shape):
         if self.from_ is None and self.allow is not None:
             raise PydanticCustomError("bad_tool", "`allow` belongs to `from`; a `ref` names one step")
         return self
+
+
+class RepeatShape(Shape):
+    """`repeat`: when repeated calls end a step."""
+
+    by: Literal["args_result", "args", "name", "off"] | None = None
+    count: Annotated[int, Field(ge=2, le=100)] | None = None
+    nudge: bool | None = None
+
+
+class ReflectShape(Shape):
+    """`reflect`: when a step looks at how its turns have gone."""
+
+    every: Annotated[int, Field(ge=1, le=1_000)]
+    guidance: bool | None = None
+
+
+class GroundShape(Shape):
+    """`ground`: how an answer is held against what the tools returned."""
+
+    threshold: Share | None = None
+    max_replans: Annotated[int, Field(ge=0, le=10)] | None = None
+    model: str | None = None
+    on_error: Literal["ignore", "exit"] | None = None
 
 
 class NamedToolShape(Shape):
@@ -125,9 +151,6 @@ _STEP_NOT_BUILT = frozenset({"on_question", "hooks", "policy", "guardrails", "su
 _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "approval",
     "stop_when",
-    "reflect",
-    "ground",
-    "repeat",
     "compaction",
     "completion",
     "text_tool_calls",
@@ -172,6 +195,9 @@ class AgentShape(ModelStepShape):
     tool_choice: Literal["auto", "required"] | NamedToolShape = "auto"
     bounds: AgentBoundsShape = AgentBoundsShape()
     max_parallel: Annotated[int, Field(ge=1, le=64)] | None = None
+    repeat: RepeatShape = RepeatShape()
+    reflect: ReflectShape | None = None
+    ground: GroundShape | None = None
 
 
 class CompletionShape(ModelStepShape):
@@ -243,7 +269,7 @@ class WorkflowShape(Shape):
     """The top of the file. Its steps are read one by one, each by its kind."""
 
     not_built = frozenset(
-        {"bounds_cap", "supervisor", "hooks", "policy", "guardrails", "repeat", "compaction", "thread"}
+        {"bounds_cap", "supervisor", "hooks", "policy", "guardrails", "compaction", "thread"}
     )
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     description: Line | None = None
@@ -252,6 +278,7 @@ class WorkflowShape(Shape):
     input: InputShape | None = None
     bounds: RunBoundsShape = RunBoundsShape()
     on_question: Literal["wait", "review"] | None = None
+    repeat: RepeatShape = RepeatShape()
     flow: Annotated[tuple[StepName, ...], Field(min_length=1, max_length=500)]
     steps: Annotated[dict[str, Any], Field(min_length=1, max_length=500)]
 

@@ -14,6 +14,7 @@ from jackline_server.core.plan import (
     AnswerForm,
     Effect,
     FunctionAction,
+    GroundPlan,
     ModelPlan,
     ModelStep,
     OnLimit,
@@ -23,6 +24,8 @@ from jackline_server.core.plan import (
     Plan,
     Price,
     PromptSection,
+    ReflectPlan,
+    RepeatPlan,
     RouterCase,
     RouterStep,
     RunBounds,
@@ -149,6 +152,7 @@ class EntryFields(TypedDict, total=False):
     bind: Mapping[str, str]
     max_calls: int | None
     writes_context: bool
+    poll: bool
 
 
 def entry(ref: str, **fields: Unpack[EntryFields]) -> ToolEntry:
@@ -231,6 +235,9 @@ class ModelStepFields(TypedDict, total=False):
     bounds: StepBounds
     outcome: OutcomePlan
     on_limit: OnLimit
+    repeat: RepeatPlan | None
+    reflect: ReflectPlan | None
+    ground: GroundPlan | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

@@ -34,6 +34,14 @@ _FAILURES = (
 )
 
 
+_VERDICTS = (
+    '{"score": 1, "unsupported": []}',
+    '{"score": 0.9, "unsupported": []}',
+    '{"score": 0.1, "unsupported": ["that it is done"]}',
+    "It seems fine.",
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class Books:
     """What the endpoint and the tools noted: hits as (mark, time), and the tools' entries."""
@@ -77,7 +85,9 @@ class SimulatedModels:
         calls = 0
         if request.tools and weather.happens(0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
-        if not calls and not weather.happens(0.05):
+        if _is_judge(request):
+            chunks.append(TextChunk(weather.chance.choice(_VERDICTS)))
+        elif not calls and not weather.happens(0.05):
             chunks.append(TextChunk("done" if weather.happens(0.8) else "x" * 200))
         for index in range(calls):
             name = weather.chance.choice(request.tools).ref
@@ -154,6 +164,11 @@ def _entry(invocation: Invocation, at_ms: int) -> ToolEntry:
         attempt=invocation.attempt,
         at_ms=at_ms,
     )
+
+
+def _is_judge(request: ModelRequest) -> bool:
+    """True if an answer is to be judged: such a request shows one."""
+    return "# Answer\n" in request.messages[-1].text
 
 
 def _mark(request: ModelRequest) -> str:

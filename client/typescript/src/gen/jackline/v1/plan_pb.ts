@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiL8AQoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDUoECAwQHiLaAwoIU3RlcFBsYW4SDwoHc3RlcF9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhYKDmlucHV0X3NlbGVjdGVkGAQgASgIEi8KBWlucHV0GAUgAygLMiAuamFja2xpbmUudjEuU3RlcFBsYW4uSW5wdXRFbnRyeRIxCgZyb3V0ZXMYBiADKAsyIS5qYWNrbGluZS52MS5TdGVwUGxhbi5Sb3V0ZXNFbnRyeRIRCgluZXh0X3N0ZXAYByABKAkSMAoKbW9kZWxfc3RlcBgKIAEoCzIaLmphY2tsaW5lLnYxLk1vZGVsU3RlcFBsYW5IABIuCgl0b29sX3N0ZXAYCyABKAsyGS5qYWNrbGluZS52MS5Ub29sU3RlcFBsYW5IABIyCgtyb3V0ZXJfc3RlcBgMIAEoCzIbLmphY2tsaW5lLnYxLlJvdXRlclN0ZXBQbGFuSAAaLAoKSW5wdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1JvdXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEYm9keUoECAgQCUoECAkQCkoECA0QHiKuAgoKU3RlcEJvdW5kcxIWCg5tYXhfaXRlcmF0aW9ucxgBIAEoDRIWCg5tb2RlbF9yZXF1ZXN0cxgCIAEoDRISCgp0b29sX2NhbGxzGAMgASgNEhkKDHRva2VuX2J1ZGdldBgEIAEoBEgAiAEBEh8KEmNvc3RfYnVkZ2V0X21pY3JvcxgFIAEoBEgBiAEBEhcKCnRpbWVvdXRfbXMYBiABKARIAogBARIYChBtb2RlbF90aW1lb3V0X21zGAcgASgEEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoBBIXCg90b29sX3RpbWVvdXRfbXMYCSABKARCDwoNX3Rva2VuX2J1ZGdldEIVChNfY29zdF9idWRnZXRfbWljcm9zQg0KC190aW1lb3V0X21zSgQIChAUIiwKDVByb21wdFNlY3Rpb24SDQoFdGl0bGUYASABKAkSDAoEdGV4dBgCIAEoCSLvAQoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBorCglCaW5kRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfbWF4X2NhbGxzSgQIBxAUIpcBCgtPdXRjb21lUGxhbhIMCgRlbnVtGAEgAygJEhgKC3NjaGVtYV9qc29uGAIgASgJSACIAQESEgoKb3V0cHV0X2tleRgDIAEoCRIPCgdyZXBhaXJzGAQgASgNEiUKBGZvcm0YBSABKA4yFy5qYWNrbGluZS52MS5BbnN3ZXJGb3JtQg4KDF9zY2hlbWFfanNvbkoECAYQFCKVAwoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdEoECAwQKCLPAgoMVG9vbFN0ZXBQbGFuEiMKBmVmZmVjdBgBIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBISCgpvdXRwdXRfa2V5GAIgASgJEhIKCnRpbWVvdXRfbXMYAyABKAQSFAoMcmVzdWx0X2NoYXJzGAQgASgNEioKCm9uX3Vua25vd24YBSABKA4yFi5qYWNrbGluZS52MS5PblVua25vd24SGQoRdW5rbm93bl9leHBpcnlfbXMYBiABKAQSJwoEaHR0cBgKIAEoCzIXLmphY2tsaW5lLnYxLkh0dHBBY3Rpb25IABIvCghmdW5jdGlvbhgLIAEoCzIbLmphY2tsaW5lLnYxLkZ1bmN0aW9uQWN0aW9uSAASJQoDbWNwGAwgASgLMhYuamFja2xpbmUudjEuTWNwQWN0aW9uSABCCAoGYWN0aW9uSgQIBxAKSgQIDRAoIqwCCgpIdHRwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDgoGbWV0aG9kGAIgASgJEgwKBHBhdGgYAyABKAkSMQoFcXVlcnkYBCADKAsyIi5qYWNrbGluZS52MS5IdHRwQWN0aW9uLlF1ZXJ5RW50cnkSNQoHaGVhZGVycxgFIAMoCzIkLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uSGVhZGVyc0VudHJ5EhYKCWJvZHlfanNvbhgGIAEoCUgAiAEBGiwKClF1ZXJ5RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfYm9keV9qc29uIiIKDkZ1bmN0aW9uQWN0aW9uEhAKCGZ1bmN0aW9uGAEgASgJIloKCU1jcEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEgwKBHRvb2wYAiABKAkSFgoOYXJndW1lbnRzX2pzb24YAyABKAkSEwoLdG9vbF9kaWdlc3QYBCABKAkiKgoKUm91dGVyQ2FzZRIMCgR3aGVuGAEgASgJEg4KBnNpZ25hbBgCIAEoCSI4Cg5Sb3V0ZXJTdGVwUGxhbhImCgVjYXNlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJvdXRlckNhc2UqWgoKQW5zd2VyRm9ybRIbChdBTlNXRVJfRk9STV9VTlNQRUNJRklFRBAAEhkKFUFOU1dFUl9GT1JNX0pTT05fVEVYVBABEhQKEEFOU1dFUl9GT1JNX1RFWFQQAiqIAQoOVG9vbENob2ljZU1vZGUSIAocVE9PTF9DSE9JQ0VfTU9ERV9VTlNQRUNJRklFRBAAEhkKFVRPT0xfQ0hPSUNFX01PREVfQVVUTxABEh0KGVRPT0xfQ0hPSUNFX01PREVfUkVRVUlSRUQQAhIaChZUT09MX0NIT0lDRV9NT0RFX05BTUVEEAMqUQoHT25MaW1pdBIYChRPTl9MSU1JVF9VTlNQRUNJRklFRBAAEhEKDU9OX0xJTUlUX0VYSVQQARIZChVPTl9MSU1JVF9GSU5BTF9BTlNXRVIQAipmCglPblVua25vd24SGgoWT05fVU5LTk9XTl9VTlNQRUNJRklFRBAAEhIKDk9OX1VOS05PV05fQVNLEAESEwoPT05fVU5LTk9XTl9GQUlMEAISFAoQT05fVU5LTk9XTl9SRVRSWRADYgZwcm90bzM", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiL8AQoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDUoECAwQHiLaAwoIU3RlcFBsYW4SDwoHc3RlcF9pZBgBIAEoCRIMCgRraW5kGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhYKDmlucHV0X3NlbGVjdGVkGAQgASgIEi8KBWlucHV0GAUgAygLMiAuamFja2xpbmUudjEuU3RlcFBsYW4uSW5wdXRFbnRyeRIxCgZyb3V0ZXMYBiADKAsyIS5qYWNrbGluZS52MS5TdGVwUGxhbi5Sb3V0ZXNFbnRyeRIRCgluZXh0X3N0ZXAYByABKAkSMAoKbW9kZWxfc3RlcBgKIAEoCzIaLmphY2tsaW5lLnYxLk1vZGVsU3RlcFBsYW5IABIuCgl0b29sX3N0ZXAYCyABKAsyGS5qYWNrbGluZS52MS5Ub29sU3RlcFBsYW5IABIyCgtyb3V0ZXJfc3RlcBgMIAEoCzIbLmphY2tsaW5lLnYxLlJvdXRlclN0ZXBQbGFuSAAaLAoKSW5wdXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC1JvdXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBgoEYm9keUoECAgQCUoECAkQCkoECA0QHiKuAgoKU3RlcEJvdW5kcxIWCg5tYXhfaXRlcmF0aW9ucxgBIAEoDRIWCg5tb2RlbF9yZXF1ZXN0cxgCIAEoDRISCgp0b29sX2NhbGxzGAMgASgNEhkKDHRva2VuX2J1ZGdldBgEIAEoBEgAiAEBEh8KEmNvc3RfYnVkZ2V0X21pY3JvcxgFIAEoBEgBiAEBEhcKCnRpbWVvdXRfbXMYBiABKARIAogBARIYChBtb2RlbF90aW1lb3V0X21zGAcgASgEEhcKD2lkbGVfdGltZW91dF9tcxgIIAEoBBIXCg90b29sX3RpbWVvdXRfbXMYCSABKARCDwoNX3Rva2VuX2J1ZGdldEIVChNfY29zdF9idWRnZXRfbWljcm9zQg0KC190aW1lb3V0X21zSgQIChAUIiwKDVByb21wdFNlY3Rpb24SDQoFdGl0bGUYASABKAkSDAoEdGV4dBgCIAEoCSKDAgoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBIMCgRwb2xsGAsgASgIGisKCUJpbmRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9tYXhfY2FsbHNKBAgHEAtKBAgMEBQilwEKC091dGNvbWVQbGFuEgwKBGVudW0YASADKAkSGAoLc2NoZW1hX2pzb24YAiABKAlIAIgBARISCgpvdXRwdXRfa2V5GAMgASgJEg8KB3JlcGFpcnMYBCABKA0SJQoEZm9ybRgFIAEoDjIXLmphY2tsaW5lLnYxLkFuc3dlckZvcm1CDgoMX3NjaGVtYV9qc29uSgQIBhAUIpgECg1Nb2RlbFN0ZXBQbGFuEg0KBW1vZGVsGAEgASgJEioKBnN5c3RlbRgCIAMoCzIaLmphY2tsaW5lLnYxLlByb21wdFNlY3Rpb24SDgoGcHJvbXB0GAMgASgJEikKBXRvb2xzGAQgAygLMhouamFja2xpbmUudjEuVG9vbEVudHJ5UGxhbhIqCg1hbGxvd19lZmZlY3RzGAUgAygOMhMuamFja2xpbmUudjEuRWZmZWN0EjAKC3Rvb2xfY2hvaWNlGAYgASgOMhsuamFja2xpbmUudjEuVG9vbENob2ljZU1vZGUSGAoQdG9vbF9jaG9pY2VfbmFtZRgHIAEoCRIUCgxtYXhfcGFyYWxsZWwYCCABKA0SJwoGYm91bmRzGAkgASgLMhcuamFja2xpbmUudjEuU3RlcEJvdW5kcxIpCgdvdXRjb21lGAogASgLMhguamFja2xpbmUudjEuT3V0Y29tZVBsYW4SJgoIb25fbGltaXQYCyABKA4yFC5qYWNrbGluZS52MS5PbkxpbWl0EicKBnJlcGVhdBgRIAEoCzIXLmphY2tsaW5lLnYxLlJlcGVhdFBsYW4SKQoHcmVmbGVjdBgSIAEoCzIYLmphY2tsaW5lLnYxLlJlZmxlY3RQbGFuEicKBmdyb3VuZBgTIAEoCzIXLmphY2tsaW5lLnYxLkdyb3VuZFBsYW5KBAgMEBFKBAgUECgiTQoKUmVwZWF0UGxhbhIhCgJieRgBIAEoDjIVLmphY2tsaW5lLnYxLlJlcGVhdEJ5Eg0KBWNvdW50GAIgASgNEg0KBW51ZGdlGAMgASgIIi4KC1JlZmxlY3RQbGFuEg0KBWV2ZXJ5GAEgASgNEhAKCGd1aWRhbmNlGAIgASgIInkKCkdyb3VuZFBsYW4SDQoFbW9kZWwYASABKAkSGgoSdGhyZXNob2xkX3Blcm1pbGxlGAIgASgNEhMKC21heF9yZXBsYW5zGAMgASgNEisKCG9uX2Vycm9yGAQgASgOMhkuamFja2xpbmUudjEuT25KdWRnZUVycm9yIs8CCgxUb29sU3RlcFBsYW4SIwoGZWZmZWN0GAEgASgOMhMuamFja2xpbmUudjEuRWZmZWN0EhIKCm91dHB1dF9rZXkYAiABKAkSEgoKdGltZW91dF9tcxgDIAEoBBIUCgxyZXN1bHRfY2hhcnMYBCABKA0SKgoKb25fdW5rbm93bhgFIAEoDjIWLmphY2tsaW5lLnYxLk9uVW5rbm93bhIZChF1bmtub3duX2V4cGlyeV9tcxgGIAEoBBInCgRodHRwGAogASgLMhcuamFja2xpbmUudjEuSHR0cEFjdGlvbkgAEi8KCGZ1bmN0aW9uGAsgASgLMhsuamFja2xpbmUudjEuRnVuY3Rpb25BY3Rpb25IABIlCgNtY3AYDCABKAsyFi5qYWNrbGluZS52MS5NY3BBY3Rpb25IAEIICgZhY3Rpb25KBAgHEApKBAgNECgirAIKCkh0dHBBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIOCgZtZXRob2QYAiABKAkSDAoEcGF0aBgDIAEoCRIxCgVxdWVyeRgEIAMoCzIiLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uUXVlcnlFbnRyeRI1CgdoZWFkZXJzGAUgAygLMiQuamFja2xpbmUudjEuSHR0cEFjdGlvbi5IZWFkZXJzRW50cnkSFgoJYm9keV9qc29uGAYgASgJSACIAQEaLAoKUXVlcnlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9ib2R5X2pzb24iIgoORnVuY3Rpb25BY3Rpb24SEAoIZnVuY3Rpb24YASABKAkiWgoJTWNwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRITCgt0b29sX2RpZ2VzdBgEIAEoCSIqCgpSb3V0ZXJDYXNlEgwKBHdoZW4YASABKAkSDgoGc2lnbmFsGAIgASgJIjgKDlJvdXRlclN0ZXBQbGFuEiYKBWNhc2VzGAEgAygLMhcuamFja2xpbmUudjEuUm91dGVyQ2FzZSpaCgpBbnN3ZXJGb3JtEhsKF0FOU1dFUl9GT1JNX1VOU1BFQ0lGSUVEEAASGQoVQU5TV0VSX0ZPUk1fSlNPTl9URVhUEAESFAoQQU5TV0VSX0ZPUk1fVEVYVBACKogBCg5Ub29sQ2hvaWNlTW9kZRIgChxUT09MX0NIT0lDRV9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVVE9PTF9DSE9JQ0VfTU9ERV9BVVRPEAESHQoZVE9PTF9DSE9JQ0VfTU9ERV9SRVFVSVJFRBACEhoKFlRPT0xfQ0hPSUNFX01PREVfTkFNRUQQAypRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKmgKCFJlcGVhdEJ5EhkKFVJFUEVBVF9CWV9VTlNQRUNJRklFRBAAEhkKFVJFUEVBVF9CWV9BUkdTX1JFU1VMVBABEhIKDlJFUEVBVF9CWV9BUkdTEAISEgoOUkVQRUFUX0JZX05BTUUQAypiCgxPbkp1ZGdlRXJyb3ISHgoaT05fSlVER0VfRVJST1JfVU5TUEVDSUZJRUQQABIZChVPTl9KVURHRV9FUlJPUl9JR05PUkUQARIXChNPTl9KVURHRV9FUlJPUl9FWElUEAIqZgoJT25Vbmtub3duEhoKFk9OX1VOS05PV05fVU5TUEVDSUZJRUQQABISCg5PTl9VTktOT1dOX0FTSxABEhMKD09OX1VOS05PV05fRkFJTBACEhQKEE9OX1VOS05PV05fUkVUUlkQA2IGcHJvdG8z", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -433,6 +433,13 @@ export type ToolEntryPlan = Message<"jackline.v1.ToolEntryPlan"> & {
    * @generated from field: bool writes_context = 6;
    */
   writesContext: boolean;
+
+  /**
+   * True if the model asks it again and again on purpose, until something is done.
+   *
+   * @generated from field: bool poll = 11;
+   */
+  poll: boolean;
 };
 
 /**
@@ -573,6 +580,27 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
    * @generated from field: jackline.v1.OnLimit on_limit = 11;
    */
   onLimit: OnLimit;
+
+  /**
+   * When repeated calls end it; unset: never.
+   *
+   * @generated from field: jackline.v1.RepeatPlan repeat = 17;
+   */
+  repeat?: RepeatPlan | undefined;
+
+  /**
+   * When it looks at how its turns have gone; unset: never.
+   *
+   * @generated from field: jackline.v1.ReflectPlan reflect = 18;
+   */
+  reflect?: ReflectPlan | undefined;
+
+  /**
+   * How its answer is held against what its tools returned; unset: it is not.
+   *
+   * @generated from field: jackline.v1.GroundPlan ground = 19;
+   */
+  ground?: GroundPlan | undefined;
 };
 
 /**
@@ -581,6 +609,112 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
  */
 export const ModelStepPlanSchema: GenMessage<ModelStepPlan> = /*@__PURE__*/
   messageDesc(file_jackline_v1_plan, 7);
+
+/**
+ * When repeated calls end a step.
+ *
+ * @generated from message jackline.v1.RepeatPlan
+ */
+export type RepeatPlan = Message<"jackline.v1.RepeatPlan"> & {
+  /**
+   * By what a turn counts as the same.
+   *
+   * @generated from field: jackline.v1.RepeatBy by = 1;
+   */
+  by: RepeatBy;
+
+  /**
+   * So often a turn, or a cycle of two or three, may come before it is a loop. Turns that only read or poll may come
+   * twice more.
+   *
+   * @generated from field: uint32 count = 2;
+   */
+  count: number;
+
+  /**
+   * True if the model is told first, and the step ends at the next repetition.
+   *
+   * @generated from field: bool nudge = 3;
+   */
+  nudge: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.RepeatPlan.
+ * Use `create(RepeatPlanSchema)` to create a new message.
+ */
+export const RepeatPlanSchema: GenMessage<RepeatPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 8);
+
+/**
+ * When a step looks at how its turns have gone.
+ *
+ * @generated from message jackline.v1.ReflectPlan
+ */
+export type ReflectPlan = Message<"jackline.v1.ReflectPlan"> & {
+  /**
+   * After so many turns with tool calls.
+   *
+   * @generated from field: uint32 every = 1;
+   */
+  every: number;
+
+  /**
+   * True if what is found is told to the model.
+   *
+   * @generated from field: bool guidance = 2;
+   */
+  guidance: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.ReflectPlan.
+ * Use `create(ReflectPlanSchema)` to create a new message.
+ */
+export const ReflectPlanSchema: GenMessage<ReflectPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 9);
+
+/**
+ * How an answer is held against what the tools returned.
+ *
+ * @generated from message jackline.v1.GroundPlan
+ */
+export type GroundPlan = Message<"jackline.v1.GroundPlan"> & {
+  /**
+   * The profile of the judge.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * The least score with which an answer stands, in thousandths.
+   *
+   * @generated from field: uint32 threshold_permille = 2;
+   */
+  thresholdPermille: number;
+
+  /**
+   * How often the model is sent back for want of support.
+   *
+   * @generated from field: uint32 max_replans = 3;
+   */
+  maxReplans: number;
+
+  /**
+   * What follows when the judge fails.
+   *
+   * @generated from field: jackline.v1.OnJudgeError on_error = 4;
+   */
+  onError: OnJudgeError;
+};
+
+/**
+ * Describes the message jackline.v1.GroundPlan.
+ * Use `create(GroundPlanSchema)` to create a new message.
+ */
+export const GroundPlanSchema: GenMessage<GroundPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 10);
 
 /**
  * A step that does one thing.
@@ -667,7 +801,7 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
  * Use `create(ToolStepPlanSchema)` to create a new message.
  */
 export const ToolStepPlanSchema: GenMessage<ToolStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 8);
+  messageDesc(file_jackline_v1_plan, 11);
 
 /**
  * A request to a connection of the operator's.
@@ -723,7 +857,7 @@ export type HttpAction = Message<"jackline.v1.HttpAction"> & {
  * Use `create(HttpActionSchema)` to create a new message.
  */
 export const HttpActionSchema: GenMessage<HttpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 9);
+  messageDesc(file_jackline_v1_plan, 12);
 
 /**
  * A Python function of the operator's roots.
@@ -744,7 +878,7 @@ export type FunctionAction = Message<"jackline.v1.FunctionAction"> & {
  * Use `create(FunctionActionSchema)` to create a new message.
  */
 export const FunctionActionSchema: GenMessage<FunctionAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 10);
+  messageDesc(file_jackline_v1_plan, 13);
 
 /**
  * A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -786,7 +920,7 @@ export type McpAction = Message<"jackline.v1.McpAction"> & {
  * Use `create(McpActionSchema)` to create a new message.
  */
 export const McpActionSchema: GenMessage<McpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 11);
+  messageDesc(file_jackline_v1_plan, 14);
 
 /**
  * One case of a router.
@@ -814,7 +948,7 @@ export type RouterCase = Message<"jackline.v1.RouterCase"> & {
  * Use `create(RouterCaseSchema)` to create a new message.
  */
 export const RouterCaseSchema: GenMessage<RouterCase> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 12);
+  messageDesc(file_jackline_v1_plan, 15);
 
 /**
  * A step that only chooses.
@@ -835,7 +969,7 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  * Use `create(RouterStepPlanSchema)` to create a new message.
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 13);
+  messageDesc(file_jackline_v1_plan, 16);
 
 /**
  * How an answer is read.
@@ -947,6 +1081,81 @@ export const OnLimitSchema: GenEnum<OnLimit> = /*@__PURE__*/
   enumDesc(file_jackline_v1_plan, 2);
 
 /**
+ * By what a turn counts as the same as an earlier one.
+ *
+ * @generated from enum jackline.v1.RepeatBy
+ */
+export enum RepeatBy {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: REPEAT_BY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The tools, their arguments and their results.
+   *
+   * @generated from enum value: REPEAT_BY_ARGS_RESULT = 1;
+   */
+  ARGS_RESULT = 1,
+
+  /**
+   * The tools and their arguments.
+   *
+   * @generated from enum value: REPEAT_BY_ARGS = 2;
+   */
+  ARGS = 2,
+
+  /**
+   * The tools.
+   *
+   * @generated from enum value: REPEAT_BY_NAME = 3;
+   */
+  NAME = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.RepeatBy.
+ */
+export const RepeatBySchema: GenEnum<RepeatBy> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 3);
+
+/**
+ * What follows when a judge fails.
+ *
+ * @generated from enum jackline.v1.OnJudgeError
+ */
+export enum OnJudgeError {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: ON_JUDGE_ERROR_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The answer stands unjudged.
+   *
+   * @generated from enum value: ON_JUDGE_ERROR_IGNORE = 1;
+   */
+  IGNORE = 1,
+
+  /**
+   * The step ends, with the answer as its partial result.
+   *
+   * @generated from enum value: ON_JUDGE_ERROR_EXIT = 2;
+   */
+  EXIT = 2,
+}
+
+/**
+ * Describes the enum jackline.v1.OnJudgeError.
+ */
+export const OnJudgeErrorSchema: GenEnum<OnJudgeError> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 4);
+
+/**
  * What follows when nobody knows whether a write happened.
  *
  * @generated from enum jackline.v1.OnUnknown
@@ -985,5 +1194,5 @@ export enum OnUnknown {
  * Describes the enum jackline.v1.OnUnknown.
  */
 export const OnUnknownSchema: GenEnum<OnUnknown> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 3);
+  enumDesc(file_jackline_v1_plan, 5);
 
