@@ -32,6 +32,7 @@ steps:
     description: Looks berths up.
     steering: Look each berth up before you answer.
     tools: [{{ref: look_up}}]
+    repeat: {{by: off}}
     bounds:
       max_iterations: {most}
       model_requests: {most}

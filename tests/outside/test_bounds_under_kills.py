@@ -49,6 +49,7 @@ steps:
     description: Polls again and again.
     tools: [{{ref: poll}}]
     bounds: {{max_iterations: 20, model_requests: REQUESTS, tool_calls: CALLS}}
+    repeat: {{by: off}}
     answer: text
   poll: {{kind: http, effect: read, description: Looks., connection: shop, path: /poll}}
 """

@@ -108,12 +108,12 @@ def _repeat(chance: random.Random) -> RepeatPlan | None:
 
 
 def _ground(chance: random.Random) -> GroundPlan | None:
-    if _happens(chance, 0.7):
+    if _happens(chance, 0.4):
         return None
     return GroundPlan(
         model=plans.MODEL,
         threshold_permille=650,
-        max_replans=chance.choice((0, 1, 2)),
+        max_replans=chance.choice((0, 0, 1)),
         on_error=chance.choice(list(OnJudgeError)),
     )
 

@@ -36,7 +36,7 @@ _FAILURES = (
 
 _VERDICTS = (
     '{"score": 1, "unsupported": []}',
-    '{"score": 0.9, "unsupported": []}',
+    '{"score": 0.2, "unsupported": ["that it is done"]}',
     '{"score": 0.1, "unsupported": ["that it is done"]}',
     "It seems fine.",
 )
