@@ -315,7 +315,7 @@ def compiled(workflow: str) -> Plan:
 
 
 def _as_before(plan: Plan) -> Plan:
-    """The plan without the repetition that agents have by default since: most logs were recorded before it."""
+    """The plan without the repetition that agents have since: most logs were recorded before it."""
     steps = {
         name: replace(step, repeat=None) if isinstance(step, ModelStep) else step
         for name, step in plan.steps.items()

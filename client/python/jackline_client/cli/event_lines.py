@@ -33,6 +33,7 @@ from jackline_client.cli.wording import (
     json_words,
     short,
 )
+from jackline_client.explaining.telling import tell
 
 _SAID_BY_WHAT_FOLLOWS = frozenset(
     {
@@ -90,6 +91,8 @@ class EventLines:
             "steered": self._steered,
             "timer_fired": self._timer_fired,
             "noticed": self._noticed,
+            "reflected": self._judged,
+            "grounded": self._judged,
         }
 
     def of(self, event: StepEvent) -> Iterator[Line]:
@@ -289,6 +292,12 @@ class EventLines:
         code = enum_word(NoticeCode.Name, event.noticed.code, "NOTICE_CODE_")
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(text=f"  note ({code}){words}", style="dim")
+
+    def _judged(self, event: StepEvent) -> Iterator[Line]:
+        found = tell(event)
+        if found is not None:
+            passed = event.WhichOneof("fact") == "reflected" or event.grounded.passed
+            yield Line(text=f"  {printable(found.text, limit=LONG)}", style="dim" if passed else "bad")
 
     def _why(self, event: StepEvent) -> str:
         """The reason that was given with the command that this event follows from."""
