@@ -266,12 +266,14 @@ def _answer(visit: Visit) -> Iterator[Cause]:
         yield from (tell_call(call) for call in visit.calls[-1:])
         return
     completed = [call for call in visit.calls if call.completed]
-    behind = list(_told(visit.of("answer_rejected", "grounded")))
+    answer = replies[-1]
+    judged = list(_told(visit.of("answer_rejected", "grounded")))
+    yield from (cause for cause in judged if cause.sequence > answer.sequence)
+    behind = [cause for cause in judged if cause.sequence < answer.sequence]
     if completed:
         names = ", ".join(dict.fromkeys(call.tool for call in completed))
         text = f"{counted(len(completed), 'tool call')} had completed ({names})"
         behind.append(Cause(sequence=completed[-1].ended, kind="tool_calls", text=text))
-    answer = replies[-1]
     yield Cause(
         sequence=answer.sequence,
         kind="answer",
