@@ -5,8 +5,9 @@ Owns its files. The model is the bundled scripted one, the tool an async functio
 
 import json
 
-from benchmarks.histories import Expected
 from jackline.v1.run_pb2 import RunState
+
+from benchmarks.histories import Expected
 
 WORKFLOW = "loop"
 INPUT = b'{"subject": "berths"}'
@@ -32,6 +33,7 @@ steps:
     description: Looks berths up.
     steering: Look each berth up before you answer.
     tools: [{{ref: look_up}}]
+    repeat: {{by: off}}
     bounds:
       max_iterations: {most}
       model_requests: {most}

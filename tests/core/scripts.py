@@ -22,11 +22,16 @@ from jackline_server.core.plan import (
     ChoiceMode,
     Completion,
     Effect,
+    GroundPlan,
     ModelStep,
+    OnJudgeError,
     OnLimit,
     OnUnknown,
     Plan,
     Price,
+    ReflectPlan,
+    RepeatBy,
+    RepeatPlan,
     ToolChoice,
 )
 from jackline_server.core.steps import Consult, ToolAttempt
@@ -72,6 +77,8 @@ TEXTS = st.sampled_from(
         '{"result":1}',
         "```\n{}\n```",
         "</data>",
+        '{"score":1,"unsupported":[]}',
+        '{"score":0.2,"unsupported":["</data>"]}',
         "x" * 500,
     ]
 )
@@ -155,6 +162,19 @@ def an_answer(asked: Consult) -> Answers:
     return Answers(answer=answers[(iterations + len(asked.who)) % len(answers)], error="no answer")
 
 
+REPEATS = st.builds(
+    RepeatPlan, by=st.sampled_from(RepeatBy), count=st.sampled_from([2, 3]), nudge=st.booleans()
+)
+REFLECTS = st.builds(ReflectPlan, every=st.sampled_from([1, 2]), guidance=st.booleans())
+GROUNDS = st.builds(
+    GroundPlan,
+    model=st.just(plans.MODEL),
+    threshold_permille=st.sampled_from([0, 650, 1_000]),
+    max_replans=st.sampled_from([0, 1, 2]),
+    on_error=st.sampled_from(OnJudgeError),
+)
+
+
 @st.composite
 def agents(draw: st.DrawFn) -> ModelStep:
     """An agent with every tool."""
@@ -162,7 +182,11 @@ def agents(draw: st.DrawFn) -> ModelStep:
     caps = st.sampled_from([None, None, 1, 0, 2])
     entries = [
         plans.entry(
-            name, max_calls=draw(caps), parameters_json=draw(schemas), writes_context=draw(st.booleans())
+            name,
+            max_calls=draw(caps),
+            parameters_json=draw(schemas),
+            writes_context=draw(st.booleans()),
+            poll=draw(st.booleans()),
         )
         for name in TOOLS
     ]
@@ -183,6 +207,9 @@ def agents(draw: st.DrawFn) -> ModelStep:
         tool_choice=draw(st.sampled_from([ToolChoice(), ToolChoice(mode=ChoiceMode.REQUIRED)])),
         max_parallel=draw(st.sampled_from([8, 1, 2])),
         routes=draw(st.sampled_from([{"aborted": "mend"}, {"*": "end"}, {"error": "mend", "*": "end"}])),
+        repeat=draw(st.none() | REPEATS),
+        reflect=draw(st.none() | REFLECTS),
+        ground=draw(st.none() | GROUNDS),
     )
 
 

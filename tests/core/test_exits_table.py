@@ -36,6 +36,8 @@ REASONS = {
         StopReason.STEP_BUDGET,
     },
     "time_exceeded": {StopReason.TIME_BUDGET, StopReason.DEADLINE},
+    "tool_loop": {StopReason.TOOL_LOOP},
+    "grounding_failed": {StopReason.GROUNDING_FAILED},
     "invalid_output": {StopReason.INVALID_OUTPUT, StopReason.NO_TOOL_SUCCEEDED},
     "needs_review": {StopReason.REVIEW, StopReason.UNKNOWN_OUTCOME},
     "error": {

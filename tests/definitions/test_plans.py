@@ -10,12 +10,17 @@ from jackline_server.core.plan import (
     AnswerForm,
     Effect,
     FunctionAction,
+    GroundPlan,
     HttpAction,
     ModelStep,
     OnFailure,
+    OnJudgeError,
     OnQuestion,
     OnUnknown,
     Plan,
+    ReflectPlan,
+    RepeatBy,
+    RepeatPlan,
     RouterStep,
     StepBounds,
     ToolPolicy,
@@ -292,3 +297,89 @@ def test_the_entrys_word_comes_before_the_tool_steps_and_that_before_the_agents(
 def test_how_many_calls_that_can_not_start_are_told(written: str, most: int):
     assert agent(changed((HANDLE, HANDLE + f"    invalid_args: {written}\n"))).invalid_args == most
     assert agent().invalid_args == 3
+
+
+# --- repetition, reflection, grounding ---------------------------------------------------------
+
+
+def with_keys(step: str = "", *, top: str = "") -> ModelStep:
+    """The agent with further lines in its step and at the top."""
+    text = changed(
+        ("    kind: agent\n", f"    kind: agent\n{step}"), ("model: fast\n", f"model: fast\n{top}")
+    )
+    return agent(text)
+
+
+def test_an_agent_watches_for_repetition_and_nothing_else_unless_it_is_told_to():
+    step = agent()
+
+    assert step.repeat == RepeatPlan(by=RepeatBy.ARGS_RESULT, count=3, nudge=True)
+    assert (step.reflect, step.ground) == (None, None)
+
+
+def test_a_step_has_the_repetition_of_the_file_but_for_what_it_says_itself():
+    step = with_keys("    repeat: {nudge: true}\n", top="repeat: {by: name, count: 7, nudge: false}\n")
+
+    assert step.repeat == RepeatPlan(by=RepeatBy.NAME, count=7, nudge=True)
+
+
+@pytest.mark.parametrize(
+    ("step", "top", "on"),
+    [
+        ("    repeat: {by: off}\n", "", False),
+        ("", "repeat: {by: off}\n", False),
+        ("    repeat: {by: args}\n", "repeat: {by: off}\n", True),
+        ("    repeat: {by: off, count: 9}\n", "repeat: {by: args}\n", False),
+    ],
+)
+def test_repetition_is_switched_off_for_a_step_or_for_the_file(step: str, top: str, on: bool):
+    assert (with_keys(step, top=top).repeat is not None) is on
+
+
+def test_a_completion_has_none_of_the_three():
+    step = plan_of(RIGHT).steps["reply"]
+
+    assert isinstance(step, ModelStep)
+    assert (step.repeat, step.reflect, step.ground) == (None, None, None)
+
+
+def test_reflection_tells_the_model_unless_it_says_otherwise():
+    assert with_keys("    reflect: {every: 2}\n").reflect == ReflectPlan(every=2, guidance=True)
+    quiet = with_keys("    reflect: {every: 1, guidance: false}\n").reflect
+    assert quiet == ReflectPlan(every=1, guidance=False)
+
+
+def test_grounding_has_defaults_and_the_model_of_its_step():
+    assert with_keys("    ground: {}\n").ground == GroundPlan(
+        model="fast", threshold_permille=650, max_replans=2, on_error=OnJudgeError.EXIT
+    )
+
+
+@pytest.mark.parametrize(("written", "permille"), [("0", 0), ("1", 1_000), ("0.65", 650), ("0.001", 1)])
+def test_a_threshold_is_kept_in_thousandths(written: str, permille: int):
+    ground = with_keys(f"    ground: {{threshold: {written}, max_replans: 0, on_error: ignore}}\n").ground
+
+    assert ground == GroundPlan(
+        model="fast", threshold_permille=permille, max_replans=0, on_error=OnJudgeError.IGNORE
+    )
+
+
+def test_the_judge_s_model_is_in_the_plan_with_its_price():
+    plan = plan_of(changed(("    kind: agent\n", "    kind: agent\n    ground: {model: dear}\n")))
+
+    assert sorted(plan.models) == ["dear", "fast"]
+
+
+def test_the_worst_case_of_a_step_is_that_of_its_dearest_model():
+    free = changed(("token_budget: 40000, cost_budget_usd: 0.50, ", ""))
+    judged = free.replace("    kind: agent\n", "    kind: agent\n    ground: {model: dear}\n", 1)
+    costs = [worst.cost_micros for text in (free, judged) if (worst := compile_text(text).worst_case)]
+
+    cheap, dear = (cost or 0 for cost in costs)
+    assert dear > 10 * cheap > 0
+
+
+def test_a_tool_says_whether_it_is_polled():
+    plan = agent(changed(("max_calls: 1", "poll: true")))
+
+    assert [tool.poll for tool in plan.tools] == [False, True, False]

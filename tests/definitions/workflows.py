@@ -172,6 +172,7 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
     models = {
         "fast": model("fast", price=Price(input_per_million=150_000, output_per_million=600_000)),
         "unpriced": model("unpriced", price=None, native_schema=False),
+        "dear": model("dear", price=Price(input_per_million=15_000_000, output_per_million=60_000_000)),
     }
     return WorkflowCompiler(
         catalog=Catalog(

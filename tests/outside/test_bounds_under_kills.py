@@ -3,8 +3,8 @@
 from itertools import cycle
 
 import pytest
-
 from jackline.v1.run_pb2 import Run, RunState, StopReason
+
 from jackline_client import TERMINAL_STATES
 from tests.outside import worlds
 from tests.outside.recording import Recorder, recording
@@ -49,6 +49,7 @@ steps:
     description: Polls again and again.
     tools: [{{ref: poll}}]
     bounds: {{max_iterations: 20, model_requests: REQUESTS, tool_calls: CALLS}}
+    repeat: {{by: off}}
     answer: text
   poll: {{kind: http, effect: read, description: Looks., connection: shop, path: /poll}}
 """

@@ -90,6 +90,13 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
         for event in run.events
         if event.kind == "run_finished"
     }
+    reasons = {
+        str(event.fields["stop_reason"])
+        for one in outcomes
+        for run in one.history.runs
+        for event in run.events
+        if event.kind == "step_finished"
+    }
     assert causes == {"crash", "drain", "queue", "wake"}
     assert phases == {"succeeded", "needs_review", "exhausted", "failed", "aborted"}
     assert endings == {"ok", "refused", "lost", "closed"}
@@ -102,6 +109,9 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
         "timer_fired",
         "consulted",
     } <= kinds
+    assert {"interrupt_raised", "interrupt_resolved", "paused", "resumed", "steered", "timer_fired"} <= kinds
+    assert {"reflected", "grounded"} <= kinds
+    assert {"tool_loop", "grounding_failed"} <= reasons
     assert BUG not in {violation.guarantee for one in outcomes for violation in one.violations}
 
 

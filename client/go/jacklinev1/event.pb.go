@@ -102,6 +102,9 @@ const (
 	ModelCallPurpose_MODEL_CALL_PURPOSE_REPAIR ModelCallPurpose = 2
 	// The closing answer after a limit. Uses no turn and has no tools.
 	ModelCallPurpose_MODEL_CALL_PURPOSE_FINAL_ANSWER ModelCallPurpose = 3
+	// A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
+	// conversation.
+	ModelCallPurpose_MODEL_CALL_PURPOSE_GROUND ModelCallPurpose = 4
 )
 
 // Enum value maps for ModelCallPurpose.
@@ -111,12 +114,14 @@ var (
 		1: "MODEL_CALL_PURPOSE_TURN",
 		2: "MODEL_CALL_PURPOSE_REPAIR",
 		3: "MODEL_CALL_PURPOSE_FINAL_ANSWER",
+		4: "MODEL_CALL_PURPOSE_GROUND",
 	}
 	ModelCallPurpose_value = map[string]int32{
 		"MODEL_CALL_PURPOSE_UNSPECIFIED":  0,
 		"MODEL_CALL_PURPOSE_TURN":         1,
 		"MODEL_CALL_PURPOSE_REPAIR":       2,
 		"MODEL_CALL_PURPOSE_FINAL_ANSWER": 3,
+		"MODEL_CALL_PURPOSE_GROUND":       4,
 	}
 )
 
@@ -512,6 +517,8 @@ const (
 	NoticeCode_NOTICE_CODE_FILE_MISSING NoticeCode = 2
 	// A condition could not be evaluated and counts as false.
 	NoticeCode_NOTICE_CODE_CONDITION_FAILED NoticeCode = 3
+	// The same tool calls were repeated; the model is told before the step ends for it.
+	NoticeCode_NOTICE_CODE_REPETITION NoticeCode = 4
 )
 
 // Enum value maps for NoticeCode.
@@ -521,12 +528,14 @@ var (
 		1: "NOTICE_CODE_BUDGET_NEARLY_USED",
 		2: "NOTICE_CODE_FILE_MISSING",
 		3: "NOTICE_CODE_CONDITION_FAILED",
+		4: "NOTICE_CODE_REPETITION",
 	}
 	NoticeCode_value = map[string]int32{
 		"NOTICE_CODE_UNSPECIFIED":        0,
 		"NOTICE_CODE_BUDGET_NEARLY_USED": 1,
 		"NOTICE_CODE_FILE_MISSING":       2,
 		"NOTICE_CODE_CONDITION_FAILED":   3,
+		"NOTICE_CODE_REPETITION":         4,
 	}
 )
 
@@ -663,6 +672,67 @@ func (ConsultAnswer) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
+// How the turns since the last look have gone.
+type ReflectionPattern int32
+
+const (
+	// Never sent.
+	ReflectionPattern_REFLECTION_PATTERN_UNSPECIFIED ReflectionPattern = 0
+	// Their tool calls succeeded.
+	ReflectionPattern_REFLECTION_PATTERN_ADVANCING ReflectionPattern = 1
+	// Some succeeded and some failed.
+	ReflectionPattern_REFLECTION_PATTERN_MIXED ReflectionPattern = 2
+	// None succeeded.
+	ReflectionPattern_REFLECTION_PATTERN_FAILING ReflectionPattern = 3
+	// The same calls are being repeated.
+	ReflectionPattern_REFLECTION_PATTERN_LOOPING ReflectionPattern = 4
+)
+
+// Enum value maps for ReflectionPattern.
+var (
+	ReflectionPattern_name = map[int32]string{
+		0: "REFLECTION_PATTERN_UNSPECIFIED",
+		1: "REFLECTION_PATTERN_ADVANCING",
+		2: "REFLECTION_PATTERN_MIXED",
+		3: "REFLECTION_PATTERN_FAILING",
+		4: "REFLECTION_PATTERN_LOOPING",
+	}
+	ReflectionPattern_value = map[string]int32{
+		"REFLECTION_PATTERN_UNSPECIFIED": 0,
+		"REFLECTION_PATTERN_ADVANCING":   1,
+		"REFLECTION_PATTERN_MIXED":       2,
+		"REFLECTION_PATTERN_FAILING":     3,
+		"REFLECTION_PATTERN_LOOPING":     4,
+	}
+)
+
+func (x ReflectionPattern) Enum() *ReflectionPattern {
+	p := new(ReflectionPattern)
+	*p = x
+	return p
+}
+
+func (x ReflectionPattern) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReflectionPattern) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_event_proto_enumTypes[10].Descriptor()
+}
+
+func (ReflectionPattern) Type() protoreflect.EnumType {
+	return &file_jackline_v1_event_proto_enumTypes[10]
+}
+
+func (x ReflectionPattern) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReflectionPattern.Descriptor instead.
+func (ReflectionPattern) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
+}
+
 // One fact of one run.
 type StepEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -710,6 +780,8 @@ type StepEvent struct {
 	//	*StepEvent_Steered
 	//	*StepEvent_TimerFired
 	//	*StepEvent_Noticed
+	//	*StepEvent_Reflected
+	//	*StepEvent_Grounded
 	//	*StepEvent_Consulted
 	Fact isStepEvent_Fact `protobuf_oneof:"fact"`
 	// What was said, given and returned. Empty in view METADATA.
@@ -1016,6 +1088,24 @@ func (x *StepEvent) GetNoticed() *Noticed {
 	return nil
 }
 
+func (x *StepEvent) GetReflected() *Reflected {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_Reflected); ok {
+			return x.Reflected
+		}
+	}
+	return nil
+}
+
+func (x *StepEvent) GetGrounded() *Grounded {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_Grounded); ok {
+			return x.Grounded
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetConsulted() *Consulted {
 	if x != nil {
 		if x, ok := x.Fact.(*StepEvent_Consulted); ok {
@@ -1146,6 +1236,16 @@ type StepEvent_Noticed struct {
 	Noticed *Noticed `protobuf:"bytes,31,opt,name=noticed,proto3,oneof"`
 }
 
+type StepEvent_Reflected struct {
+	// How the turns of a visit have gone was looked at.
+	Reflected *Reflected `protobuf:"bytes,35,opt,name=reflected,proto3,oneof"`
+}
+
+type StepEvent_Grounded struct {
+	// An answer was held against what the tools had returned.
+	Grounded *Grounded `protobuf:"bytes,36,opt,name=grounded,proto3,oneof"`
+}
+
 type StepEvent_Consulted struct {
 	// Somebody who can change nothing was asked, and answered.
 	Consulted *Consulted `protobuf:"bytes,38,opt,name=consulted,proto3,oneof"`
@@ -1194,6 +1294,10 @@ func (*StepEvent_Steered) isStepEvent_Fact() {}
 func (*StepEvent_TimerFired) isStepEvent_Fact() {}
 
 func (*StepEvent_Noticed) isStepEvent_Fact() {}
+
+func (*StepEvent_Reflected) isStepEvent_Fact() {}
+
+func (*StepEvent_Grounded) isStepEvent_Fact() {}
 
 func (*StepEvent_Consulted) isStepEvent_Fact() {}
 
@@ -2867,6 +2971,152 @@ func (x *Consulted) GetDurationMs() uint32 {
 	return 0
 }
 
+// How the turns of a visit have gone was looked at. No model is asked for it.
+type Reflected struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the turns since the last look have gone.
+	Pattern ReflectionPattern `protobuf:"varint,1,opt,name=pattern,proto3,enum=jackline.v1.ReflectionPattern" json:"pattern,omitempty"`
+	// Tool calls of those turns that succeeded.
+	Succeeded uint32 `protobuf:"varint,2,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	// Tool calls of those turns that did not.
+	Failed uint32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Confidence in the visit's progress in thousandths, from 0 to 1000.
+	ConfidencePermille uint32 `protobuf:"varint,4,opt,name=confidence_permille,json=confidencePermille,proto3" json:"confidence_permille,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Reflected) Reset() {
+	*x = Reflected{}
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reflected) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reflected) ProtoMessage() {}
+
+func (x *Reflected) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reflected.ProtoReflect.Descriptor instead.
+func (*Reflected) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Reflected) GetPattern() ReflectionPattern {
+	if x != nil {
+		return x.Pattern
+	}
+	return ReflectionPattern_REFLECTION_PATTERN_UNSPECIFIED
+}
+
+func (x *Reflected) GetSucceeded() uint32 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *Reflected) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Reflected) GetConfidencePermille() uint32 {
+	if x != nil {
+		return x.ConfidencePermille
+	}
+	return 0
+}
+
+// An answer was held against what the tools had returned.
+type Grounded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How far the tools' results bear the answer out, in thousandths; unset if the judge gave no usable word.
+	ScorePermille *uint32 `protobuf:"varint,1,opt,name=score_permille,json=scorePermille,proto3,oneof" json:"score_permille,omitempty"`
+	// True if the answer stands.
+	Passed bool `protobuf:"varint,2,opt,name=passed,proto3" json:"passed,omitempty"`
+	// The replan that follows, from 1; 0 if none does.
+	Replan uint32 `protobuf:"varint,3,opt,name=replan,proto3" json:"replan,omitempty"`
+	// How many claims the results do not bear out.
+	Unsupported   uint32 `protobuf:"varint,4,opt,name=unsupported,proto3" json:"unsupported,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grounded) Reset() {
+	*x = Grounded{}
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grounded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grounded) ProtoMessage() {}
+
+func (x *Grounded) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grounded.ProtoReflect.Descriptor instead.
+func (*Grounded) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Grounded) GetScorePermille() uint32 {
+	if x != nil && x.ScorePermille != nil {
+		return *x.ScorePermille
+	}
+	return 0
+}
+
+func (x *Grounded) GetPassed() bool {
+	if x != nil {
+		return x.Passed
+	}
+	return false
+}
+
+func (x *Grounded) GetReplan() uint32 {
+	if x != nil {
+		return x.Replan
+	}
+	return 0
+}
+
+func (x *Grounded) GetUnsupported() uint32 {
+	if x != nil {
+		return x.Unsupported
+	}
+	return 0
+}
+
 // What was said, given and returned: the part of an event that is not metadata.
 type Content struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2882,6 +3132,7 @@ type Content struct {
 	//	*Content_Answer
 	//	*Content_Text
 	//	*Content_Consult
+	//	*Content_Grounded
 	Body          isContent_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2889,7 +3140,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3152,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3165,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -2996,6 +3247,15 @@ func (x *Content) GetConsult() *ConsultContent {
 	return nil
 }
 
+func (x *Content) GetGrounded() *GroundedContent {
+	if x != nil {
+		if x, ok := x.Body.(*Content_Grounded); ok {
+			return x.Grounded
+		}
+	}
+	return nil
+}
+
 type isContent_Body interface {
 	isContent_Body()
 }
@@ -3040,6 +3300,11 @@ type Content_Consult struct {
 	Consult *ConsultContent `protobuf:"bytes,12,opt,name=consult,proto3,oneof"`
 }
 
+type Content_Grounded struct {
+	// Of Grounded.
+	Grounded *GroundedContent `protobuf:"bytes,10,opt,name=grounded,proto3,oneof"`
+}
+
 func (*Content_RunInput) isContent_Body() {}
 
 func (*Content_Result) isContent_Body() {}
@@ -3056,6 +3321,8 @@ func (*Content_Text) isContent_Body() {}
 
 func (*Content_Consult) isContent_Body() {}
 
+func (*Content_Grounded) isContent_Body() {}
+
 // What a run was started with.
 type RunInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3069,7 +3336,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3348,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3361,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -3126,7 +3393,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3405,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3418,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -3188,7 +3455,7 @@ type ReplyContent struct {
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3467,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3480,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -3243,7 +3510,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3522,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3535,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallContent) GetTool() string {
@@ -3298,7 +3565,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3577,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3590,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -3353,7 +3620,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3632,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3645,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -3406,7 +3673,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3685,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,12 +3698,67 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ConsultContent) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+// What a judge found.
+type GroundedContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The claims that the results do not bear out, in the judge's words.
+	Unsupported []string `protobuf:"bytes,1,rep,name=unsupported,proto3" json:"unsupported,omitempty"`
+	// Why the judge gave no usable word; empty if it did.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroundedContent) Reset() {
+	*x = GroundedContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroundedContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroundedContent) ProtoMessage() {}
+
+func (x *GroundedContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
+func (*GroundedContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *GroundedContent) GetUnsupported() []string {
+	if x != nil {
+		return x.Unsupported
+	}
+	return nil
+}
+
+func (x *GroundedContent) GetProblem() string {
+	if x != nil {
+		return x.Problem
 	}
 	return ""
 }
@@ -3464,7 +3786,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3798,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3811,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -3587,7 +3909,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3599,7 +3921,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3612,7 +3934,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -3647,7 +3969,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3981,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3994,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -3686,7 +4008,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xd2\x0e\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xc5\x0f\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -3722,9 +4044,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vtimer_fired\x18\x1e \x01(\v2\x17.jackline.v1.TimerFiredH\x00R\n" +
 	"timerFired\x120\n" +
 	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x126\n" +
+	"\treflected\x18# \x01(\v2\x16.jackline.v1.ReflectedH\x00R\treflected\x123\n" +
+	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b \x10&J\x04\b'\x10F\"\x9f\x02\n" +
+	"\x04factJ\x04\b \x10#J\x04\b%\x10&J\x04\b'\x10F\"\x9f\x02\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -3861,7 +4185,18 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x122\n" +
 	"\x06answer\x18\x03 \x01(\x0e2\x1a.jackline.v1.ConsultAnswerR\x06answer\x12\x1f\n" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
-	"durationMs\"\xb4\x03\n" +
+	"durationMs\"\xac\x01\n" +
+	"\tReflected\x128\n" +
+	"\apattern\x18\x01 \x01(\x0e2\x1e.jackline.v1.ReflectionPatternR\apattern\x12\x1c\n" +
+	"\tsucceeded\x18\x02 \x01(\rR\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\rR\x06failed\x12/\n" +
+	"\x13confidence_permille\x18\x04 \x01(\rR\x12confidencePermille\"\x9b\x01\n" +
+	"\bGrounded\x12*\n" +
+	"\x0escore_permille\x18\x01 \x01(\rH\x00R\rscorePermille\x88\x01\x01\x12\x16\n" +
+	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\x16\n" +
+	"\x06replan\x18\x03 \x01(\rR\x06replan\x12 \n" +
+	"\vunsupported\x18\x04 \x01(\rR\vunsupportedB\x11\n" +
+	"\x0f_score_permille\"\xf6\x03\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -3871,8 +4206,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"toolResult\x124\n" +
 	"\x06answer\x18\x06 \x01(\v2\x1a.jackline.v1.AnswerContentH\x00R\x06answer\x12\x14\n" +
 	"\x04text\x18\a \x01(\tH\x00R\x04text\x127\n" +
-	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsultB\x06\n" +
-	"\x04bodyJ\x04\b\b\x10\fJ\x04\b\r\x10\x1e\"\\\n" +
+	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12:\n" +
+	"\bgrounded\x18\n" +
+	" \x01(\v2\x1c.jackline.v1.GroundedContentH\x00R\bgroundedB\x06\n" +
+	"\x04bodyJ\x04\b\b\x10\n" +
+	"J\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\\\n" +
 	"\bRunInput\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\fR\tinputJson\x121\n" +
@@ -3898,7 +4236,10 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\voutput_json\x18\x02 \x01(\fR\n" +
 	"outputJson\"&\n" +
 	"\x0eConsultContent\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\"\xe5\x01\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\"M\n" +
+	"\x0fGroundedContent\x12 \n" +
+	"\vunsupported\x18\x01 \x03(\tR\vunsupported\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xe5\x01\n" +
 	"\x05Delta\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\x04R\tattemptId\x12\x17\n" +
@@ -3920,12 +4261,13 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x14RECOVERY_CAUSE_CRASH\x10\x01\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_DRAIN\x10\x02\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_QUEUE\x10\x03\x12\x17\n" +
-	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\x97\x01\n" +
+	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xb6\x01\n" +
 	"\x10ModelCallPurpose\x12\"\n" +
 	"\x1eMODEL_CALL_PURPOSE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MODEL_CALL_PURPOSE_TURN\x10\x01\x12\x1d\n" +
 	"\x19MODEL_CALL_PURPOSE_REPAIR\x10\x02\x12#\n" +
-	"\x1fMODEL_CALL_PURPOSE_FINAL_ANSWER\x10\x03*\xb8\x01\n" +
+	"\x1fMODEL_CALL_PURPOSE_FINAL_ANSWER\x10\x03\x12\x1d\n" +
+	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04*\xb8\x01\n" +
 	"\fFinishReason\x12\x1d\n" +
 	"\x19FINISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x1c\n" +
@@ -3968,13 +4310,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
-	"\x14TIMER_KIND_INTERRUPT\x10\x02*\x8d\x01\n" +
+	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xa9\x01\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eNOTICE_CODE_BUDGET_NEARLY_USED\x10\x01\x12\x1c\n" +
 	"\x18NOTICE_CODE_FILE_MISSING\x10\x02\x12 \n" +
-	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03*L\n" +
+	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03\x12\x1a\n" +
+	"\x16NOTICE_CODE_REPETITION\x10\x04*L\n" +
 	"\vConsultKind\x12\x1c\n" +
 	"\x18CONSULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONSULT_KIND_STOP_CONDITION\x10\x01*y\n" +
@@ -3982,7 +4325,13 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1aCONSULT_ANSWER_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CONSULT_ANSWER_YES\x10\x01\x12\x15\n" +
 	"\x11CONSULT_ANSWER_NO\x10\x02\x12\x19\n" +
-	"\x15CONSULT_ANSWER_FAILED\x10\x03B\x94\x01\n" +
+	"\x15CONSULT_ANSWER_FAILED\x10\x03*\xb7\x01\n" +
+	"\x11ReflectionPattern\x12\"\n" +
+	"\x1eREFLECTION_PATTERN_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cREFLECTION_PATTERN_ADVANCING\x10\x01\x12\x1c\n" +
+	"\x18REFLECTION_PATTERN_MIXED\x10\x02\x12\x1e\n" +
+	"\x1aREFLECTION_PATTERN_FAILING\x10\x03\x12\x1e\n" +
+	"\x1aREFLECTION_PATTERN_LOOPING\x10\x04B\x94\x01\n" +
 	"\x0fcom.jackline.v1B\n" +
 	"EventProtoP\x01Z(jackline/client/go/jacklinev1;jacklinev1\xa2\x02\x03JXX\xaa\x02\vJackline.V1\xca\x02\vJackline\\V1\xe2\x02\x17Jackline\\V1\\GPBMetadata\xea\x02\fJackline::V1b\x06proto3"
 
@@ -3998,8 +4347,8 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_event_proto_rawDescData
 }
 
-var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -4011,122 +4360,130 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(NoticeCode)(0),               // 7: jackline.v1.NoticeCode
 	(ConsultKind)(0),              // 8: jackline.v1.ConsultKind
 	(ConsultAnswer)(0),            // 9: jackline.v1.ConsultAnswer
-	(*StepEvent)(nil),             // 10: jackline.v1.StepEvent
-	(*RunStarted)(nil),            // 11: jackline.v1.RunStarted
-	(*RunRecovered)(nil),          // 12: jackline.v1.RunRecovered
-	(*RunSuspended)(nil),          // 13: jackline.v1.RunSuspended
-	(*RunFinished)(nil),           // 14: jackline.v1.RunFinished
-	(*StepStarted)(nil),           // 15: jackline.v1.StepStarted
-	(*StepFinished)(nil),          // 16: jackline.v1.StepFinished
-	(*ModelCallStarted)(nil),      // 17: jackline.v1.ModelCallStarted
-	(*ModelReplied)(nil),          // 18: jackline.v1.ModelReplied
-	(*ModelCallFailed)(nil),       // 19: jackline.v1.ModelCallFailed
-	(*ToolCallRequested)(nil),     // 20: jackline.v1.ToolCallRequested
-	(*ToolCallStarted)(nil),       // 21: jackline.v1.ToolCallStarted
-	(*ToolCallFinished)(nil),      // 22: jackline.v1.ToolCallFinished
-	(*AnswerRejected)(nil),        // 23: jackline.v1.AnswerRejected
-	(*InterruptRaised)(nil),       // 24: jackline.v1.InterruptRaised
-	(*InterruptResolved)(nil),     // 25: jackline.v1.InterruptResolved
-	(*CommandApplied)(nil),        // 26: jackline.v1.CommandApplied
-	(*CommandRejected)(nil),       // 27: jackline.v1.CommandRejected
-	(*Paused)(nil),                // 28: jackline.v1.Paused
-	(*Resumed)(nil),               // 29: jackline.v1.Resumed
-	(*Steered)(nil),               // 30: jackline.v1.Steered
-	(*TimerFired)(nil),            // 31: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 32: jackline.v1.Noticed
-	(*Consulted)(nil),             // 33: jackline.v1.Consulted
-	(*Content)(nil),               // 34: jackline.v1.Content
-	(*RunInput)(nil),              // 35: jackline.v1.RunInput
-	(*ResultContent)(nil),         // 36: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 37: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 38: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 39: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 40: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 41: jackline.v1.ConsultContent
-	(*Delta)(nil),                 // 42: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 43: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 44: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 46: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 47: jackline.v1.OnQuestion
-	(RunState)(0),                 // 48: jackline.v1.RunState
-	(StopReason)(0),               // 49: jackline.v1.StopReason
-	(*Usage)(nil),                 // 50: jackline.v1.Usage
-	(Effect)(0),                   // 51: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 52: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 53: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 54: jackline.v1.CommandKind
-	(AbortMode)(0),                // 55: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 56: jackline.v1.ErrorReason
-	(*structpb.Struct)(nil),       // 57: google.protobuf.Struct
+	(ReflectionPattern)(0),        // 10: jackline.v1.ReflectionPattern
+	(*StepEvent)(nil),             // 11: jackline.v1.StepEvent
+	(*RunStarted)(nil),            // 12: jackline.v1.RunStarted
+	(*RunRecovered)(nil),          // 13: jackline.v1.RunRecovered
+	(*RunSuspended)(nil),          // 14: jackline.v1.RunSuspended
+	(*RunFinished)(nil),           // 15: jackline.v1.RunFinished
+	(*StepStarted)(nil),           // 16: jackline.v1.StepStarted
+	(*StepFinished)(nil),          // 17: jackline.v1.StepFinished
+	(*ModelCallStarted)(nil),      // 18: jackline.v1.ModelCallStarted
+	(*ModelReplied)(nil),          // 19: jackline.v1.ModelReplied
+	(*ModelCallFailed)(nil),       // 20: jackline.v1.ModelCallFailed
+	(*ToolCallRequested)(nil),     // 21: jackline.v1.ToolCallRequested
+	(*ToolCallStarted)(nil),       // 22: jackline.v1.ToolCallStarted
+	(*ToolCallFinished)(nil),      // 23: jackline.v1.ToolCallFinished
+	(*AnswerRejected)(nil),        // 24: jackline.v1.AnswerRejected
+	(*InterruptRaised)(nil),       // 25: jackline.v1.InterruptRaised
+	(*InterruptResolved)(nil),     // 26: jackline.v1.InterruptResolved
+	(*CommandApplied)(nil),        // 27: jackline.v1.CommandApplied
+	(*CommandRejected)(nil),       // 28: jackline.v1.CommandRejected
+	(*Paused)(nil),                // 29: jackline.v1.Paused
+	(*Resumed)(nil),               // 30: jackline.v1.Resumed
+	(*Steered)(nil),               // 31: jackline.v1.Steered
+	(*TimerFired)(nil),            // 32: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 33: jackline.v1.Noticed
+	(*Consulted)(nil),             // 34: jackline.v1.Consulted
+	(*Reflected)(nil),             // 35: jackline.v1.Reflected
+	(*Grounded)(nil),              // 36: jackline.v1.Grounded
+	(*Content)(nil),               // 37: jackline.v1.Content
+	(*RunInput)(nil),              // 38: jackline.v1.RunInput
+	(*ResultContent)(nil),         // 39: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 40: jackline.v1.ReplyContent
+	(*CallContent)(nil),           // 41: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 42: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 43: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 44: jackline.v1.ConsultContent
+	(*GroundedContent)(nil),       // 45: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 46: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 47: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 48: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 49: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 50: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 51: jackline.v1.OnQuestion
+	(RunState)(0),                 // 52: jackline.v1.RunState
+	(StopReason)(0),               // 53: jackline.v1.StopReason
+	(*Usage)(nil),                 // 54: jackline.v1.Usage
+	(Effect)(0),                   // 55: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 56: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 57: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 58: jackline.v1.CommandKind
+	(AbortMode)(0),                // 59: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 60: jackline.v1.ErrorReason
+	(*structpb.Struct)(nil),       // 61: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	45, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
-	11, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
-	12, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	13, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	14, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	15, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	16, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	17, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	18, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	19, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	20, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	21, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	22, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	23, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	24, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	25, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	26, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	27, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	28, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	29, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	30, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	31, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	32, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	33, // 23: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	34, // 24: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	45, // 25: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	46, // 26: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	47, // 27: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	0,  // 28: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	48, // 29: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	49, // 30: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	49, // 31: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 32: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	49, // 33: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	50, // 34: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 35: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 36: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	50, // 37: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	51, // 38: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	52, // 39: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 40: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 41: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	53, // 42: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	45, // 43: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	54, // 44: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	55, // 45: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	54, // 46: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	56, // 47: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	6,  // 48: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 49: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	8,  // 50: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	9,  // 51: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	35, // 52: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	36, // 53: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	37, // 54: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	38, // 55: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	39, // 56: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	40, // 57: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	41, // 58: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	57, // 59: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	43, // 60: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	49, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	12, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
+	13, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	14, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	15, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	16, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	17, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	18, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	19, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	20, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	21, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	22, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	23, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	24, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	25, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	26, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	27, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	28, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	29, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	30, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	31, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	32, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	33, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	35, // 23: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	36, // 24: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	34, // 25: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	37, // 26: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	49, // 27: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	50, // 28: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	51, // 29: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	0,  // 30: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	52, // 31: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	53, // 32: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	53, // 33: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 34: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	53, // 35: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	54, // 36: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 37: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 38: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	54, // 39: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	55, // 40: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	56, // 41: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	4,  // 42: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	5,  // 43: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	57, // 44: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	49, // 45: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	58, // 46: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	59, // 47: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	58, // 48: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	60, // 49: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	6,  // 50: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	7,  // 51: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	8,  // 52: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	9,  // 53: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	10, // 54: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	38, // 55: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	39, // 56: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	40, // 57: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	41, // 58: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	42, // 59: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	43, // 60: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	44, // 61: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	45, // 62: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	61, // 63: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	47, // 64: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -4160,11 +4517,14 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Steered)(nil),
 		(*StepEvent_TimerFired)(nil),
 		(*StepEvent_Noticed)(nil),
+		(*StepEvent_Reflected)(nil),
+		(*StepEvent_Grounded)(nil),
 		(*StepEvent_Consulted)(nil),
 	}
 	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[24].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[25].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[26].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -4173,8 +4533,9 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Answer)(nil),
 		(*Content_Text)(nil),
 		(*Content_Consult)(nil),
+		(*Content_Grounded)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[32].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[35].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -4184,8 +4545,8 @@ func file_jackline_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   35,
+			NumEnums:      11,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

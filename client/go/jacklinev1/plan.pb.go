@@ -360,6 +360,116 @@ func (ToolExecution) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
+// By what a turn counts as the same as an earlier one.
+type RepeatBy int32
+
+const (
+	// Never stored.
+	RepeatBy_REPEAT_BY_UNSPECIFIED RepeatBy = 0
+	// The tools, their arguments and their results.
+	RepeatBy_REPEAT_BY_ARGS_RESULT RepeatBy = 1
+	// The tools and their arguments.
+	RepeatBy_REPEAT_BY_ARGS RepeatBy = 2
+	// The tools.
+	RepeatBy_REPEAT_BY_NAME RepeatBy = 3
+)
+
+// Enum value maps for RepeatBy.
+var (
+	RepeatBy_name = map[int32]string{
+		0: "REPEAT_BY_UNSPECIFIED",
+		1: "REPEAT_BY_ARGS_RESULT",
+		2: "REPEAT_BY_ARGS",
+		3: "REPEAT_BY_NAME",
+	}
+	RepeatBy_value = map[string]int32{
+		"REPEAT_BY_UNSPECIFIED": 0,
+		"REPEAT_BY_ARGS_RESULT": 1,
+		"REPEAT_BY_ARGS":        2,
+		"REPEAT_BY_NAME":        3,
+	}
+)
+
+func (x RepeatBy) Enum() *RepeatBy {
+	p := new(RepeatBy)
+	*p = x
+	return p
+}
+
+func (x RepeatBy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RepeatBy) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
+}
+
+func (RepeatBy) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[6]
+}
+
+func (x RepeatBy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RepeatBy.Descriptor instead.
+func (RepeatBy) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+}
+
+// What follows when a judge fails.
+type OnJudgeError int32
+
+const (
+	// Never stored.
+	OnJudgeError_ON_JUDGE_ERROR_UNSPECIFIED OnJudgeError = 0
+	// The answer stands unjudged.
+	OnJudgeError_ON_JUDGE_ERROR_IGNORE OnJudgeError = 1
+	// The step ends, with the answer as its partial result.
+	OnJudgeError_ON_JUDGE_ERROR_EXIT OnJudgeError = 2
+)
+
+// Enum value maps for OnJudgeError.
+var (
+	OnJudgeError_name = map[int32]string{
+		0: "ON_JUDGE_ERROR_UNSPECIFIED",
+		1: "ON_JUDGE_ERROR_IGNORE",
+		2: "ON_JUDGE_ERROR_EXIT",
+	}
+	OnJudgeError_value = map[string]int32{
+		"ON_JUDGE_ERROR_UNSPECIFIED": 0,
+		"ON_JUDGE_ERROR_IGNORE":      1,
+		"ON_JUDGE_ERROR_EXIT":        2,
+	}
+)
+
+func (x OnJudgeError) Enum() *OnJudgeError {
+	p := new(OnJudgeError)
+	*p = x
+	return p
+}
+
+func (x OnJudgeError) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnJudgeError) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
+}
+
+func (OnJudgeError) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[7]
+}
+
+func (x OnJudgeError) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnJudgeError.Descriptor instead.
+func (OnJudgeError) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+}
+
 // What follows when nobody knows whether a write happened.
 type OnUnknown int32
 
@@ -401,11 +511,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[6]
+	return &file_jackline_v1_plan_proto_enumTypes[8]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -414,7 +524,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 // A whole workflow, ready to run.
@@ -1136,7 +1246,9 @@ type ToolEntryPlan struct {
 	// True if its output goes into the shared context.
 	WritesContext bool `protobuf:"varint,6,opt,name=writes_context,json=writesContext,proto3" json:"writes_context,omitempty"`
 	// What follows from its failures, and whether it is called again.
-	Policy        *ToolPolicy `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
+	Policy *ToolPolicy `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
+	// True if the model asks it again and again on purpose, until something is done.
+	Poll          bool `protobuf:"varint,11,opt,name=poll,proto3" json:"poll,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1218,6 +1330,13 @@ func (x *ToolEntryPlan) GetPolicy() *ToolPolicy {
 		return x.Policy
 	}
 	return nil
+}
+
+func (x *ToolEntryPlan) GetPoll() bool {
+	if x != nil {
+		return x.Poll
+	}
+	return false
 }
 
 // The contract of a step's answer.
@@ -1829,7 +1948,13 @@ type ModelStepPlan struct {
 	// When it stops by itself; unset if never.
 	StopWhen *StopCondition `protobuf:"bytes,12,opt,name=stop_when,json=stopWhen,proto3" json:"stop_when,omitempty"`
 	// What ends it.
-	Completion    Completion `protobuf:"varint,13,opt,name=completion,proto3,enum=jackline.v1.Completion" json:"completion,omitempty"`
+	Completion Completion `protobuf:"varint,13,opt,name=completion,proto3,enum=jackline.v1.Completion" json:"completion,omitempty"`
+	// When repeated calls end it; unset: never.
+	Repeat *RepeatPlan `protobuf:"bytes,17,opt,name=repeat,proto3" json:"repeat,omitempty"`
+	// When it looks at how its turns have gone; unset: never.
+	Reflect *ReflectPlan `protobuf:"bytes,18,opt,name=reflect,proto3" json:"reflect,omitempty"`
+	// How its answer is held against what its tools returned; unset: it is not.
+	Ground        *GroundPlan `protobuf:"bytes,19,opt,name=ground,proto3" json:"ground,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1969,6 +2094,220 @@ func (x *ModelStepPlan) GetCompletion() Completion {
 	return Completion_COMPLETION_UNSPECIFIED
 }
 
+func (x *ModelStepPlan) GetRepeat() *RepeatPlan {
+	if x != nil {
+		return x.Repeat
+	}
+	return nil
+}
+
+func (x *ModelStepPlan) GetReflect() *ReflectPlan {
+	if x != nil {
+		return x.Reflect
+	}
+	return nil
+}
+
+func (x *ModelStepPlan) GetGround() *GroundPlan {
+	if x != nil {
+		return x.Ground
+	}
+	return nil
+}
+
+// When repeated calls end a step.
+type RepeatPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By what a turn counts as the same.
+	By RepeatBy `protobuf:"varint,1,opt,name=by,proto3,enum=jackline.v1.RepeatBy" json:"by,omitempty"`
+	// So often a turn, or a cycle of two or three, may come before it is a loop. Turns that only read or poll may come
+	// twice more.
+	Count uint32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// True if the model is told first, and the step ends at the next repetition.
+	Nudge         bool `protobuf:"varint,3,opt,name=nudge,proto3" json:"nudge,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RepeatPlan) Reset() {
+	*x = RepeatPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RepeatPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RepeatPlan) ProtoMessage() {}
+
+func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RepeatPlan.ProtoReflect.Descriptor instead.
+func (*RepeatPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RepeatPlan) GetBy() RepeatBy {
+	if x != nil {
+		return x.By
+	}
+	return RepeatBy_REPEAT_BY_UNSPECIFIED
+}
+
+func (x *RepeatPlan) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *RepeatPlan) GetNudge() bool {
+	if x != nil {
+		return x.Nudge
+	}
+	return false
+}
+
+// When a step looks at how its turns have gone.
+type ReflectPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// After so many turns with tool calls.
+	Every uint32 `protobuf:"varint,1,opt,name=every,proto3" json:"every,omitempty"`
+	// True if what is found is told to the model.
+	Guidance      bool `protobuf:"varint,2,opt,name=guidance,proto3" json:"guidance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReflectPlan) Reset() {
+	*x = ReflectPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReflectPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReflectPlan) ProtoMessage() {}
+
+func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReflectPlan.ProtoReflect.Descriptor instead.
+func (*ReflectPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReflectPlan) GetEvery() uint32 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+func (x *ReflectPlan) GetGuidance() bool {
+	if x != nil {
+		return x.Guidance
+	}
+	return false
+}
+
+// How an answer is held against what the tools returned.
+type GroundPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The profile of the judge.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// The least score with which an answer stands, in thousandths.
+	ThresholdPermille uint32 `protobuf:"varint,2,opt,name=threshold_permille,json=thresholdPermille,proto3" json:"threshold_permille,omitempty"`
+	// How often the model is sent back for want of support.
+	MaxReplans uint32 `protobuf:"varint,3,opt,name=max_replans,json=maxReplans,proto3" json:"max_replans,omitempty"`
+	// What follows when the judge fails.
+	OnError       OnJudgeError `protobuf:"varint,4,opt,name=on_error,json=onError,proto3,enum=jackline.v1.OnJudgeError" json:"on_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroundPlan) Reset() {
+	*x = GroundPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroundPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroundPlan) ProtoMessage() {}
+
+func (x *GroundPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroundPlan.ProtoReflect.Descriptor instead.
+func (*GroundPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GroundPlan) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *GroundPlan) GetThresholdPermille() uint32 {
+	if x != nil {
+		return x.ThresholdPermille
+	}
+	return 0
+}
+
+func (x *GroundPlan) GetMaxReplans() uint32 {
+	if x != nil {
+		return x.MaxReplans
+	}
+	return 0
+}
+
+func (x *GroundPlan) GetOnError() OnJudgeError {
+	if x != nil {
+		return x.OnError
+	}
+	return OnJudgeError_ON_JUDGE_ERROR_UNSPECIFIED
+}
+
 // A step that does one thing.
 type ToolStepPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2000,7 +2339,7 @@ type ToolStepPlan struct {
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2351,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2364,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -2157,7 +2496,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2508,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2521,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -2238,7 +2577,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2589,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2602,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -2290,7 +2629,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2641,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2654,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -2359,7 +2698,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2710,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2723,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -2412,7 +2751,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2763,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2776,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -2533,7 +2872,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"on_timeout\x18\x05 \x01(\x0e2\x16.jackline.v1.OnFailureR\tonTimeout\x12\x14\n" +
 	"\x05reuse\x18\x06 \x01(\bR\x05reuse\x12!\n" +
-	"\fserial_group\x18\a \x01(\tR\vserialGroup\"\xed\x02\n" +
+	"\fserial_group\x18\a \x01(\tR\vserialGroup\"\x87\x03\n" +
 	"\rToolEntryPlan\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
@@ -2541,12 +2880,13 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x04bind\x18\x04 \x03(\v2$.jackline.v1.ToolEntryPlan.BindEntryR\x04bind\x12 \n" +
 	"\tmax_calls\x18\x05 \x01(\rH\x00R\bmaxCalls\x88\x01\x01\x12%\n" +
 	"\x0ewrites_context\x18\x06 \x01(\bR\rwritesContext\x12/\n" +
-	"\x06policy\x18\a \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x1a7\n" +
+	"\x06policy\x18\a \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12\x12\n" +
+	"\x04poll\x18\v \x01(\bR\x04poll\x1a7\n" +
 	"\tBindEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_max_callsJ\x04\b\b\x10\x14\"\xff\x01\n" +
+	"_max_callsJ\x04\b\b\x10\vJ\x04\b\f\x10\x14\"\xff\x01\n" +
 	"\vOutcomePlan\x12\x12\n" +
 	"\x04enum\x18\x01 \x03(\tR\x04enum\x12$\n" +
 	"\vschema_json\x18\x02 \x01(\tH\x00R\n" +
@@ -2597,7 +2937,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x11FunctionCondition\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"\xf8\x05\n" +
+	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"\x8e\a\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -2617,8 +2957,26 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\tstop_when\x18\f \x01(\v2\x1a.jackline.v1.StopConditionR\bstopWhen\x127\n" +
 	"\n" +
 	"completion\x18\r \x01(\x0e2\x17.jackline.v1.CompletionR\n" +
-	"completionB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x11\x10(\"\xe2\x03\n" +
+	"completion\x12/\n" +
+	"\x06repeat\x18\x11 \x01(\v2\x17.jackline.v1.RepeatPlanR\x06repeat\x122\n" +
+	"\areflect\x18\x12 \x01(\v2\x18.jackline.v1.ReflectPlanR\areflect\x12/\n" +
+	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06groundB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x14\x10(\"_\n" +
+	"\n" +
+	"RepeatPlan\x12%\n" +
+	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\x12\x14\n" +
+	"\x05nudge\x18\x03 \x01(\bR\x05nudge\"?\n" +
+	"\vReflectPlan\x12\x14\n" +
+	"\x05every\x18\x01 \x01(\rR\x05every\x12\x1a\n" +
+	"\bguidance\x18\x02 \x01(\bR\bguidance\"\xa8\x01\n" +
+	"\n" +
+	"GroundPlan\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12-\n" +
+	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
+	"\vmax_replans\x18\x03 \x01(\rR\n" +
+	"maxReplans\x124\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xe2\x03\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -2700,7 +3058,16 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x1aTOOL_EXECUTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18TOOL_EXECUTION_BY_EFFECT\x10\x01\x12\x1d\n" +
 	"\x19TOOL_EXECUTION_SEQUENTIAL\x10\x02\x12\x1d\n" +
-	"\x19TOOL_EXECUTION_CONCURRENT\x10\x03*f\n" +
+	"\x19TOOL_EXECUTION_CONCURRENT\x10\x03*h\n" +
+	"\bRepeatBy\x12\x19\n" +
+	"\x15REPEAT_BY_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15REPEAT_BY_ARGS_RESULT\x10\x01\x12\x12\n" +
+	"\x0eREPEAT_BY_ARGS\x10\x02\x12\x12\n" +
+	"\x0eREPEAT_BY_NAME\x10\x03*b\n" +
+	"\fOnJudgeError\x12\x1e\n" +
+	"\x1aON_JUDGE_ERROR_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15ON_JUDGE_ERROR_IGNORE\x10\x01\x12\x17\n" +
+	"\x13ON_JUDGE_ERROR_EXIT\x10\x02*f\n" +
 	"\tOnUnknown\x12\x1a\n" +
 	"\x16ON_UNKNOWN_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_UNKNOWN_ASK\x10\x01\x12\x13\n" +
@@ -2720,8 +3087,8 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
 	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
@@ -2729,82 +3096,92 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(Completion)(0),              // 3: jackline.v1.Completion
 	(OnLimit)(0),                 // 4: jackline.v1.OnLimit
 	(ToolExecution)(0),           // 5: jackline.v1.ToolExecution
-	(OnUnknown)(0),               // 6: jackline.v1.OnUnknown
-	(*Plan)(nil),                 // 7: jackline.v1.Plan
-	(*ModelPlan)(nil),            // 8: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 9: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 10: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 11: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 12: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 13: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 14: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 15: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 16: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 17: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 18: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 19: jackline.v1.FunctionCondition
-	(*ModelStepPlan)(nil),        // 20: jackline.v1.ModelStepPlan
-	(*ToolStepPlan)(nil),         // 21: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),           // 22: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 23: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 24: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 25: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 26: jackline.v1.RouterStepPlan
-	nil,                          // 27: jackline.v1.StepPlan.InputEntry
-	nil,                          // 28: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 29: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 30: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 31: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 32: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 33: jackline.v1.OnQuestion
-	(Effect)(0),                  // 34: jackline.v1.Effect
+	(RepeatBy)(0),                // 6: jackline.v1.RepeatBy
+	(OnJudgeError)(0),            // 7: jackline.v1.OnJudgeError
+	(OnUnknown)(0),               // 8: jackline.v1.OnUnknown
+	(*Plan)(nil),                 // 9: jackline.v1.Plan
+	(*ModelPlan)(nil),            // 10: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 11: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 12: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 13: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 14: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 15: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 16: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 17: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 18: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 19: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 20: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 21: jackline.v1.FunctionCondition
+	(*ModelStepPlan)(nil),        // 22: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 23: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 24: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 25: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 26: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),           // 27: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 28: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 29: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 30: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 31: jackline.v1.RouterStepPlan
+	nil,                          // 32: jackline.v1.StepPlan.InputEntry
+	nil,                          // 33: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 34: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 35: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 36: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 37: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 38: jackline.v1.OnQuestion
+	(Effect)(0),                  // 39: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	9,  // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	8,  // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	32, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	33, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	27, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	28, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	20, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	21, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	26, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	11, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	10, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	37, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	38, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	32, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	33, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	22, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	26, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	31, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	0,  // 9: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	0,  // 10: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	29, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	12, // 12: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	34, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	14, // 12: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	1,  // 13: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	16, // 14: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	16, // 15: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	15, // 16: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	17, // 17: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	18, // 18: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	19, // 19: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	15, // 20: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	11, // 21: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	13, // 22: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	34, // 23: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	18, // 14: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	18, // 15: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	17, // 16: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	19, // 17: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	20, // 18: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	21, // 19: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	17, // 20: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	13, // 21: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	15, // 22: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	39, // 23: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	2,  // 24: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	10, // 25: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	14, // 26: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	12, // 25: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	16, // 26: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
 	4,  // 27: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
 	5,  // 28: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	15, // 29: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	17, // 29: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
 	3,  // 30: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	34, // 31: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	6,  // 32: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	22, // 33: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	23, // 34: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	24, // 35: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	12, // 36: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	30, // 37: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	31, // 38: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	25, // 39: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	23, // 31: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	24, // 32: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	25, // 33: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	6,  // 34: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	7,  // 35: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	39, // 36: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	8,  // 37: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	27, // 38: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	28, // 39: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	29, // 40: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	14, // 41: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	35, // 42: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	36, // 43: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	30, // 44: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -2839,19 +3216,19 @@ func file_jackline_v1_plan_proto_init() {
 	}
 	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[13].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[14].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[17].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[15].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   25,
+			NumEnums:      9,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,7 +1,8 @@
-"""A step that asks a model, in protobuf."""
+"""A step that asks a model, in protobuf. What a plan of an earlier version lacks, it does without."""
 
 from jackline.v1 import plan_pb2
 from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, COMPLETION, EFFECT, ON_LIMIT, TOOL_EXECUTION
+from jackline_server.codec.progress import read_ground, read_reflect, read_repeat, set_progress
 from jackline_server.codec.stop_conditions import read_condition, set_condition
 from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.core.plan import (
@@ -47,6 +48,7 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
         step.completion is not Completion.AUTO
     ):  # left out as plans of before have it: equal plans, equal bytes
         into.completion = COMPLETION.wire[step.completion]
+    set_progress(into, step)
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -73,6 +75,9 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         invalid_args=found.invalid_args if found.HasField("invalid_args") else None,
         stop_when=read_condition(found.stop_when) if found.HasField("stop_when") else None,
         completion=COMPLETION.read_optional(found.completion) or Completion.AUTO,
+        repeat=read_repeat(found),
+        reflect=read_reflect(found),
+        ground=read_ground(found),
     )
 
 
@@ -84,6 +89,7 @@ def _tool_message(tool: ToolEntry) -> plan_pb2.ToolEntryPlan:
         bind=tool.bind,
         max_calls=tool.max_calls,
         writes_context=tool.writes_context,
+        poll=tool.poll,
     )
     set_policy(message, tool.policy)
     return message
@@ -98,6 +104,7 @@ def _read_tool(message: plan_pb2.ToolEntryPlan) -> ToolEntry:
         max_calls=message.max_calls if message.HasField("max_calls") else None,
         writes_context=message.writes_context,
         policy=read_policy(message),
+        poll=message.poll,
     )
 
 

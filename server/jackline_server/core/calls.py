@@ -44,9 +44,12 @@ _MAX_ID = 64
 def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple[ToolCallRequested, ...]:
     """The facts for what a reply asked for: (id, name, arguments) each, in order.
 
-    An id that is missing, odd or used before in the run is replaced by one of ours.
+    An id that is missing, odd or used before in the run is replaced by one of ours. A judge has no tools:
+    what it asks for is no call.
     """
     visit = state.visit
+    if visit is not None and visit.grounding.asked:
+        return ()
     step = state.plan.step(visit.step_id) if visit is not None else None
     known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else set[str]()
     if isinstance(step, ModelStep) and finish_tool.has(step):

@@ -9,9 +9,9 @@
      -  between steps                                       -> the next step, or the end
      5  tool calls still to do                              -> calls
      6  (a steer waiting is settled by `control` at the same boundary)
-     7  a call of `finish`, or a reply without tool calls   -> finishing.judge, turns.judge
+     7  a call of `finish`, or a reply without tool calls   -> finishing.judge, grounding.check, turns.judge
      8  a stop condition true, at the top of a turn         -> stopping.ask
-     9  (supervision comes here)
+     9  turns repeated, a look back due                     -> turns.look_back
     10  a limit reached                                     -> turns.at_limit
     11                                                      -> CallModel
 
@@ -26,6 +26,7 @@ from jackline_server.core import (
     calls,
     exits,
     finishing,
+    grounding,
     leaving,
     partial,
     routing,
@@ -176,9 +177,14 @@ def _model_step(
             return turns.at_limit(state, visit, step, wave, now_active_ms=now.active_ms)
         return wave
     if visit.answer is not None:
-        return turns.judge(state, visit, step, visit.answer, instruments.schemas, now_active_ms=now.active_ms)
-    stop = stopping.ask(state, visit, step, now=now, instruments=instruments)
-    return stop or turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
+        schemas, at_ms = instruments.schemas, now.active_ms
+        check = grounding.check(state, visit, step, schemas, now_active_ms=at_ms)
+        return check or turns.judge(state, visit, step, visit.answer, schemas, now_active_ms=at_ms)
+    return (
+        stopping.ask(state, visit, step, now=now, instruments=instruments)
+        or turns.look_back(state, visit, step, now_active_ms=now.active_ms)
+        or turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
+    )
 
 
 def _tool_step(

@@ -7,7 +7,14 @@ log is not one of ours.
 from collections.abc import Iterable
 from typing import assert_never
 
-from jackline_server.core import evolve_calls, evolve_control, evolve_turns, json_text, transcript
+from jackline_server.core import (
+    evolve_calls,
+    evolve_control,
+    evolve_progress,
+    evolve_turns,
+    json_text,
+    transcript,
+)
 from jackline_server.core.context import LAST_ERROR, LAST_ERROR_TYPE
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import ABORTED, Exit, is_abnormal
@@ -17,6 +24,7 @@ from jackline_server.core.facts import (
     CommandRejected,
     Consulted,
     Fact,
+    Grounded,
     InterruptRaised,
     InterruptResolved,
     ModelCallFailed,
@@ -25,6 +33,7 @@ from jackline_server.core.facts import (
     Noticed,
     Paused,
     RecoveryCause,
+    Reflected,
     Resumed,
     RunFinished,
     RunRecovered,
@@ -135,6 +144,10 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
             return evolve_control.notice(state, fact)
         case Consulted():
             return evolve_turns.consult(state, fact)
+        case Reflected():
+            return evolve_progress.reflect(state, fact)
+        case Grounded():
+            return evolve_progress.ground(state, fact)
         case _:
             assert_never(fact)
 

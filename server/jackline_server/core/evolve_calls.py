@@ -4,7 +4,7 @@ Owns the moves requested → started → completed | failed | denied | cancelled
 call. A call whose outcome is unknown stays open until its policy or a person settles it.
 """
 
-from jackline_server.core import json_text, reuse, transcript
+from jackline_server.core import json_text, reflection, reuse, transcript
 from jackline_server.core.context import Context, select, step_input
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
@@ -16,7 +16,6 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.frozen import change
-from jackline_server.core.messages import Prompt
 from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolEntry, ToolPolicy, ToolStep
 from jackline_server.core.state import Interrupt, Note, Reply, RunState, ToolCall, Visit
 
@@ -210,14 +209,21 @@ def _store(state: RunState, call: ToolCall, *, context: Context) -> RunState:
         return stored
     if not all(is_settled(stored.calls[name], stored.plan) for name in reversed(visit.open_calls)):
         return stored
-    closed = change(visit, open_calls=(), prompt=_with_results(stored, visit))
-    return change(stored, visit=closed)
+    return change(stored, visit=_turn_over(stored, visit))
 
 
-def _with_results(state: RunState, visit: Visit) -> Prompt | None:
-    """The conversation with the turn's results, which nothing changes any more."""
+def _turn_over(state: RunState, visit: Visit) -> Visit:
+    """The visit once a turn's results are all there: nothing of them changes any more."""
     step = state.plan.step(visit.step_id)
-    return transcript.prompt(state, visit, step) if isinstance(step, ModelStep) else None
+    if not isinstance(step, ModelStep):
+        return change(visit, open_calls=())
+    turn = tuple([state.calls[call_id] for call_id in visit.open_calls])
+    return change(
+        visit,
+        open_calls=(),
+        prompt=transcript.prompt(state, visit, step),
+        progress=reflection.after_turn(visit, turn, step, state.plan),
+    )
 
 
 def _call(state: RunState, call_id: str) -> ToolCall:

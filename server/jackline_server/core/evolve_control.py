@@ -3,7 +3,7 @@
 Owns what holds a run and what lets it go on.
 """
 
-from jackline_server.core import evolve_calls
+from jackline_server.core import evolve_calls, evolve_progress, repetition
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.facts import (
     CommandApplied,
@@ -72,9 +72,10 @@ def command(state: RunState, fact: CommandApplied) -> RunState:
 
 def steer(state: RunState, fact: Steered) -> RunState:
     """Guidance enters the conversation; an answer that nobody has judged yet gives way to it."""
-    visit = current(state)
+    visit = evolve_progress.withdrawn(current(state))
     note = Note(text=fact.text, provenance=f"steer:{fact.principal}")
-    return change(state, visit=change(visit, entries=(*visit.entries, note), answer=None))
+    progress = repetition.restarted(visit.progress)
+    return change(state, visit=change(visit, entries=(*visit.entries, note), answer=None, progress=progress))
 
 
 def timer(state: RunState, fact: TimerFired) -> RunState:
@@ -98,3 +99,5 @@ def notice(state: RunState, fact: Noticed) -> RunState:
             return change(state, oversight=change(oversight, warnings_told=told))
         case NoticeCode.CONDITION_FAILED:
             return state
+        case NoticeCode.REPETITION:
+            return evolve_progress.nudge(state, fact)

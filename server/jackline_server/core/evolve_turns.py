@@ -6,6 +6,7 @@ on, and replaced by what it came to.
 
 from jackline_server.core.bounds import Hold, Limit
 from jackline_server.core.errors import CorruptLog
+from jackline_server.core.evolve_progress import judged
 from jackline_server.core.facts import (
     AnswerProblem,
     AnswerRejected,
@@ -19,7 +20,17 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.frozen import change
-from jackline_server.core.state import Attempts, ModelCall, Note, Reply, RunState, Stopping, Visit, current
+from jackline_server.core.state import (
+    Attempts,
+    Grounding,
+    ModelCall,
+    Note,
+    Reply,
+    RunState,
+    Stopping,
+    Visit,
+    current,
+)
 
 
 def settle_lost(state: RunState, call: ModelCall) -> RunState:
@@ -68,11 +79,19 @@ def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
             iteration=fact.iteration,
             model_call=ModelCall(sequence=state.sequence, started=fact, hold=hold),
             request_since_ms=state.active_ms if since is None else since,
-            answer=None,
+            answer=visit.answer if fact.purpose is Purpose.GROUND else None,
             closing=closing,
             stopping=stopping,
+            grounding=_grounding(visit.grounding, fact.purpose),
         ),
     )
+
+
+def _grounding(grounding: Grounding, purpose: Purpose) -> Grounding:
+    """Any other call than the judge's means that there is no answer to judge any more."""
+    if purpose is Purpose.GROUND:
+        return change(grounding, asked=True)
+    return Grounding(replans=grounding.replans) if grounding.passed or grounding.asked else grounding
 
 
 def _in_flight(visit: Visit) -> ModelCall:
@@ -87,25 +106,27 @@ def reply(state: RunState, fact: ModelReplied) -> RunState:
     call = _in_flight(visit)
     turns = int(call.started.purpose is Purpose.TURN)
     said = Reply(text=fact.text, finish=fact.finish)
+    settled = change(
+        visit,
+        ledger=visit.ledger.settle(
+            call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros, turns=turns
+        ),
+        model_call=None,
+        attempts=None,
+        request_since_ms=None,
+    )
     return change(
         state,
         usage=_add(state.usage, fact.usage),
         ledger=state.ledger.settle(
             call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros, turns=turns
         ),
-        visit=change(
-            visit,
-            ledger=visit.ledger.settle(
-                call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros, turns=turns
-            ),
-            entries=(*visit.entries, said),
-            model_call=None,
-            attempts=None,
-            request_since_ms=None,
-            repairing=False,
-            answer=said,
-        ),
+        visit=judged(settled, said) if call.started.purpose is Purpose.GROUND else _heard(settled, said),
     )
+
+
+def _heard(visit: Visit, said: Reply) -> Visit:
+    return change(visit, entries=(*visit.entries, said), repairing=False, answer=said)
 
 
 def fail(state: RunState, fact: ModelCallFailed) -> RunState:

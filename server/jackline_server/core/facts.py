@@ -48,8 +48,10 @@ class StopReason(Enum):
     STEP_BUDGET = "step_budget"
     TIME_BUDGET = "time_budget"
     DEADLINE = "deadline"
+    TOOL_LOOP = "tool_loop"
     INVALID_OUTPUT = "invalid_output"
     NO_TOOL_SUCCEEDED = "no_tool_succeeded"
+    GROUNDING_FAILED = "grounding_failed"
     REVIEW = "review"
     UNKNOWN_OUTCOME = "unknown_outcome"
     MODEL_ERROR = "model_error"
@@ -170,6 +172,7 @@ class Purpose(Enum):
     TURN = "turn"
     REPAIR = "repair"
     FINAL_ANSWER = "final_answer"
+    GROUND = "ground"
 
 
 @frozen
@@ -379,6 +382,44 @@ class AnswerRejected:
     call_id: str = ""
 
 
+# --- reflection and grounding ------------------------------------------------------------------
+
+
+class Pattern(Enum):
+    """How some turns have gone."""
+
+    ADVANCING = "advancing"
+    MIXED = "mixed"
+    FAILING = "failing"
+    LOOPING = "looping"
+
+
+@frozen
+class Reflected:
+    """How the turns since the last look have gone. `guidance` is told to the model unless it is empty."""
+
+    pattern: Pattern
+    succeeded: int
+    failed: int
+    confidence_permille: int
+    guidance: str  # content
+
+
+@frozen
+class Grounded:
+    """An answer was held against what the tools had returned.
+
+    `score_permille` is None if the judge gave no usable word; `problem` says why then. `replan` is the one
+    that follows, 0 if none does. `unsupported` are the claims that the results do not bear out.
+    """
+
+    score_permille: int | None
+    passed: bool
+    replan: int
+    unsupported: tuple[str, ...]  # content
+    problem: str  # content
+
+
 # --- people ------------------------------------------------------------------------------------
 
 
@@ -517,11 +558,12 @@ class NoticeCode(Enum):
     BUDGET_NEARLY_USED = "budget_nearly_used"
     FILE_MISSING = "file_missing"
     CONDITION_FAILED = "condition_failed"
+    REPETITION = "repetition"
 
 
 @frozen
 class Noticed:
-    """Something worth knowing. Only `budget_nearly_used` is told to the model."""
+    """Something worth knowing. Only `budget_nearly_used` and `repetition` are told to the model."""
 
     code: NoticeCode
     text: str  # content
@@ -580,4 +622,6 @@ Fact = (
     | TimerFired
     | Noticed
     | Consulted
+    | Reflected
+    | Grounded
 )

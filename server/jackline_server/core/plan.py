@@ -122,6 +122,48 @@ class ToolChoice:
     name: str = ""
 
 
+class RepeatBy(Enum):
+    """By what a turn counts as the same as an earlier one."""
+
+    ARGS_RESULT = "args_result"
+    ARGS = "args"
+    NAME = "name"
+
+
+@frozen
+class RepeatPlan:
+    """When repeated calls end a step: `repetition` reads it. `nudge` says that the model is told first."""
+
+    by: RepeatBy
+    count: int
+    nudge: bool
+
+
+@frozen
+class ReflectPlan:
+    """When a step looks at how its turns have gone. `guidance` says that the model is told what was found."""
+
+    every: int
+    guidance: bool
+
+
+class OnJudgeError(Enum):
+    """What follows when a judge fails."""
+
+    IGNORE = "ignore"
+    EXIT = "exit"
+
+
+@frozen
+class GroundPlan:
+    """How an answer is held against what the tools returned. `model` is a profile of the plan."""
+
+    model: str
+    threshold_permille: int
+    max_replans: int
+    on_error: OnJudgeError
+
+
 @frozen
 class RunBounds:
     """The caps of a whole run; None is no cap of that kind."""
@@ -207,7 +249,8 @@ class ToolPolicy:
 class ToolEntry:
     """A tool as one model step sees it. `ref` is both its name and the step behind it.
 
-    `parameters_json` leaves out the bound names; `bind` maps them to pointers into the context.
+    `parameters_json` leaves out the bound names; `bind` maps them to pointers into the context. `poll` says
+    that the model is meant to ask it again and again.
     """
 
     ref: str
@@ -217,6 +260,7 @@ class ToolEntry:
     max_calls: int | None
     writes_context: bool
     policy: ToolPolicy = ToolPolicy()
+    poll: bool = False
 
 
 @frozen
@@ -244,6 +288,8 @@ class ModelStep:
     `next_step` is where an unrouted `default` goes; empty ends the run. `invalid_args` is how many calls in a
     row that can't start are told to the model; None is no end to them. `stop_when` is asked at the top of
     each turn but the first.
+    `next_step` is where an unrouted `default` goes; empty ends the run. None for `repeat`, `reflect` and
+    `ground` is to do without.
     """
 
     step_id: str
@@ -266,6 +312,9 @@ class ModelStep:
     invalid_args: int | None = None
     stop_when: StopCondition | None = None
     completion: Completion = Completion.AUTO
+    repeat: RepeatPlan | None = None
+    reflect: ReflectPlan | None = None
+    ground: GroundPlan | None = None
 
 
 @frozen

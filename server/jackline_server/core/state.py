@@ -120,6 +120,48 @@ _NOTHING_ASKED = Stopping()
 
 
 @frozen
+class TurnMark:
+    """A turn that called tools, as repetition compares it. `patient` if it only read or polled."""
+
+    digest: bytes
+    patient: bool
+
+
+@frozen
+class Progress:
+    """How the turns of a visit that called tools have gone, kept up with each of them.
+
+    `marks` are the last three, the newest last, and `streaks` say for the periods 1, 2 and 3 how many turns
+    in a row were the same as the one so many turns before. `over` is 0 until the turns count as a loop, 1
+    when they do, and one more for each further repetition; `nudged` once the model was told so. `confidence`
+    is from 0 to 1. `turns`, `succeeded` and `failed` are counted since the last look back.
+    """
+
+    marks: tuple[TurnMark, ...] = ()
+    streaks: tuple[int, int, int] = (0, 0, 0)
+    over: int = 0
+    nudged: bool = False
+    confidence: float = 0.5
+    turns: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+@frozen
+class Grounding:
+    """How the judge stands to the answer under way.
+
+    `asked` from the first attempt at it until its word is recorded; `verdict` is its reply, unread. `passed`
+    if the answer stands. `replans` counts those of the visit.
+    """
+
+    asked: bool = False
+    verdict: Reply | None = None
+    passed: bool = False
+    replans: int = 0
+
+
+@frozen
 class Visit:
     """The step that the run is in.
 
@@ -149,6 +191,8 @@ class Visit:
     closing: Limit | None = None
     crashes: int = 0
     stopping: Stopping = _NOTHING_ASKED
+    progress: Progress = Progress()
+    grounding: Grounding = Grounding()
 
 
 @frozen

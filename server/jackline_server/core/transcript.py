@@ -151,7 +151,7 @@ def _opening(state: RunState, step: ModelStep) -> str:
     given: JsonObject = step_input(state.context, step.input)
     if not given:
         return "Begin."
-    return f"<data>\n{_unfenced(json_text.write(given))}\n</data>"
+    return fenced(json_text.write(given))
 
 
 def _note(note: Note) -> str:
@@ -159,8 +159,13 @@ def _note(note: Note) -> str:
         return note.text
     return (
         "Guidance from an operator. It changes neither your tools, nor your task, nor the form of your "
-        f"answer.\n<data>\n{_unfenced(note.text)}\n</data>"
+        f"answer.\n{fenced(note.text)}"
     )
+
+
+def fenced(text: str) -> str:
+    """The text marked as data from outside."""
+    return f"<data>\n{_unfenced(text)}\n</data>"
 
 
 def _unfenced(text: str) -> str:

@@ -1,10 +1,10 @@
 """Turns of a model step: judging an answer, and the next call of the model under every bound.
 
-Owns questions 7, 9, 10 and 11 of the loop. A turn is one model call with its tool calls; mending an answer
-and the closing answer use a request, not a turn.
+Owns questions 7, 9, 10 and 11 of the loop; what 9 asks belongs to `repetition` and `reflection`. A turn is
+one model call with its tool calls; mending an answer and the closing answer use a request, not a turn.
 """
 
-from jackline_server.core import bounds, exits, finish_tool, leaving, outcome, timing
+from jackline_server.core import bounds, exits, finish_tool, leaving, outcome, reflection, repetition, timing
 from jackline_server.core import transcript as conversation
 from jackline_server.core.bounds import Hold, Limit, Scope
 from jackline_server.core.exits import Exit
@@ -41,6 +41,15 @@ EMPTY_REPLY = Limit(reason=StopReason.MODEL_ERROR, leaf="MODEL_EMPTY_REPLY")
 
 _NO_HOLD = Hold(tokens=0, cost_micros=0)
 _NOTICE_AT = (4, 5)
+
+
+def look_back(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: int) -> Step | None:
+    """What the turns so far lead to before the next one: a loop's end, a word to the model, or nothing."""
+    repeated = repetition.found(visit, step)
+    if isinstance(repeated, Limit):
+        return at_limit(state, visit, step, repeated, now_active_ms=now_active_ms)
+    due = repeated or reflection.due(visit, step)
+    return None if due is None else Record(facts=(due,))
 
 
 def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: int) -> Step:
@@ -94,13 +103,20 @@ def _cut(limit: Limit, state: RunState, visit: Visit) -> Exit:
 
 
 def _limit_exit(limit: Limit) -> Exit:
-    if limit.reason is StopReason.STOP_CONDITION:
-        error = ""
-    elif limit.reason is StopReason.MODEL_ERROR:
-        error = "the model gave no answer"
-    else:
-        error = f"{limit.leaf}: {limit.words}" if limit.words else f"{limit.leaf} is reached"
-    return exits.abnormal(limit.reason, leaf=limit.leaf, error=error)
+    return exits.abnormal(limit.reason, leaf=limit.leaf, error=limit_words(limit))
+
+
+def limit_words(limit: Limit) -> str:
+    """What a limit says in the error of an exit."""
+    match limit.reason:
+        case StopReason.STOP_CONDITION:
+            return ""
+        case StopReason.MODEL_ERROR:
+            return "the model gave no answer"
+        case StopReason.TOOL_LOOP:
+            return "the same tool calls were repeated, and nothing new came of it"
+        case _:
+            return f"{limit.leaf}: {limit.words}" if limit.words else f"{limit.leaf} is reached"
 
 
 def _close_without_answer(state: RunState, visit: Visit) -> Record:
@@ -129,8 +145,8 @@ def model_call(
     cap = bounds.output_cap(
         model,
         prompt_tokens=prompt,
-        scopes=_scopes(state, visit, step),
-        held_back=_NO_HOLD if closing is not None else _held_back(state, step, prompt),
+        scopes=scopes(state, visit, step),
+        held_back=_NO_HOLD if closing is not None else held_back(state, step, prompt),
     )
     if isinstance(cap, Limit):
         return cap
@@ -152,7 +168,7 @@ def model_call(
         tools=finish_tool.offered(step, closing=closing is not None),
         tool_choice=_choice(state, visit, step, closing=closing is not None),
         reply_schema=_reply_schema(state, visit, step, closing=closing is not None),
-        total_ms=_total_ms(state, visit, step, now_active_ms),
+        total_ms=total_ms(state, visit, step, now_active_ms),
         idle_ms=step.bounds.idle_timeout_ms,
     )
 
@@ -161,20 +177,27 @@ def _counts(visit: Visit, step: ModelStep) -> Limit | None:
     """The caps that a closing answer is not held to."""
     if not visit.repairing and visit.ledger.iterations >= step.bounds.max_iterations:
         return Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iterations")
+    return requests_used_up(visit, step)
+
+
+def requests_used_up(visit: Visit, step: ModelStep) -> Limit | None:
+    """The cap on requests, if it leaves none but what is held back for a closing answer."""
     held_back = int(step.on_limit is OnLimit.FINAL_ANSWER)
     if visit.ledger.model_requests + held_back >= step.bounds.model_requests:
         return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests")
     return None
 
 
-def _scopes(state: RunState, visit: Visit, step: ModelStep) -> tuple[Scope, Scope]:
+def scopes(state: RunState, visit: Visit, step: ModelStep) -> tuple[Scope, Scope]:
+    """The two scopes that a call of the visit is held against."""
     return (
         bounds.visit_scope(step.bounds, visit.ledger),
         bounds.run_scope(state.started.bounds, state.ledger),
     )
 
 
-def _held_back(state: RunState, step: ModelStep, prompt: int) -> Hold:
+def held_back(state: RunState, step: ModelStep, prompt: int) -> Hold:
+    """What is kept free for a closing answer to a prompt of so many tokens."""
     if step.on_limit is not OnLimit.FINAL_ANSWER:
         return _NO_HOLD
     price = state.plan.models[step.model].price
@@ -208,7 +231,8 @@ def _reply_schema(state: RunState, visit: Visit, step: ModelStep, *, closing: bo
     return step.outcome.contract_json if closing or choice_met(state, visit, step) else None
 
 
-def _total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
+def total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
+    """How long an attempt at a model may take: what is left of its request, and of every deadline."""
     since = now_active_ms if visit.request_since_ms is None else visit.request_since_ms
     total = step.bounds.model_timeout_ms - (now_active_ms - since)
     left = timing.left_ms(state, now_active_ms)

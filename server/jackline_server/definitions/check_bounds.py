@@ -35,8 +35,8 @@ def worst_case(plan: Plan, found: Graph) -> WorstCase:
     models = [step for step in steps if isinstance(step, ModelStep)]
     requests = [step.bounds.model_requests for step in models]
     calls = [_calls(step) for step in steps]
-    tokens = [_tokens(step, plan.models[step.model]) for step in models]
-    costs = [_cost(step, plan.models[step.model]) for step in models]
+    tokens = [_tokens(step, plan) for step in models]
+    costs = [_cost(step, plan) for step in models]
     known = [cost for cost in costs if cost is not None]
     cost = _combined(known, visits, plan) if len(known) == len(costs) else None
     return WorstCase(
@@ -70,14 +70,20 @@ def _check_step(step: ModelStep, plan: Plan, report: Report) -> None:
 
 
 def _check_price(step: ModelStep, plan: Plan, report: Report) -> None:
-    model = plan.models.get(step.model)
-    if model is None or model.price is not None:
-        return
-    message = f"the price of the model `{model.profile}` is unknown; set `price` in its profile"
-    if step.bounds.cost_budget_micros is not None:
-        report.error("price_unknown", message, ("steps", step.step_id, "bounds", "cost_budget_usd"))
-    if plan.bounds.cost_budget_micros is not None:
-        report.error("price_unknown", message, ("bounds", "cost_budget_usd"))
+    for model in _models(step, plan):
+        if model.price is not None:
+            continue
+        message = f"the price of the model `{model.profile}` is unknown; set `price` in its profile"
+        if step.bounds.cost_budget_micros is not None:
+            report.error("price_unknown", message, ("steps", step.step_id, "bounds", "cost_budget_usd"))
+        if plan.bounds.cost_budget_micros is not None:
+            report.error("price_unknown", message, ("bounds", "cost_budget_usd"))
+
+
+def _models(step: ModelStep, plan: Plan) -> list[ModelPlan]:
+    """The models that a step may ask, its judge's among them, each once."""
+    names = {step.model: None} | ({step.ground.model: None} if step.ground is not None else {})
+    return [plan.models[name] for name in names if name in plan.models]
 
 
 def _fixed_prompt_tokens(step: ModelStep) -> int:
@@ -96,16 +102,19 @@ def _calls(step: StepPlan) -> int:
             return 0
 
 
-def _tokens(step: ModelStep, model: ModelPlan) -> int:
-    most = step.bounds.model_requests * model.context_window
+def _tokens(step: ModelStep, plan: Plan) -> int:
+    window = max(model.context_window for model in _models(step, plan))
+    most = step.bounds.model_requests * window
     return most if step.bounds.token_budget is None else min(most, step.bounds.token_budget)
 
 
-def _cost(step: ModelStep, model: ModelPlan) -> int | None:
-    if model.price is None:
+def _cost(step: ModelStep, plan: Plan) -> int | None:
+    prices = [model.price for model in _models(step, plan)]
+    known = [price for price in prices if price is not None]
+    if len(known) < len(prices):
         return None
-    dearer = max(model.price.input_per_million, model.price.output_per_million)
-    most = math.ceil(_tokens(step, model) * dearer / 1_000_000)
+    dearest = max(max(price.input_per_million, price.output_per_million) for price in known)
+    most = math.ceil(_tokens(step, plan) * dearest / 1_000_000)
     return most if step.bounds.cost_budget_micros is None else min(most, step.bounds.cost_budget_micros)
 
 

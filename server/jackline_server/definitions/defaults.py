@@ -9,9 +9,11 @@ from jackline_server.core.plan import (
     Completion,
     Effect,
     OnFailure,
+    OnJudgeError,
     OnLimit,
     OnQuestion,
     OnUnknown,
+    RepeatBy,
     ToolExecution,
 )
 
@@ -48,6 +50,15 @@ COMPLETION = Completion.AUTO
 
 # A function of a stop condition.
 STOP_FUNCTION_TIMEOUT_MS = 5 * SECOND_MS
+
+# The progress of an agent. It reflects and is grounded only where the file says so.
+REPEAT_BY = RepeatBy.ARGS_RESULT
+REPEAT_COUNT = 3
+REPEAT_NUDGE = True
+REFLECT_GUIDANCE = True
+GROUND_THRESHOLD_PERMILLE = 650
+GROUND_MAX_REPLANS = 2
+GROUND_ON_ERROR = OnJudgeError.EXIT
 
 # A tool.
 EFFECT = Effect.WRITE

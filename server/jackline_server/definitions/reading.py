@@ -32,6 +32,7 @@ _DEVICES = frozenset(
 _CODES = {
     "bad_duration": "bad_duration",
     "bad_money": "bad_money",
+    "bad_share": "bad_share",
     "bad_pointer": "bad_pointer",
     "bad_tool": "bad_tool",
     "bad_condition": "bad_condition",

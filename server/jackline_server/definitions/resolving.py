@@ -16,6 +16,7 @@ from jackline_server.core.plan import (
     Completion,
     Effect,
     FunctionAction,
+    GroundPlan,
     ModelPlan,
     ModelStep,
     OnLimit,
@@ -31,7 +32,7 @@ from jackline_server.core.plan import (
     ToolExecution,
     ToolStep,
 )
-from jackline_server.definitions import defaults, http_action, stop_conditions, tool_policies
+from jackline_server.definitions import defaults, http_action, progress, stop_conditions, tool_policies
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
 from jackline_server.definitions.contract import contract_of
@@ -107,6 +108,7 @@ class Resolver:
             self.report.warning("no_tools", f"the agent `{step_id}` has no tools", path)
         if not (shape.steering or shape.steering_files):
             self.report.warning("no_steering", f"the agent `{step_id}` has no steering", path)
+        model = self._model(step_id, shape)
         return ModelStep(
             step_id=step_id,
             kind="agent",
@@ -114,7 +116,7 @@ class Resolver:
             input=shape.input,
             routes=shape.routes,
             next_step=self._next(step_id),
-            model=self._model(step_id, shape),
+            model=model,
             system=self.assets.sections(step_id, shape),
             prompt="",
             tools=tools,
@@ -128,7 +130,21 @@ class Resolver:
             invalid_args=tool_policies.invalid_args(shape),
             stop_when=None if shape.stop_when is None else stop_conditions.build(shape.stop_when),
             completion=self._completion_of(shape, path),
+            repeat=progress.repeat_plan(shape.repeat, self.draft.top.repeat),
+            reflect=progress.reflect_plan(shape.reflect),
+            ground=self._ground(step_id, shape, model),
         )
+
+    def _ground(self, step_id: str, shape: AgentShape, model: str) -> GroundPlan | None:
+        path: Path = ("steps", step_id, "ground")
+        if shape.ground is None:
+            return None
+        if not shape.tools:
+            message = f"`{step_id}` has no tools, so there is nothing to hold its answer against"
+            self.report.warning("ground_without_tools", message, path)
+        judge = shape.ground.model
+        name = model if judge is None else self._profile(judge, (*path, "model"))
+        return progress.ground_plan(shape.ground, name)
 
     def _completion(self, step_id: str, shape: CompletionShape) -> ModelStep:
         for key, text in (("prompt", shape.prompt), ("steering", shape.steering or "")):
@@ -161,6 +177,9 @@ class Resolver:
             message = f"`{step_id}` has no model; set `model` here or at the top"
             self.report.error("model_missing", message, ("steps", step_id))
             return ""
+        return self._profile(name, place)
+
+    def _profile(self, name: str, place: Path) -> str:
         model = self.catalog.model(name)
         if model is None:
             hint = nearest(name, self.catalog.models)
@@ -262,6 +281,7 @@ class Resolver:
                 max_calls=entry.max_calls,
                 writes_context=entry.writes_context,
                 policy=tool_policies.resolve(self._effects[entry.ref], step, entry, shape),
+                poll=entry.poll,
             )
         return tuple(entries.values())
 

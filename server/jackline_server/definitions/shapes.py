@@ -19,6 +19,7 @@ from jackline_server.definitions.units import (
     Milliseconds,
     Pointer,
     Positive,
+    Share,
     StepName,
     Text,
     Tokens,
@@ -121,6 +122,7 @@ class ToolShape(PolicyShape):
     bind: dict[str, Pointer] = Field(default_factory=dict)
     max_calls: Count | None = None
     writes_context: bool = False
+    poll: bool = False
     description: Line | None = None
     parameters: Document | None = None
 
@@ -133,6 +135,30 @@ class ToolShape(PolicyShape):
         if self.from_ is None and self.allow is not None:
             raise PydanticCustomError("bad_tool", "`allow` belongs to `from`; a `ref` names one step")
         return self
+
+
+class RepeatShape(Shape):
+    """`repeat`: when repeated calls end a step."""
+
+    by: Literal["args_result", "args", "name", "off"] | None = None
+    count: Annotated[int, Field(ge=2, le=100)] | None = None
+    nudge: bool | None = None
+
+
+class ReflectShape(Shape):
+    """`reflect`: when a step looks at how its turns have gone."""
+
+    every: Annotated[int, Field(ge=1, le=1_000)]
+    guidance: bool | None = None
+
+
+class GroundShape(Shape):
+    """`ground`: how an answer is held against what the tools returned."""
+
+    threshold: Share | None = None
+    max_replans: Annotated[int, Field(ge=0, le=10)] | None = None
+    model: str | None = None
+    on_error: Literal["ignore", "exit"] | None = None
 
 
 class NamedToolShape(Shape):
@@ -231,6 +257,7 @@ _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "reflect",
     "ground",
     "repeat",
+    "stop_when",
     "compaction",
     "text_tool_calls",
     "on_model_unavailable",
@@ -276,6 +303,9 @@ class AgentShape(ModelStepShape):
     on_error: OnFailureText | None = None
     invalid_args: OnFailureText | ObserveShape | None = None
     stop_when: StopWhenShape | None = None
+    repeat: RepeatShape = RepeatShape()
+    reflect: ReflectShape | None = None
+    ground: GroundShape | None = None
 
 
 class CompletionShape(ModelStepShape):
@@ -347,7 +377,7 @@ class WorkflowShape(Shape):
     """The top of the file. Its steps are read one by one, each by its kind."""
 
     not_built = frozenset(
-        {"bounds_cap", "supervisor", "hooks", "policy", "guardrails", "repeat", "compaction", "thread"}
+        {"bounds_cap", "supervisor", "hooks", "policy", "guardrails", "compaction", "thread"}
     )
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     description: Line | None = None
@@ -356,6 +386,7 @@ class WorkflowShape(Shape):
     input: InputShape | None = None
     bounds: RunBoundsShape = RunBoundsShape()
     on_question: Literal["wait", "review"] | None = None
+    repeat: RepeatShape = RepeatShape()
     flow: Annotated[tuple[StepName, ...], Field(min_length=1, max_length=500)]
     steps: Annotated[dict[str, Any], Field(min_length=1, max_length=500)]
 

@@ -42,6 +42,15 @@ def _micros(value: object) -> int:
     return int(amount)
 
 
+def _permille(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise PydanticCustomError("bad_share", "a share is a number from 0 to 1, such as 0.65")
+    amount = Decimal(value) * 1_000
+    if not 0 <= amount <= 1_000 or amount != int(amount):  # noqa: PLR2004  # a thousand thousandths are the whole
+        raise PydanticCustomError("bad_share", "a share is from 0 to 1, with at most three decimals")
+    return int(amount)
+
+
 def _pointer(value: object) -> str:
     if not isinstance(value, str) or not is_pointer(value):
         raise PydanticCustomError(
@@ -79,6 +88,11 @@ Pointer = Annotated[
             "examples": ["/input/message"],
         }
     ),
+]
+Share = Annotated[
+    int,
+    BeforeValidator(_permille),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1, "examples": [0.65]}),
 ]
 Count = Annotated[int, Field(ge=0, le=100_000)]
 Positive = Annotated[int, Field(ge=1, le=100_000)]

@@ -16,6 +16,7 @@ from jackline_server.core.plan import (
     Completion,
     Effect,
     FunctionAction,
+    GroundPlan,
     ModelPlan,
     ModelStep,
     OnLimit,
@@ -25,6 +26,8 @@ from jackline_server.core.plan import (
     Plan,
     Price,
     PromptSection,
+    ReflectPlan,
+    RepeatPlan,
     RouterCase,
     RouterStep,
     RunBounds,
@@ -156,6 +159,7 @@ class EntryFields(TypedDict, total=False):
     max_calls: int | None
     writes_context: bool
     policy: ToolPolicy
+    poll: bool
 
 
 def entry(ref: str, **fields: Unpack[EntryFields]) -> ToolEntry:
@@ -243,6 +247,9 @@ class ModelStepFields(TypedDict, total=False):
     invalid_args: int | None
     stop_when: StopCondition | None
     completion: Completion
+    repeat: RepeatPlan | None
+    reflect: ReflectPlan | None
+    ground: GroundPlan | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

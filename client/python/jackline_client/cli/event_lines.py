@@ -22,6 +22,7 @@ from jackline.v1.event_pb2 import (
     StepEvent,
 )
 from jackline.v1.run_pb2 import InterruptKind, RunState, StopReason, ToolCallStatus, Usage
+
 from jackline_client.cli.printable import printable
 from jackline_client.cli.wording import (
     LONG,
@@ -34,6 +35,7 @@ from jackline_client.cli.wording import (
     json_words,
     short,
 )
+from jackline_client.explaining.telling import tell
 
 _SAID_BY_WHAT_FOLLOWS = frozenset(
     {
@@ -92,6 +94,8 @@ class EventLines:
             "timer_fired": self._timer_fired,
             "noticed": self._noticed,
             "consulted": self._consulted,
+            "reflected": self._judged,
+            "grounded": self._judged,
         }
 
     def of(self, event: StepEvent) -> Iterator[Line]:
@@ -300,6 +304,12 @@ class EventLines:
         )
         style = "bad" if fact.answer == ConsultAnswer.CONSULT_ANSWER_FAILED else "dim"
         yield Line(text=f"  {short(fact.who)} → {answer} {fact.duration_ms:,} ms{words}", style=style)
+
+    def _judged(self, event: StepEvent) -> Iterator[Line]:
+        found = tell(event)
+        if found is not None:
+            passed = event.WhichOneof("fact") == "reflected" or event.grounded.passed
+            yield Line(text=f"  {printable(found.text, limit=LONG)}", style="dim" if passed else "bad")
 
     def _why(self, event: StepEvent) -> str:
         """The reason that was given with the command that this event follows from."""

@@ -49,6 +49,7 @@ _OWN: Mapping[str, _Own] = {
     "submit": _Own(target="controlling:submit", summary="Say what a tool call of unknown outcome returned."),
     "inbox": _Own(target="reading:inbox", summary="List the open questions of all runs."),
     "calls": _Own(target="inspecting:calls", summary="List the tool calls of a run."),
+    "explain": _Own(target="explaining:explain_run", summary="Show why a run ended, from its log."),
     "messages": _Own(
         target="inspecting:messages", summary="Show the conversation of a step as the model saw it."
     ),

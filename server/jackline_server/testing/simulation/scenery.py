@@ -14,15 +14,20 @@ from jackline_server.core.plan import (
     AnswerForm,
     Completion,
     Effect,
+    GroundPlan,
     ModelPlan,
     ModelStep,
     OnFailure,
+    OnJudgeError,
     OnLimit,
     OnQuestion,
     OnUnknown,
     OutcomePlan,
     Plan,
     Price,
+    ReflectPlan,
+    RepeatBy,
+    RepeatPlan,
     StepPlan,
     ToolExecution,
     ToolPolicy,
@@ -144,6 +149,27 @@ def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> S
             idle_timeout_ms=2_000,
             tool_timeout_ms=3_000,
         ),
+        repeat=_repeat(chance),
+        reflect=ReflectPlan(every=chance.choice((1, 2)), guidance=True) if _happens(chance, 0.3) else None,
+        ground=_ground(chance),
+    )
+
+
+def _repeat(chance: random.Random) -> RepeatPlan | None:
+    if _happens(chance, 0.4):
+        return None
+    by = chance.choice(list(RepeatBy))
+    return RepeatPlan(by=by, count=chance.choice((2, 3)), nudge=_happens(chance, 0.7))
+
+
+def _ground(chance: random.Random) -> GroundPlan | None:
+    if _happens(chance, 0.4):
+        return None
+    return GroundPlan(
+        model=plans.MODEL,
+        threshold_permille=650,
+        max_replans=chance.choice((0, 0, 1)),
+        on_error=chance.choice(list(OnJudgeError)),
     )
 
 

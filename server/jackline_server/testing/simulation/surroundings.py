@@ -37,6 +37,12 @@ _FAILURES = (
 
 
 _ANSWER = '{"outcome":"done","result":1}'
+_VERDICTS = (
+    '{"score": 1, "unsupported": []}',
+    '{"score": 0.2, "unsupported": ["that it is done"]}',
+    '{"score": 0.1, "unsupported": ["that it is done"]}',
+    "It seems fine.",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +88,9 @@ class SimulatedModels:
         calls = 0
         if request.tools and weather.happens(0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
-        if not calls and not weather.happens(0.05):
+        if _is_judge(request):
+            chunks.append(TextChunk(weather.chance.choice(_VERDICTS)))
+        elif not calls and not weather.happens(0.05):
             said = "done" if request.reply_schema is None else _ANSWER
             chunks.append(TextChunk(said if weather.happens(0.8) else "x" * 200))
         for index in range(calls):
@@ -179,6 +187,11 @@ def _entry(invocation: Invocation, at_ms: int) -> ToolEntry:
         attempt=invocation.attempt,
         at_ms=at_ms,
     )
+
+
+def _is_judge(request: ModelRequest) -> bool:
+    """True if an answer is to be judged: such a request shows one."""
+    return "# Answer\n" in request.messages[-1].text
 
 
 def _mark(request: ModelRequest) -> str:

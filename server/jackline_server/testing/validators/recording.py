@@ -20,7 +20,7 @@ from jackline_server.testing.validators.history import Event, FieldValue, RunCap
 
 _CONTENT = frozenset(
     {"input_json", "subject_json", "result_json", "writes_json", "output_json", "text", "reasoning"}
-    | {"error", "arguments", "name", "question", "explanation", "reason"}
+    | {"error", "arguments", "name", "question", "explanation", "reason", "guidance", "unsupported"}
 )
 """Fields of facts that no validator reads."""
 

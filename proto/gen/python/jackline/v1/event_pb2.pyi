@@ -75,6 +75,10 @@ class _ModelCallPurposeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Mode
     """To mend an answer that did not meet its contract, or an empty one. Uses no turn."""
     MODEL_CALL_PURPOSE_FINAL_ANSWER: _ModelCallPurpose.ValueType  # 3
     """The closing answer after a limit. Uses no turn and has no tools."""
+    MODEL_CALL_PURPOSE_GROUND: _ModelCallPurpose.ValueType  # 4
+    """A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
+    conversation.
+    """
 
 class ModelCallPurpose(_ModelCallPurpose, metaclass=_ModelCallPurposeEnumTypeWrapper):
     """What a model call is for."""
@@ -87,6 +91,10 @@ MODEL_CALL_PURPOSE_REPAIR: ModelCallPurpose.ValueType  # 2
 """To mend an answer that did not meet its contract, or an empty one. Uses no turn."""
 MODEL_CALL_PURPOSE_FINAL_ANSWER: ModelCallPurpose.ValueType  # 3
 """The closing answer after a limit. Uses no turn and has no tools."""
+MODEL_CALL_PURPOSE_GROUND: ModelCallPurpose.ValueType  # 4
+"""A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
+conversation.
+"""
 Global___ModelCallPurpose: _TypeAlias = ModelCallPurpose  # noqa: Y015
 
 class _FinishReason:
@@ -311,6 +319,8 @@ class _NoticeCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoticeCode
     """A file of the workflow was missing when it was compiled."""
     NOTICE_CODE_CONDITION_FAILED: _NoticeCode.ValueType  # 3
     """A condition could not be evaluated and counts as false."""
+    NOTICE_CODE_REPETITION: _NoticeCode.ValueType  # 4
+    """The same tool calls were repeated; the model is told before the step ends for it."""
 
 class NoticeCode(_NoticeCode, metaclass=_NoticeCodeEnumTypeWrapper):
     """What a notice is about."""
@@ -323,6 +333,8 @@ NOTICE_CODE_FILE_MISSING: NoticeCode.ValueType  # 2
 """A file of the workflow was missing when it was compiled."""
 NOTICE_CODE_CONDITION_FAILED: NoticeCode.ValueType  # 3
 """A condition could not be evaluated and counts as false."""
+NOTICE_CODE_REPETITION: NoticeCode.ValueType  # 4
+"""The same tool calls were repeated; the model is told before the step ends for it."""
 Global___NoticeCode: _TypeAlias = NoticeCode  # noqa: Y015
 
 class _ConsultKind:
@@ -373,6 +385,38 @@ CONSULT_ANSWER_FAILED: ConsultAnswer.ValueType  # 3
 """There was no answer: an error, none in time, or one that is no yes or no."""
 Global___ConsultAnswer: _TypeAlias = ConsultAnswer  # noqa: Y015
 
+class _ReflectionPattern:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReflectionPatternEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReflectionPattern.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REFLECTION_PATTERN_UNSPECIFIED: _ReflectionPattern.ValueType  # 0
+    """Never sent."""
+    REFLECTION_PATTERN_ADVANCING: _ReflectionPattern.ValueType  # 1
+    """Their tool calls succeeded."""
+    REFLECTION_PATTERN_MIXED: _ReflectionPattern.ValueType  # 2
+    """Some succeeded and some failed."""
+    REFLECTION_PATTERN_FAILING: _ReflectionPattern.ValueType  # 3
+    """None succeeded."""
+    REFLECTION_PATTERN_LOOPING: _ReflectionPattern.ValueType  # 4
+    """The same calls are being repeated."""
+
+class ReflectionPattern(_ReflectionPattern, metaclass=_ReflectionPatternEnumTypeWrapper):
+    """How the turns since the last look have gone."""
+
+REFLECTION_PATTERN_UNSPECIFIED: ReflectionPattern.ValueType  # 0
+"""Never sent."""
+REFLECTION_PATTERN_ADVANCING: ReflectionPattern.ValueType  # 1
+"""Their tool calls succeeded."""
+REFLECTION_PATTERN_MIXED: ReflectionPattern.ValueType  # 2
+"""Some succeeded and some failed."""
+REFLECTION_PATTERN_FAILING: ReflectionPattern.ValueType  # 3
+"""None succeeded."""
+REFLECTION_PATTERN_LOOPING: ReflectionPattern.ValueType  # 4
+"""The same calls are being repeated."""
+Global___ReflectionPattern: _TypeAlias = ReflectionPattern  # noqa: Y015
+
 @_typing.final
 class StepEvent(_message.Message):
     """One fact of one run."""
@@ -410,6 +454,8 @@ class StepEvent(_message.Message):
     STEERED_FIELD_NUMBER: _builtins.int
     TIMER_FIRED_FIELD_NUMBER: _builtins.int
     NOTICED_FIELD_NUMBER: _builtins.int
+    REFLECTED_FIELD_NUMBER: _builtins.int
+    GROUNDED_FIELD_NUMBER: _builtins.int
     CONSULTED_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
@@ -521,6 +567,14 @@ class StepEvent(_message.Message):
         """Something worth knowing that changes nothing by itself."""
 
     @_builtins.property
+    def reflected(self) -> Global___Reflected:
+        """How the turns of a visit have gone was looked at."""
+
+    @_builtins.property
+    def grounded(self) -> Global___Grounded:
+        """An answer was held against what the tools had returned."""
+
+    @_builtins.property
     def consulted(self) -> Global___Consulted:
         """Somebody who can change nothing was asked, and answered."""
 
@@ -562,14 +616,16 @@ class StepEvent(_message.Message):
         steered: Global___Steered | None = ...,
         timer_fired: Global___TimerFired | None = ...,
         noticed: Global___Noticed | None = ...,
+        reflected: Global___Reflected | None = ...,
+        grounded: Global___Grounded | None = ...,
         consulted: Global___Consulted | None = ...,
         content: Global___Content | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "consulted"]  # noqa: Y015
+    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "reflected", "grounded", "consulted"]  # noqa: Y015
     _WhichOneofArgType_fact: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_fact) -> _WhichOneofReturnType_fact | None: ...
 
@@ -1372,6 +1428,76 @@ class Consulted(_message.Message):
 Global___Consulted: _TypeAlias = Consulted  # noqa: Y015
 
 @_typing.final
+class Reflected(_message.Message):
+    """How the turns of a visit have gone was looked at. No model is asked for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATTERN_FIELD_NUMBER: _builtins.int
+    SUCCEEDED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_PERMILLE_FIELD_NUMBER: _builtins.int
+    pattern: Global___ReflectionPattern.ValueType
+    """How the turns since the last look have gone."""
+    succeeded: _builtins.int
+    """Tool calls of those turns that succeeded."""
+    failed: _builtins.int
+    """Tool calls of those turns that did not."""
+    confidence_permille: _builtins.int
+    """Confidence in the visit's progress in thousandths, from 0 to 1000."""
+    def __init__(
+        self,
+        *,
+        pattern: Global___ReflectionPattern.ValueType = ...,
+        succeeded: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        confidence_permille: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence_permille", b"confidence_permille", "failed", b"failed", "pattern", b"pattern", "succeeded", b"succeeded"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reflected: _TypeAlias = Reflected  # noqa: Y015
+
+@_typing.final
+class Grounded(_message.Message):
+    """An answer was held against what the tools had returned."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCORE_PERMILLE_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
+    REPLAN_FIELD_NUMBER: _builtins.int
+    UNSUPPORTED_FIELD_NUMBER: _builtins.int
+    score_permille: _builtins.int
+    """How far the tools' results bear the answer out, in thousandths; unset if the judge gave no usable word."""
+    passed: _builtins.bool
+    """True if the answer stands."""
+    replan: _builtins.int
+    """The replan that follows, from 1; 0 if none does."""
+    unsupported: _builtins.int
+    """How many claims the results do not bear out."""
+    def __init__(
+        self,
+        *,
+        score_permille: _builtins.int | None = ...,
+        passed: _builtins.bool = ...,
+        replan: _builtins.int = ...,
+        unsupported: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_score_permille", b"_score_permille", "score_permille", b"score_permille"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_score_permille", b"_score_permille", "passed", b"passed", "replan", b"replan", "score_permille", b"score_permille", "unsupported", b"unsupported"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__score_permille: _TypeAlias = _typing.Literal["score_permille"]  # noqa: Y015
+    _WhichOneofArgType__score_permille: _TypeAlias = _typing.Literal["_score_permille", b"_score_permille"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__score_permille) -> _WhichOneofReturnType__score_permille | None: ...
+
+Global___Grounded: _TypeAlias = Grounded  # noqa: Y015
+
+@_typing.final
 class Content(_message.Message):
     """What was said, given and returned: the part of an event that is not metadata."""
 
@@ -1385,6 +1511,7 @@ class Content(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     CONSULT_FIELD_NUMBER: _builtins.int
+    GROUNDED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice."""
     @_builtins.property
@@ -1415,6 +1542,10 @@ class Content(_message.Message):
     def consult(self) -> Global___ConsultContent:
         """Of Consulted."""
 
+    @_builtins.property
+    def grounded(self) -> Global___GroundedContent:
+        """Of Grounded."""
+
     def __init__(
         self,
         *,
@@ -1426,12 +1557,13 @@ class Content(_message.Message):
         answer: Global___AnswerContent | None = ...,
         text: _builtins.str = ...,
         consult: Global___ConsultContent | None = ...,
+        grounded: Global___GroundedContent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "consult", b"consult", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "consult", b"consult", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "consult"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "consult", "grounded"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1620,6 +1752,34 @@ class ConsultContent(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConsultContent: _TypeAlias = ConsultContent  # noqa: Y015
+
+@_typing.final
+class GroundedContent(_message.Message):
+    """What a judge found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UNSUPPORTED_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    problem: _builtins.str
+    """Why the judge gave no usable word; empty if it did."""
+    @_builtins.property
+    def unsupported(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The claims that the results do not bear out, in the judge's words."""
+
+    def __init__(
+        self,
+        *,
+        unsupported: _abc.Iterable[_builtins.str] | None = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["problem", b"problem", "unsupported", b"unsupported"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroundedContent: _TypeAlias = GroundedContent  # noqa: Y015
 
 @_typing.final
 class Delta(_message.Message):

@@ -184,6 +184,58 @@ TOOL_EXECUTION_CONCURRENT: ToolExecution.ValueType  # 3
 """All of them."""
 Global___ToolExecution: _TypeAlias = ToolExecution  # noqa: Y015
 
+class _RepeatBy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RepeatByEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RepeatBy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REPEAT_BY_UNSPECIFIED: _RepeatBy.ValueType  # 0
+    """Never stored."""
+    REPEAT_BY_ARGS_RESULT: _RepeatBy.ValueType  # 1
+    """The tools, their arguments and their results."""
+    REPEAT_BY_ARGS: _RepeatBy.ValueType  # 2
+    """The tools and their arguments."""
+    REPEAT_BY_NAME: _RepeatBy.ValueType  # 3
+    """The tools."""
+
+class RepeatBy(_RepeatBy, metaclass=_RepeatByEnumTypeWrapper):
+    """By what a turn counts as the same as an earlier one."""
+
+REPEAT_BY_UNSPECIFIED: RepeatBy.ValueType  # 0
+"""Never stored."""
+REPEAT_BY_ARGS_RESULT: RepeatBy.ValueType  # 1
+"""The tools, their arguments and their results."""
+REPEAT_BY_ARGS: RepeatBy.ValueType  # 2
+"""The tools and their arguments."""
+REPEAT_BY_NAME: RepeatBy.ValueType  # 3
+"""The tools."""
+Global___RepeatBy: _TypeAlias = RepeatBy  # noqa: Y015
+
+class _OnJudgeError:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnJudgeErrorEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnJudgeError.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_JUDGE_ERROR_UNSPECIFIED: _OnJudgeError.ValueType  # 0
+    """Never stored."""
+    ON_JUDGE_ERROR_IGNORE: _OnJudgeError.ValueType  # 1
+    """The answer stands unjudged."""
+    ON_JUDGE_ERROR_EXIT: _OnJudgeError.ValueType  # 2
+    """The step ends, with the answer as its partial result."""
+
+class OnJudgeError(_OnJudgeError, metaclass=_OnJudgeErrorEnumTypeWrapper):
+    """What follows when a judge fails."""
+
+ON_JUDGE_ERROR_UNSPECIFIED: OnJudgeError.ValueType  # 0
+"""Never stored."""
+ON_JUDGE_ERROR_IGNORE: OnJudgeError.ValueType  # 1
+"""The answer stands unjudged."""
+ON_JUDGE_ERROR_EXIT: OnJudgeError.ValueType  # 2
+"""The step ends, with the answer as its partial result."""
+Global___OnJudgeError: _TypeAlias = OnJudgeError  # noqa: Y015
+
 class _OnUnknown:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -624,6 +676,7 @@ class ToolEntryPlan(_message.Message):
     MAX_CALLS_FIELD_NUMBER: _builtins.int
     WRITES_CONTEXT_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
+    POLL_FIELD_NUMBER: _builtins.int
     ref: _builtins.str
     """Its name, and the step behind it."""
     description: _builtins.str
@@ -634,6 +687,8 @@ class ToolEntryPlan(_message.Message):
     """Calls in one visit; unset is no cap of its own."""
     writes_context: _builtins.bool
     """True if its output goes into the shared context."""
+    poll: _builtins.bool
+    """True if the model asks it again and again on purpose, until something is done."""
     @_builtins.property
     def bind(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Parameter to JSON pointer into the context: set by the engine, hidden from the model."""
@@ -652,10 +707,11 @@ class ToolEntryPlan(_message.Message):
         max_calls: _builtins.int | None = ...,
         writes_context: _builtins.bool = ...,
         policy: Global___ToolPolicy | None = ...,
+        poll: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "max_calls", b"max_calls", "policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "bind", b"bind", "description", b"description", "max_calls", b"max_calls", "parameters_json", b"parameters_json", "policy", b"policy", "ref", b"ref", "writes_context", b"writes_context"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "bind", b"bind", "description", b"description", "max_calls", b"max_calls", "parameters_json", b"parameters_json", "policy", b"policy", "poll", b"poll", "ref", b"ref", "writes_context", b"writes_context"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_calls: _TypeAlias = _typing.Literal["max_calls"]  # noqa: Y015
     _WhichOneofArgType__max_calls: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls"]  # noqa: Y015
@@ -925,6 +981,9 @@ class ModelStepPlan(_message.Message):
     INVALID_ARGS_FIELD_NUMBER: _builtins.int
     STOP_WHEN_FIELD_NUMBER: _builtins.int
     COMPLETION_FIELD_NUMBER: _builtins.int
+    REPEAT_FIELD_NUMBER: _builtins.int
+    REFLECT_FIELD_NUMBER: _builtins.int
+    GROUND_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -967,6 +1026,18 @@ class ModelStepPlan(_message.Message):
     def stop_when(self) -> Global___StopCondition:
         """When it stops by itself; unset if never."""
 
+    @_builtins.property
+    def repeat(self) -> Global___RepeatPlan:
+        """When repeated calls end it; unset: never."""
+
+    @_builtins.property
+    def reflect(self) -> Global___ReflectPlan:
+        """When it looks at how its turns have gone; unset: never."""
+
+    @_builtins.property
+    def ground(self) -> Global___GroundPlan:
+        """How its answer is held against what its tools returned; unset: it is not."""
+
     def __init__(
         self,
         *,
@@ -985,16 +1056,111 @@ class ModelStepPlan(_message.Message):
         invalid_args: _builtins.int | None = ...,
         stop_when: Global___StopCondition | None = ...,
         completion: Global___Completion.ValueType = ...,
+        repeat: Global___RepeatPlan | None = ...,
+        reflect: Global___ReflectPlan | None = ...,
+        ground: Global___GroundPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "invalid_args", b"invalid_args", "outcome", b"outcome", "stop_when", b"stop_when"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "completion", b"completion", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "stop_when", b"stop_when", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "completion", b"completion", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__invalid_args) -> _WhichOneofReturnType__invalid_args | None: ...
 
 Global___ModelStepPlan: _TypeAlias = ModelStepPlan  # noqa: Y015
+
+@_typing.final
+class RepeatPlan(_message.Message):
+    """When repeated calls end a step."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BY_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    NUDGE_FIELD_NUMBER: _builtins.int
+    by: Global___RepeatBy.ValueType
+    """By what a turn counts as the same."""
+    count: _builtins.int
+    """So often a turn, or a cycle of two or three, may come before it is a loop. Turns that only read or poll may come
+    twice more.
+    """
+    nudge: _builtins.bool
+    """True if the model is told first, and the step ends at the next repetition."""
+    def __init__(
+        self,
+        *,
+        by: Global___RepeatBy.ValueType = ...,
+        count: _builtins.int = ...,
+        nudge: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "count", b"count", "nudge", b"nudge"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepeatPlan: _TypeAlias = RepeatPlan  # noqa: Y015
+
+@_typing.final
+class ReflectPlan(_message.Message):
+    """When a step looks at how its turns have gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVERY_FIELD_NUMBER: _builtins.int
+    GUIDANCE_FIELD_NUMBER: _builtins.int
+    every: _builtins.int
+    """After so many turns with tool calls."""
+    guidance: _builtins.bool
+    """True if what is found is told to the model."""
+    def __init__(
+        self,
+        *,
+        every: _builtins.int = ...,
+        guidance: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["every", b"every", "guidance", b"guidance"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReflectPlan: _TypeAlias = ReflectPlan  # noqa: Y015
+
+@_typing.final
+class GroundPlan(_message.Message):
+    """How an answer is held against what the tools returned."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    THRESHOLD_PERMILLE_FIELD_NUMBER: _builtins.int
+    MAX_REPLANS_FIELD_NUMBER: _builtins.int
+    ON_ERROR_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The profile of the judge."""
+    threshold_permille: _builtins.int
+    """The least score with which an answer stands, in thousandths."""
+    max_replans: _builtins.int
+    """How often the model is sent back for want of support."""
+    on_error: Global___OnJudgeError.ValueType
+    """What follows when the judge fails."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        threshold_permille: _builtins.int = ...,
+        max_replans: _builtins.int = ...,
+        on_error: Global___OnJudgeError.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_replans", b"max_replans", "model", b"model", "on_error", b"on_error", "threshold_permille", b"threshold_permille"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroundPlan: _TypeAlias = GroundPlan  # noqa: Y015
 
 @_typing.final
 class ToolStepPlan(_message.Message):

@@ -24,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/event.proto.
  */
 export const file_jackline_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEiswsKCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCgljb25zdWx0ZWQYJiABKAsyFi5qYWNrbGluZS52MS5Db25zdWx0ZWRIABIlCgdjb250ZW50GGQgASgLMhQuamFja2xpbmUudjEuQ29udGVudEIGCgRmYWN0SgQIIBAmSgQIJxBGItkBCgpSdW5TdGFydGVkEhAKCHdvcmtmbG93GAEgASgJEhMKC3BsYW5fZGlnZXN0GAIgASgJEg0KBWVwb2NoGAMgASgEEhEKCXByaW5jaXBhbBgEIAEoCRIsCghkZWFkbGluZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKC29uX3F1ZXN0aW9uGAcgASgOMhcuamFja2xpbmUudjEuT25RdWVzdGlvbiJICgxSdW5SZWNvdmVyZWQSDQoFZXBvY2gYASABKAQSKQoFY2F1c2UYAiABKA4yGi5qYWNrbGluZS52MS5SZWNvdmVyeUNhdXNlIh0KDFJ1blN1c3BlbmRlZBINCgVlcG9jaBgBIAEoBCKVAQoLUnVuRmluaXNoZWQSJAoFc3RhdGUYASABKA4yFS5qYWNrbGluZS52MS5SdW5TdGF0ZRIOCgZzaWduYWwYAiABKAkSLAoLc3RvcF9yZWFzb24YAyABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgEIAEoCRIPCgdwYXJ0aWFsGAUgASgIIhwKC1N0ZXBTdGFydGVkEg0KBXN0ZXBzGAEgASgNIpMBCgxTdGVwRmluaXNoZWQSDgoGc2lnbmFsGAEgASgJEiwKC3N0b3BfcmVhc29uGAIgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYAyABKAkSDgoGd3JpdGVzGAQgAygJEg8KB3BhcnRpYWwYBSABKAgSEQoJbmV4dF9zdGVwGAYgASgJIvABChBNb2RlbENhbGxTdGFydGVkEi4KB3B1cnBvc2UYASABKA4yHS5qYWNrbGluZS52MS5Nb2RlbENhbGxQdXJwb3NlEg8KB2F0dGVtcHQYAiABKA0SDQoFbW9kZWwYAyABKAkSFwoPcmVzZXJ2ZWRfdG9rZW5zGAQgASgEEhwKFHJlc2VydmVkX2Nvc3RfbWljcm9zGAUgASgEEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEiYKBWxpbWl0GAcgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhISCgpsaW1pdF9sZWFmGAggASgJIs0BCgxNb2RlbFJlcGxpZWQSIQoFdXNhZ2UYASABKAsyEi5qYWNrbGluZS52MS5Vc2FnZRITCgtjb3N0X21pY3JvcxgCIAEoBBIwCg1maW5pc2hfcmVhc29uGAMgASgOMhkuamFja2xpbmUudjEuRmluaXNoUmVhc29uEhIKCnRvb2xfY2FsbHMYBCABKA0SEwoLdG9rZW5zX3VzZWQYBSABKAQSEgoKbGF0ZW5jeV9tcxgGIAEoDRIWCg5maXJzdF90b2tlbl9tcxgHIAEoDSKkAQoPTW9kZWxDYWxsRmFpbGVkEi8KB2ZhaWx1cmUYASABKA4yHi5qYWNrbGluZS52MS5Nb2RlbEZhaWx1cmVDbGFzcxIYCgtyZXRyeV9pbl9tcxgCIAEoDUgAiAEBEiEKBXVzYWdlGAMgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYBCABKARCDgoMX3JldHJ5X2luX21zIkMKEVRvb2xDYWxsUmVxdWVzdGVkEg8KB2NhbGxfaWQYASABKAkSDwoHb3JkaW5hbBgCIAEoDRIMCgR0b29sGAMgASgJIngKD1Rvb2xDYWxsU3RhcnRlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIY2FsbF9rZXkYAyABKAkSIwoGZWZmZWN0GAQgASgOMhMuamFja2xpbmUudjEuRWZmZWN0Eg8KB2F0dGVtcHQYBSABKA0iqwIKEFRvb2xDYWxsRmluaXNoZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEisKBnN0YXR1cxgDIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDYWxsU3RhdHVzEg4KBnNpZ25hbBgEIAEoCRITCgtkdXJhdGlvbl9tcxgFIAEoDRIpCgdwcm9ibGVtGAYgASgOMhguamFja2xpbmUudjEuQ2FsbFByb2JsZW0SFgoOY3V0X2Zyb21fYnl0ZXMYByABKAQSEQoJYWJhbmRvbmVkGAggASgIEhMKC3JldXNlZF9mcm9tGAkgASgJEhgKC3JldHJ5X2luX21zGAogASgNSACIAQESEQoJdGltZWRfb3V0GAsgASgIQg4KDF9yZXRyeV9pbl9tcyJeCg5BbnN3ZXJSZWplY3RlZBIrCgdwcm9ibGVtGAEgASgOMhouamFja2xpbmUudjEuQW5zd2VyUHJvYmxlbRIOCgZyZXBhaXIYAiABKA0SDwoHY2FsbF9pZBgDIAEoCSKjAQoPSW50ZXJydXB0UmFpc2VkEhQKDGludGVycnVwdF9pZBgBIAEoCRIoCgRraW5kGAIgASgOMhouamFja2xpbmUudjEuSW50ZXJydXB0S2luZBIPCgdjYWxsX2lkGAMgASgJEg8KB29wdGlvbnMYBCADKAkSLgoKZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTAoRSW50ZXJydXB0UmVzb2x2ZWQSFAoMaW50ZXJydXB0X2lkGAEgASgJEg4KBm9wdGlvbhgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkioAEKDkNvbW1hbmRBcHBsaWVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIqCgphYm9ydF9tb2RlGAQgASgOMhYuamFja2xpbmUudjEuQWJvcnRNb2RlEhMKC3NraXBfcm91dGVzGAUgASgIIooBCg9Db21tYW5kUmVqZWN0ZWQSEgoKY29tbWFuZF9pZBgBIAEoCRImCgRraW5kGAIgASgOMhguamFja2xpbmUudjEuQ29tbWFuZEtpbmQSEQoJcHJpbmNpcGFsGAMgASgJEigKBnJlYXNvbhgEIAEoDjIYLmphY2tsaW5lLnYxLkVycm9yUmVhc29uIhsKBlBhdXNlZBIRCglwcmluY2lwYWwYASABKAkiHAoHUmVzdW1lZBIRCglwcmluY2lwYWwYASABKAkiKwoHU3RlZXJlZBIRCglwcmluY2lwYWwYASABKAkSDQoFYnl0ZXMYAiABKA0iQwoKVGltZXJGaXJlZBIkCgRraW5kGAEgASgOMhYuamFja2xpbmUudjEuVGltZXJLaW5kEg8KB3N1YmplY3QYAiABKAkiMAoHTm90aWNlZBIlCgRjb2RlGAEgASgOMhcuamFja2xpbmUudjEuTm90aWNlQ29kZSKBAQoJQ29uc3VsdGVkEiYKBGtpbmQYASABKA4yGC5qYWNrbGluZS52MS5Db25zdWx0S2luZBILCgN3aG8YAiABKAkSKgoGYW5zd2VyGAMgASgOMhouamFja2xpbmUudjEuQ29uc3VsdEFuc3dlchITCgtkdXJhdGlvbl9tcxgEIAEoDSLyAgoHQ29udGVudBIqCglydW5faW5wdXQYASABKAsyFS5qYWNrbGluZS52MS5SdW5JbnB1dEgAEiwKBnJlc3VsdBgCIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VsdENvbnRlbnRIABIqCgVyZXBseRgDIAEoCzIZLmphY2tsaW5lLnYxLlJlcGx5Q29udGVudEgAEigKBGNhbGwYBCABKAsyGC5qYWNrbGluZS52MS5DYWxsQ29udGVudEgAEjUKC3Rvb2xfcmVzdWx0GAUgASgLMh4uamFja2xpbmUudjEuVG9vbFJlc3VsdENvbnRlbnRIABIsCgZhbnN3ZXIYBiABKAsyGi5qYWNrbGluZS52MS5BbnN3ZXJDb250ZW50SAASDgoEdGV4dBgHIAEoCUgAEi4KB2NvbnN1bHQYDCABKAsyGy5qYWNrbGluZS52MS5Db25zdWx0Q29udGVudEgAQgYKBGJvZHlKBAgIEAxKBAgNEB4iSAoIUnVuSW5wdXQSEgoKaW5wdXRfanNvbhgBIAEoDBIoCgdzdWJqZWN0GAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCJICg1SZXN1bHRDb250ZW50EhMKC3Jlc3VsdF9qc29uGAEgASgMEhMKC3dyaXRlc19qc29uGAIgASgMEg0KBWVycm9yGAMgASgJIi8KDFJlcGx5Q29udGVudBIMCgR0ZXh0GAEgASgJEhEKCXJlYXNvbmluZxgCIAEoCSIuCgtDYWxsQ29udGVudBIMCgR0b29sGAEgASgJEhEKCWFyZ3VtZW50cxgCIAEoDCI3ChFUb29sUmVzdWx0Q29udGVudBITCgtvdXRwdXRfanNvbhgBIAEoDBINCgVlcnJvchgCIAEoCSIyCg1BbnN3ZXJDb250ZW50EgwKBHRleHQYASABKAkSEwoLb3V0cHV0X2pzb24YAiABKAwiHwoOQ29uc3VsdENvbnRlbnQSDQoFZXJyb3IYASABKAkipwEKBURlbHRhEhIKCmF0dGVtcHRfaWQYASABKAQSDwoHc3RlcF9pZBgCIAEoCRIRCglpdGVyYXRpb24YAyABKA0SDgoEdGV4dBgEIAEoCUgAEhMKCXJlYXNvbmluZxgFIAEoCUgAEjkKDnRvb2xfYXJndW1lbnRzGAYgASgLMh8uamFja2xpbmUudjEuVG9vbEFyZ3VtZW50c0RlbHRhSABCBgoEcGFydCJDChJUb29sQXJndW1lbnRzRGVsdGESDQoFaW5kZXgYASABKA0SDAoEdG9vbBgCIAEoCRIQCghmcmFnbWVudBgDIAEoCSIbCgVSZXNldBISCgphdHRlbXB0X2lkGAEgASgEKpYBCg1SZWNvdmVyeUNhdXNlEh4KGlJFQ09WRVJZX0NBVVNFX1VOU1BFQ0lGSUVEEAASGAoUUkVDT1ZFUllfQ0FVU0VfQ1JBU0gQARIYChRSRUNPVkVSWV9DQVVTRV9EUkFJThACEhgKFFJFQ09WRVJZX0NBVVNFX1FVRVVFEAMSFwoTUkVDT1ZFUllfQ0FVU0VfV0FLRRAEKpcBChBNb2RlbENhbGxQdXJwb3NlEiIKHk1PREVMX0NBTExfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhsKF01PREVMX0NBTExfUFVSUE9TRV9UVVJOEAESHQoZTU9ERUxfQ0FMTF9QVVJQT1NFX1JFUEFJUhACEiMKH01PREVMX0NBTExfUFVSUE9TRV9GSU5BTF9BTlNXRVIQAyq4AQoMRmluaXNoUmVhc29uEh0KGUZJTklTSF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJGSU5JU0hfUkVBU09OX1NUT1AQARIcChhGSU5JU0hfUkVBU09OX1RPT0xfQ0FMTFMQAhIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBADEiAKHEZJTklTSF9SRUFTT05fQ09OVEVOVF9GSUxURVIQBBIXChNGSU5JU0hfUkVBU09OX09USEVSEAUqpwMKEU1vZGVsRmFpbHVyZUNsYXNzEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5TUEVDSUZJRUQQABIkCiBNT0RFTF9GQUlMVVJFX0NMQVNTX1JBVEVfTElNSVRFRBABEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5BVkFJTEFCTEUQAhIiCh5NT0RFTF9GQUlMVVJFX0NMQVNTX0NPTk5FQ1RJT04QAxIfChtNT0RFTF9GQUlMVVJFX0NMQVNTX1RJTUVPVVQQBBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX01BTEZPUk1FRBAFEiYKIk1PREVMX0ZBSUxVUkVfQ0xBU1NfQVVUSEVOVElDQVRJT04QBhIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX0JBRF9SRVFVRVNUEAcSKAokTU9ERUxfRkFJTFVSRV9DTEFTU19DT05URVhUX09WRVJGTE9XEAgSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19DQU5DRUxMRUQQCRIgChxNT0RFTF9GQUlMVVJFX0NMQVNTX0lOVEVSTkFMEAoqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcqngIKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBhIfChtBTlNXRVJfUFJPQkxFTV9OT1RfRklOSVNIRUQQBxIeChpBTlNXRVJfUFJPQkxFTV9DQUxMX0ZBSUxFRBAIKloKCVRpbWVyS2luZBIaChZUSU1FUl9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTVElNRVJfS0lORF9ERUFETElORRABEhgKFFRJTUVSX0tJTkRfSU5URVJSVVBUEAIqjQEKCk5vdGljZUNvZGUSGwoXTk9USUNFX0NPREVfVU5TUEVDSUZJRUQQABIiCh5OT1RJQ0VfQ09ERV9CVURHRVRfTkVBUkxZX1VTRUQQARIcChhOT1RJQ0VfQ09ERV9GSUxFX01JU1NJTkcQAhIgChxOT1RJQ0VfQ09ERV9DT05ESVRJT05fRkFJTEVEEAMqTAoLQ29uc3VsdEtpbmQSHAoYQ09OU1VMVF9LSU5EX1VOU1BFQ0lGSUVEEAASHwobQ09OU1VMVF9LSU5EX1NUT1BfQ09ORElUSU9OEAEqeQoNQ29uc3VsdEFuc3dlchIeChpDT05TVUxUX0FOU1dFUl9VTlNQRUNJRklFRBAAEhYKEkNPTlNVTFRfQU5TV0VSX1lFUxABEhUKEUNPTlNVTFRfQU5TV0VSX05PEAISGQoVQ09OU1VMVF9BTlNXRVJfRkFJTEVEEANiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
+  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEikQwKCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCglyZWZsZWN0ZWQYIyABKAsyFi5qYWNrbGluZS52MS5SZWZsZWN0ZWRIABIpCghncm91bmRlZBgkIAEoCzIVLmphY2tsaW5lLnYxLkdyb3VuZGVkSAASKwoJY29uc3VsdGVkGCYgASgLMhYuamFja2xpbmUudjEuQ29uc3VsdGVkSAASJQoHY29udGVudBhkIAEoCzIULmphY2tsaW5lLnYxLkNvbnRlbnRCBgoEZmFjdEoECCAQI0oECCUQJkoECCcQRiLZAQoKUnVuU3RhcnRlZBIQCgh3b3JrZmxvdxgBIAEoCRITCgtwbGFuX2RpZ2VzdBgCIAEoCRINCgVlcG9jaBgDIAEoBBIRCglwcmluY2lwYWwYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKBmJvdW5kcxgGIAEoCzIWLmphY2tsaW5lLnYxLlJ1bkJvdW5kcxIsCgtvbl9xdWVzdGlvbhgHIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24iSAoMUnVuUmVjb3ZlcmVkEg0KBWVwb2NoGAEgASgEEikKBWNhdXNlGAIgASgOMhouamFja2xpbmUudjEuUmVjb3ZlcnlDYXVzZSIdCgxSdW5TdXNwZW5kZWQSDQoFZXBvY2gYASABKAQilQEKC1J1bkZpbmlzaGVkEiQKBXN0YXRlGAEgASgOMhUuamFja2xpbmUudjEuUnVuU3RhdGUSDgoGc2lnbmFsGAIgASgJEiwKC3N0b3BfcmVhc29uGAMgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYBCABKAkSDwoHcGFydGlhbBgFIAEoCCIcCgtTdGVwU3RhcnRlZBINCgVzdGVwcxgBIAEoDSKTAQoMU3RlcEZpbmlzaGVkEg4KBnNpZ25hbBgBIAEoCRIsCgtzdG9wX3JlYXNvbhgCIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24SEQoJc3RvcF9sZWFmGAMgASgJEg4KBndyaXRlcxgEIAMoCRIPCgdwYXJ0aWFsGAUgASgIEhEKCW5leHRfc3RlcBgGIAEoCSLwAQoQTW9kZWxDYWxsU3RhcnRlZBIuCgdwdXJwb3NlGAEgASgOMh0uamFja2xpbmUudjEuTW9kZWxDYWxsUHVycG9zZRIPCgdhdHRlbXB0GAIgASgNEg0KBW1vZGVsGAMgASgJEhcKD3Jlc2VydmVkX3Rva2VucxgEIAEoBBIcChRyZXNlcnZlZF9jb3N0X21pY3JvcxgFIAEoBBIZChFtYXhfb3V0cHV0X3Rva2VucxgGIAEoDRImCgVsaW1pdBgHIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24SEgoKbGltaXRfbGVhZhgIIAEoCSLNAQoMTW9kZWxSZXBsaWVkEiEKBXVzYWdlGAEgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYAiABKAQSMAoNZmluaXNoX3JlYXNvbhgDIAEoDjIZLmphY2tsaW5lLnYxLkZpbmlzaFJlYXNvbhISCgp0b29sX2NhbGxzGAQgASgNEhMKC3Rva2Vuc191c2VkGAUgASgEEhIKCmxhdGVuY3lfbXMYBiABKA0SFgoOZmlyc3RfdG9rZW5fbXMYByABKA0ipAEKD01vZGVsQ2FsbEZhaWxlZBIvCgdmYWlsdXJlGAEgASgOMh4uamFja2xpbmUudjEuTW9kZWxGYWlsdXJlQ2xhc3MSGAoLcmV0cnlfaW5fbXMYAiABKA1IAIgBARIhCgV1c2FnZRgDIAEoCzISLmphY2tsaW5lLnYxLlVzYWdlEhMKC2Nvc3RfbWljcm9zGAQgASgEQg4KDF9yZXRyeV9pbl9tcyJDChFUb29sQ2FsbFJlcXVlc3RlZBIPCgdjYWxsX2lkGAEgASgJEg8KB29yZGluYWwYAiABKA0SDAoEdG9vbBgDIAEoCSJ4Cg9Ub29sQ2FsbFN0YXJ0ZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEhAKCGNhbGxfa2V5GAMgASgJEiMKBmVmZmVjdBgEIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIPCgdhdHRlbXB0GAUgASgNIqsCChBUb29sQ2FsbEZpbmlzaGVkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIrCgZzdGF0dXMYAyABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXR1cxIOCgZzaWduYWwYBCABKAkSEwoLZHVyYXRpb25fbXMYBSABKA0SKQoHcHJvYmxlbRgGIAEoDjIYLmphY2tsaW5lLnYxLkNhbGxQcm9ibGVtEhYKDmN1dF9mcm9tX2J5dGVzGAcgASgEEhEKCWFiYW5kb25lZBgIIAEoCBITCgtyZXVzZWRfZnJvbRgJIAEoCRIYCgtyZXRyeV9pbl9tcxgKIAEoDUgAiAEBEhEKCXRpbWVkX291dBgLIAEoCEIOCgxfcmV0cnlfaW5fbXMiXgoOQW5zd2VyUmVqZWN0ZWQSKwoHcHJvYmxlbRgBIAEoDjIaLmphY2tsaW5lLnYxLkFuc3dlclByb2JsZW0SDgoGcmVwYWlyGAIgASgNEg8KB2NhbGxfaWQYAyABKAkiowEKD0ludGVycnVwdFJhaXNlZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSKAoEa2luZBgCIAEoDjIaLmphY2tsaW5lLnYxLkludGVycnVwdEtpbmQSDwoHY2FsbF9pZBgDIAEoCRIPCgdvcHRpb25zGAQgAygJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUludGVycnVwdFJlc29sdmVkEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJIqABCg5Db21tYW5kQXBwbGllZBISCgpjb21tYW5kX2lkGAEgASgJEiYKBGtpbmQYAiABKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIRCglwcmluY2lwYWwYAyABKAkSKgoKYWJvcnRfbW9kZRgEIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgFIAEoCCKKAQoPQ29tbWFuZFJlamVjdGVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIoCgZyZWFzb24YBCABKA4yGC5qYWNrbGluZS52MS5FcnJvclJlYXNvbiIbCgZQYXVzZWQSEQoJcHJpbmNpcGFsGAEgASgJIhwKB1Jlc3VtZWQSEQoJcHJpbmNpcGFsGAEgASgJIisKB1N0ZWVyZWQSEQoJcHJpbmNpcGFsGAEgASgJEg0KBWJ5dGVzGAIgASgNIkMKClRpbWVyRmlyZWQSJAoEa2luZBgBIAEoDjIWLmphY2tsaW5lLnYxLlRpbWVyS2luZBIPCgdzdWJqZWN0GAIgASgJIjAKB05vdGljZWQSJQoEY29kZRgBIAEoDjIXLmphY2tsaW5lLnYxLk5vdGljZUNvZGUigQEKCUNvbnN1bHRlZBImCgRraW5kGAEgASgOMhguamFja2xpbmUudjEuQ29uc3VsdEtpbmQSCwoDd2hvGAIgASgJEioKBmFuc3dlchgDIAEoDjIaLmphY2tsaW5lLnYxLkNvbnN1bHRBbnN3ZXISEwoLZHVyYXRpb25fbXMYBCABKA0ifAoJUmVmbGVjdGVkEi8KB3BhdHRlcm4YASABKA4yHi5qYWNrbGluZS52MS5SZWZsZWN0aW9uUGF0dGVybhIRCglzdWNjZWVkZWQYAiABKA0SDgoGZmFpbGVkGAMgASgNEhsKE2NvbmZpZGVuY2VfcGVybWlsbGUYBCABKA0ibwoIR3JvdW5kZWQSGwoOc2NvcmVfcGVybWlsbGUYASABKA1IAIgBARIOCgZwYXNzZWQYAiABKAgSDgoGcmVwbGFuGAMgASgNEhMKC3Vuc3VwcG9ydGVkGAQgASgNQhEKD19zY29yZV9wZXJtaWxsZSKqAwoHQ29udGVudBIqCglydW5faW5wdXQYASABKAsyFS5qYWNrbGluZS52MS5SdW5JbnB1dEgAEiwKBnJlc3VsdBgCIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VsdENvbnRlbnRIABIqCgVyZXBseRgDIAEoCzIZLmphY2tsaW5lLnYxLlJlcGx5Q29udGVudEgAEigKBGNhbGwYBCABKAsyGC5qYWNrbGluZS52MS5DYWxsQ29udGVudEgAEjUKC3Rvb2xfcmVzdWx0GAUgASgLMh4uamFja2xpbmUudjEuVG9vbFJlc3VsdENvbnRlbnRIABIsCgZhbnN3ZXIYBiABKAsyGi5qYWNrbGluZS52MS5BbnN3ZXJDb250ZW50SAASDgoEdGV4dBgHIAEoCUgAEi4KB2NvbnN1bHQYDCABKAsyGy5qYWNrbGluZS52MS5Db25zdWx0Q29udGVudEgAEjAKCGdyb3VuZGVkGAogASgLMhwuamFja2xpbmUudjEuR3JvdW5kZWRDb250ZW50SABCBgoEYm9keUoECAgQCkoECAsQDEoECA0QHiJICghSdW5JbnB1dBISCgppbnB1dF9qc29uGAEgASgMEigKB3N1YmplY3QYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkgKDVJlc3VsdENvbnRlbnQSEwoLcmVzdWx0X2pzb24YASABKAwSEwoLd3JpdGVzX2pzb24YAiABKAwSDQoFZXJyb3IYAyABKAkiLwoMUmVwbHlDb250ZW50EgwKBHRleHQYASABKAkSEQoJcmVhc29uaW5nGAIgASgJIi4KC0NhbGxDb250ZW50EgwKBHRvb2wYASABKAkSEQoJYXJndW1lbnRzGAIgASgMIjcKEVRvb2xSZXN1bHRDb250ZW50EhMKC291dHB1dF9qc29uGAEgASgMEg0KBWVycm9yGAIgASgJIjIKDUFuc3dlckNvbnRlbnQSDAoEdGV4dBgBIAEoCRITCgtvdXRwdXRfanNvbhgCIAEoDCIfCg5Db25zdWx0Q29udGVudBINCgVlcnJvchgBIAEoCSI3Cg9Hcm91bmRlZENvbnRlbnQSEwoLdW5zdXBwb3J0ZWQYASADKAkSDwoHcHJvYmxlbRgCIAEoCSKnAQoFRGVsdGESEgoKYXR0ZW1wdF9pZBgBIAEoBBIPCgdzdGVwX2lkGAIgASgJEhEKCWl0ZXJhdGlvbhgDIAEoDRIOCgR0ZXh0GAQgASgJSAASEwoJcmVhc29uaW5nGAUgASgJSAASOQoOdG9vbF9hcmd1bWVudHMYBiABKAsyHy5qYWNrbGluZS52MS5Ub29sQXJndW1lbnRzRGVsdGFIAEIGCgRwYXJ0IkMKElRvb2xBcmd1bWVudHNEZWx0YRINCgVpbmRleBgBIAEoDRIMCgR0b29sGAIgASgJEhAKCGZyYWdtZW50GAMgASgJIhsKBVJlc2V0EhIKCmF0dGVtcHRfaWQYASABKAQqlgEKDVJlY292ZXJ5Q2F1c2USHgoaUkVDT1ZFUllfQ0FVU0VfVU5TUEVDSUZJRUQQABIYChRSRUNPVkVSWV9DQVVTRV9DUkFTSBABEhgKFFJFQ09WRVJZX0NBVVNFX0RSQUlOEAISGAoUUkVDT1ZFUllfQ0FVU0VfUVVFVUUQAxIXChNSRUNPVkVSWV9DQVVTRV9XQUtFEAQqtgEKEE1vZGVsQ2FsbFB1cnBvc2USIgoeTU9ERUxfQ0FMTF9QVVJQT1NFX1VOU1BFQ0lGSUVEEAASGwoXTU9ERUxfQ0FMTF9QVVJQT1NFX1RVUk4QARIdChlNT0RFTF9DQUxMX1BVUlBPU0VfUkVQQUlSEAISIwofTU9ERUxfQ0FMTF9QVVJQT1NFX0ZJTkFMX0FOU1dFUhADEh0KGU1PREVMX0NBTExfUFVSUE9TRV9HUk9VTkQQBCq4AQoMRmluaXNoUmVhc29uEh0KGUZJTklTSF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJGSU5JU0hfUkVBU09OX1NUT1AQARIcChhGSU5JU0hfUkVBU09OX1RPT0xfQ0FMTFMQAhIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBADEiAKHEZJTklTSF9SRUFTT05fQ09OVEVOVF9GSUxURVIQBBIXChNGSU5JU0hfUkVBU09OX09USEVSEAUqpwMKEU1vZGVsRmFpbHVyZUNsYXNzEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5TUEVDSUZJRUQQABIkCiBNT0RFTF9GQUlMVVJFX0NMQVNTX1JBVEVfTElNSVRFRBABEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5BVkFJTEFCTEUQAhIiCh5NT0RFTF9GQUlMVVJFX0NMQVNTX0NPTk5FQ1RJT04QAxIfChtNT0RFTF9GQUlMVVJFX0NMQVNTX1RJTUVPVVQQBBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX01BTEZPUk1FRBAFEiYKIk1PREVMX0ZBSUxVUkVfQ0xBU1NfQVVUSEVOVElDQVRJT04QBhIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX0JBRF9SRVFVRVNUEAcSKAokTU9ERUxfRkFJTFVSRV9DTEFTU19DT05URVhUX09WRVJGTE9XEAgSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19DQU5DRUxMRUQQCRIgChxNT0RFTF9GQUlMVVJFX0NMQVNTX0lOVEVSTkFMEAoqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcqngIKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBhIfChtBTlNXRVJfUFJPQkxFTV9OT1RfRklOSVNIRUQQBxIeChpBTlNXRVJfUFJPQkxFTV9DQUxMX0ZBSUxFRBAIKloKCVRpbWVyS2luZBIaChZUSU1FUl9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTVElNRVJfS0lORF9ERUFETElORRABEhgKFFRJTUVSX0tJTkRfSU5URVJSVVBUEAIqqQEKCk5vdGljZUNvZGUSGwoXTk9USUNFX0NPREVfVU5TUEVDSUZJRUQQABIiCh5OT1RJQ0VfQ09ERV9CVURHRVRfTkVBUkxZX1VTRUQQARIcChhOT1RJQ0VfQ09ERV9GSUxFX01JU1NJTkcQAhIgChxOT1RJQ0VfQ09ERV9DT05ESVRJT05fRkFJTEVEEAMSGgoWTk9USUNFX0NPREVfUkVQRVRJVElPThAEKkwKC0NvbnN1bHRLaW5kEhwKGENPTlNVTFRfS0lORF9VTlNQRUNJRklFRBAAEh8KG0NPTlNVTFRfS0lORF9TVE9QX0NPTkRJVElPThABKnkKDUNvbnN1bHRBbnN3ZXISHgoaQ09OU1VMVF9BTlNXRVJfVU5TUEVDSUZJRUQQABIWChJDT05TVUxUX0FOU1dFUl9ZRVMQARIVChFDT05TVUxUX0FOU1dFUl9OTxACEhkKFUNPTlNVTFRfQU5TV0VSX0ZBSUxFRBADKrcBChFSZWZsZWN0aW9uUGF0dGVybhIiCh5SRUZMRUNUSU9OX1BBVFRFUk5fVU5TUEVDSUZJRUQQABIgChxSRUZMRUNUSU9OX1BBVFRFUk5fQURWQU5DSU5HEAESHAoYUkVGTEVDVElPTl9QQVRURVJOX01JWEVEEAISHgoaUkVGTEVDVElPTl9QQVRURVJOX0ZBSUxJTkcQAxIeChpSRUZMRUNUSU9OX1BBVFRFUk5fTE9PUElORxAEYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
 
 /**
  * One fact of one run.
@@ -276,6 +276,22 @@ export type StepEvent = Message<"jackline.v1.StepEvent"> & {
      */
     value: Noticed;
     case: "noticed";
+  } | {
+    /**
+     * How the turns of a visit have gone was looked at.
+     *
+     * @generated from field: jackline.v1.Reflected reflected = 35;
+     */
+    value: Reflected;
+    case: "reflected";
+  } | {
+    /**
+     * An answer was held against what the tools had returned.
+     *
+     * @generated from field: jackline.v1.Grounded grounded = 36;
+     */
+    value: Grounded;
+    case: "grounded";
   } | {
     /**
      * Somebody who can change nothing was asked, and answered.
@@ -1261,6 +1277,90 @@ export const ConsultedSchema: GenMessage<Consulted> = /*@__PURE__*/
   messageDesc(file_jackline_v1_event, 23);
 
 /**
+ * How the turns of a visit have gone was looked at. No model is asked for it.
+ *
+ * @generated from message jackline.v1.Reflected
+ */
+export type Reflected = Message<"jackline.v1.Reflected"> & {
+  /**
+   * How the turns since the last look have gone.
+   *
+   * @generated from field: jackline.v1.ReflectionPattern pattern = 1;
+   */
+  pattern: ReflectionPattern;
+
+  /**
+   * Tool calls of those turns that succeeded.
+   *
+   * @generated from field: uint32 succeeded = 2;
+   */
+  succeeded: number;
+
+  /**
+   * Tool calls of those turns that did not.
+   *
+   * @generated from field: uint32 failed = 3;
+   */
+  failed: number;
+
+  /**
+   * Confidence in the visit's progress in thousandths, from 0 to 1000.
+   *
+   * @generated from field: uint32 confidence_permille = 4;
+   */
+  confidencePermille: number;
+};
+
+/**
+ * Describes the message jackline.v1.Reflected.
+ * Use `create(ReflectedSchema)` to create a new message.
+ */
+export const ReflectedSchema: GenMessage<Reflected> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 24);
+
+/**
+ * An answer was held against what the tools had returned.
+ *
+ * @generated from message jackline.v1.Grounded
+ */
+export type Grounded = Message<"jackline.v1.Grounded"> & {
+  /**
+   * How far the tools' results bear the answer out, in thousandths; unset if the judge gave no usable word.
+   *
+   * @generated from field: optional uint32 score_permille = 1;
+   */
+  scorePermille?: number | undefined;
+
+  /**
+   * True if the answer stands.
+   *
+   * @generated from field: bool passed = 2;
+   */
+  passed: boolean;
+
+  /**
+   * The replan that follows, from 1; 0 if none does.
+   *
+   * @generated from field: uint32 replan = 3;
+   */
+  replan: number;
+
+  /**
+   * How many claims the results do not bear out.
+   *
+   * @generated from field: uint32 unsupported = 4;
+   */
+  unsupported: number;
+};
+
+/**
+ * Describes the message jackline.v1.Grounded.
+ * Use `create(GroundedSchema)` to create a new message.
+ */
+export const GroundedSchema: GenMessage<Grounded> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 25);
+
+/**
  * What was said, given and returned: the part of an event that is not metadata.
  *
  * @generated from message jackline.v1.Content
@@ -1335,6 +1435,14 @@ export type Content = Message<"jackline.v1.Content"> & {
      */
     value: ConsultContent;
     case: "consult";
+  } | {
+    /**
+     * Of Grounded.
+     *
+     * @generated from field: jackline.v1.GroundedContent grounded = 10;
+     */
+    value: GroundedContent;
+    case: "grounded";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1343,7 +1451,7 @@ export type Content = Message<"jackline.v1.Content"> & {
  * Use `create(ContentSchema)` to create a new message.
  */
 export const ContentSchema: GenMessage<Content> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 24);
+  messageDesc(file_jackline_v1_event, 26);
 
 /**
  * What a run was started with.
@@ -1371,7 +1479,7 @@ export type RunInput = Message<"jackline.v1.RunInput"> & {
  * Use `create(RunInputSchema)` to create a new message.
  */
 export const RunInputSchema: GenMessage<RunInput> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 25);
+  messageDesc(file_jackline_v1_event, 27);
 
 /**
  * What a step or run came to.
@@ -1406,7 +1514,7 @@ export type ResultContent = Message<"jackline.v1.ResultContent"> & {
  * Use `create(ResultContentSchema)` to create a new message.
  */
 export const ResultContentSchema: GenMessage<ResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 26);
+  messageDesc(file_jackline_v1_event, 28);
 
 /**
  * What a model said.
@@ -1434,7 +1542,7 @@ export type ReplyContent = Message<"jackline.v1.ReplyContent"> & {
  * Use `create(ReplyContentSchema)` to create a new message.
  */
 export const ReplyContentSchema: GenMessage<ReplyContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 27);
+  messageDesc(file_jackline_v1_event, 29);
 
 /**
  * A tool call as it was asked for.
@@ -1462,7 +1570,7 @@ export type CallContent = Message<"jackline.v1.CallContent"> & {
  * Use `create(CallContentSchema)` to create a new message.
  */
 export const CallContentSchema: GenMessage<CallContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 28);
+  messageDesc(file_jackline_v1_event, 30);
 
 /**
  * What a tool returned.
@@ -1490,7 +1598,7 @@ export type ToolResultContent = Message<"jackline.v1.ToolResultContent"> & {
  * Use `create(ToolResultContentSchema)` to create a new message.
  */
 export const ToolResultContentSchema: GenMessage<ToolResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 29);
+  messageDesc(file_jackline_v1_event, 31);
 
 /**
  * What was answered to a question.
@@ -1518,7 +1626,7 @@ export type AnswerContent = Message<"jackline.v1.AnswerContent"> & {
  * Use `create(AnswerContentSchema)` to create a new message.
  */
 export const AnswerContentSchema: GenMessage<AnswerContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 30);
+  messageDesc(file_jackline_v1_event, 32);
 
 /**
  * What came with an answer.
@@ -1539,7 +1647,35 @@ export type ConsultContent = Message<"jackline.v1.ConsultContent"> & {
  * Use `create(ConsultContentSchema)` to create a new message.
  */
 export const ConsultContentSchema: GenMessage<ConsultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 31);
+  messageDesc(file_jackline_v1_event, 33);
+
+/**
+ * What a judge found.
+ *
+ * @generated from message jackline.v1.GroundedContent
+ */
+export type GroundedContent = Message<"jackline.v1.GroundedContent"> & {
+  /**
+   * The claims that the results do not bear out, in the judge's words.
+   *
+   * @generated from field: repeated string unsupported = 1;
+   */
+  unsupported: string[];
+
+  /**
+   * Why the judge gave no usable word; empty if it did.
+   *
+   * @generated from field: string problem = 2;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message jackline.v1.GroundedContent.
+ * Use `create(GroundedContentSchema)` to create a new message.
+ */
+export const GroundedContentSchema: GenMessage<GroundedContent> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 34);
 
 /**
  * A live piece of what is being made. Never stored, never replayed.
@@ -1605,7 +1741,7 @@ export type Delta = Message<"jackline.v1.Delta"> & {
  * Use `create(DeltaSchema)` to create a new message.
  */
 export const DeltaSchema: GenMessage<Delta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 32);
+  messageDesc(file_jackline_v1_event, 35);
 
 /**
  * A piece of a tool call's arguments.
@@ -1640,7 +1776,7 @@ export type ToolArgumentsDelta = Message<"jackline.v1.ToolArgumentsDelta"> & {
  * Use `create(ToolArgumentsDeltaSchema)` to create a new message.
  */
 export const ToolArgumentsDeltaSchema: GenMessage<ToolArgumentsDelta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 33);
+  messageDesc(file_jackline_v1_event, 36);
 
 /**
  * An attempt was given up: drop what its deltas showed.
@@ -1661,7 +1797,7 @@ export type Reset = Message<"jackline.v1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 34);
+  messageDesc(file_jackline_v1_event, 37);
 
 /**
  * Why a worker took a run over.
@@ -1744,6 +1880,14 @@ export enum ModelCallPurpose {
    * @generated from enum value: MODEL_CALL_PURPOSE_FINAL_ANSWER = 3;
    */
   FINAL_ANSWER = 3,
+
+  /**
+   * A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
+   * conversation.
+   *
+   * @generated from enum value: MODEL_CALL_PURPOSE_GROUND = 4;
+   */
+  GROUND = 4,
 }
 
 /**
@@ -2109,6 +2253,13 @@ export enum NoticeCode {
    * @generated from enum value: NOTICE_CODE_CONDITION_FAILED = 3;
    */
   CONDITION_FAILED = 3,
+
+  /**
+   * The same tool calls were repeated; the model is told before the step ends for it.
+   *
+   * @generated from enum value: NOTICE_CODE_REPETITION = 4;
+   */
+  REPETITION = 4,
 }
 
 /**
@@ -2184,4 +2335,52 @@ export enum ConsultAnswer {
  */
 export const ConsultAnswerSchema: GenEnum<ConsultAnswer> = /*@__PURE__*/
   enumDesc(file_jackline_v1_event, 9);
+
+/**
+ * How the turns since the last look have gone.
+ *
+ * @generated from enum jackline.v1.ReflectionPattern
+ */
+export enum ReflectionPattern {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: REFLECTION_PATTERN_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Their tool calls succeeded.
+   *
+   * @generated from enum value: REFLECTION_PATTERN_ADVANCING = 1;
+   */
+  ADVANCING = 1,
+
+  /**
+   * Some succeeded and some failed.
+   *
+   * @generated from enum value: REFLECTION_PATTERN_MIXED = 2;
+   */
+  MIXED = 2,
+
+  /**
+   * None succeeded.
+   *
+   * @generated from enum value: REFLECTION_PATTERN_FAILING = 3;
+   */
+  FAILING = 3,
+
+  /**
+   * The same calls are being repeated.
+   *
+   * @generated from enum value: REFLECTION_PATTERN_LOOPING = 4;
+   */
+  LOOPING = 4,
+}
+
+/**
+ * Describes the enum jackline.v1.ReflectionPattern.
+ */
+export const ReflectionPatternSchema: GenEnum<ReflectionPattern> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_event, 10);
 

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiKZAgoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDRIVCg1uYXRpdmVfc2NoZW1hGBEgASgISgQIDBARSgQIEhAeItoDCghTdGVwUGxhbhIPCgdzdGVwX2lkGAEgASgJEgwKBGtpbmQYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSFgoOaW5wdXRfc2VsZWN0ZWQYBCABKAgSLwoFaW5wdXQYBSADKAsyIC5qYWNrbGluZS52MS5TdGVwUGxhbi5JbnB1dEVudHJ5EjEKBnJvdXRlcxgGIAMoCzIhLmphY2tsaW5lLnYxLlN0ZXBQbGFuLlJvdXRlc0VudHJ5EhEKCW5leHRfc3RlcBgHIAEoCRIwCgptb2RlbF9zdGVwGAogASgLMhouamFja2xpbmUudjEuTW9kZWxTdGVwUGxhbkgAEi4KCXRvb2xfc3RlcBgLIAEoCzIZLmphY2tsaW5lLnYxLlRvb2xTdGVwUGxhbkgAEjIKC3JvdXRlcl9zdGVwGAwgASgLMhsuamFja2xpbmUudjEuUm91dGVyU3RlcFBsYW5IABosCgpJbnB1dEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLQoLUm91dGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIGCgRib2R5SgQICBAJSgQICRAKSgQIDRAeIq4CCgpTdGVwQm91bmRzEhYKDm1heF9pdGVyYXRpb25zGAEgASgNEhYKDm1vZGVsX3JlcXVlc3RzGAIgASgNEhIKCnRvb2xfY2FsbHMYAyABKA0SGQoMdG9rZW5fYnVkZ2V0GAQgASgESACIAQESHwoSY29zdF9idWRnZXRfbWljcm9zGAUgASgESAGIAQESFwoKdGltZW91dF9tcxgGIAEoBEgCiAEBEhgKEG1vZGVsX3RpbWVvdXRfbXMYByABKAQSFwoPaWRsZV90aW1lb3V0X21zGAggASgEEhcKD3Rvb2xfdGltZW91dF9tcxgJIAEoBEIPCg1fdG9rZW5fYnVkZ2V0QhUKE19jb3N0X2J1ZGdldF9taWNyb3NCDQoLX3RpbWVvdXRfbXNKBAgKEBQiLAoNUHJvbXB0U2VjdGlvbhINCgV0aXRsZRgBIAEoCRIMCgR0ZXh0GAIgASgJIsUBCgpUb29sUG9saWN5Eg8KB3JldHJpZXMYASABKA0SFQoNcmV0cnlfYmFzZV9tcxgCIAEoDRIUCgxyZXRyeV9jYXBfbXMYAyABKA0SKAoIb25fZXJyb3IYBCABKA4yFi5qYWNrbGluZS52MS5PbkZhaWx1cmUSKgoKb25fdGltZW91dBgFIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRINCgVyZXVzZRgGIAEoCBIUCgxzZXJpYWxfZ3JvdXAYByABKAkimAIKDVRvb2xFbnRyeVBsYW4SCwoDcmVmGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhcKD3BhcmFtZXRlcnNfanNvbhgDIAEoCRIyCgRiaW5kGAQgAygLMiQuamFja2xpbmUudjEuVG9vbEVudHJ5UGxhbi5CaW5kRW50cnkSFgoJbWF4X2NhbGxzGAUgASgNSACIAQESFgoOd3JpdGVzX2NvbnRleHQYBiABKAgSJwoGcG9saWN5GAcgASgLMhcuamFja2xpbmUudjEuVG9vbFBvbGljeRorCglCaW5kRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfbWF4X2NhbGxzSgQICBAUIsUBCgtPdXRjb21lUGxhbhIMCgRlbnVtGAEgAygJEhgKC3NjaGVtYV9qc29uGAIgASgJSACIAQESEgoKb3V0cHV0X2tleRgDIAEoCRIPCgdyZXBhaXJzGAQgASgNEiUKBGZvcm0YBSABKA4yFy5qYWNrbGluZS52MS5BbnN3ZXJGb3JtEhoKDWNvbnRyYWN0X2pzb24YBiABKAlIAYgBAUIOCgxfc2NoZW1hX2pzb25CEAoOX2NvbnRyYWN0X2pzb25KBAgHEBQi9wMKDVN0b3BDb25kaXRpb24SLQoGYW55X29mGAEgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgZhbGxfb2YYAiABKAsyGy5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uc0gAEi0KB25lZ2F0ZWQYAyABKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uSAASFAoKaXRlcmF0aW9ucxgEIAEoDUgAEhAKBnRva2VucxgFIAEoBEgAEhUKC2Nvc3RfbWljcm9zGAYgASgESAASFAoKZWxhcHNlZF9tcxgHIAEoBEgAEhcKDW5vX3Rvb2xfY2FsbHMYCCABKAhIABI3Cgt0b29sX2NhbGxlZBgJIAEoCzIgLmphY2tsaW5lLnYxLlRvb2xDYWxsZWRDb25kaXRpb25IABI5Cgx0ZXh0X21lbnRpb24YCyABKAsyIS5qYWNrbGluZS52MS5UZXh0TWVudGlvbkNvbmRpdGlvbkgAEhQKCm91dGNvbWVfaXMYDCABKAlIABIUCgpleHByZXNzaW9uGA0gASgJSAASMgoIZnVuY3Rpb24YDiABKAsyHi5qYWNrbGluZS52MS5GdW5jdGlvbkNvbmRpdGlvbkgAQgsKCWNvbmRpdGlvbkoECAoQC0oECA8QHiJACg5TdG9wQ29uZGl0aW9ucxIuCgpjb25kaXRpb25zGAEgAygLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbiJFChNUb29sQ2FsbGVkQ29uZGl0aW9uEgwKBG5hbWUYASABKAkSFAoHc3VjY2VzcxgCIAEoCEgAiAEBQgoKCF9zdWNjZXNzIjoKFFRleHRNZW50aW9uQ29uZGl0aW9uEgwKBHRleHQYASABKAkSFAoMY2FzZV9tYXR0ZXJzGAIgASgIIjkKEUZ1bmN0aW9uQ29uZGl0aW9uEhAKCGZ1bmN0aW9uGAEgASgJEhIKCnRpbWVvdXRfbXMYAiABKAQi1wQKDU1vZGVsU3RlcFBsYW4SDQoFbW9kZWwYASABKAkSKgoGc3lzdGVtGAIgAygLMhouamFja2xpbmUudjEuUHJvbXB0U2VjdGlvbhIOCgZwcm9tcHQYAyABKAkSKQoFdG9vbHMYBCADKAsyGi5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuEioKDWFsbG93X2VmZmVjdHMYBSADKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSMAoLdG9vbF9jaG9pY2UYBiABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2hvaWNlTW9kZRIYChB0b29sX2Nob2ljZV9uYW1lGAcgASgJEhQKDG1heF9wYXJhbGxlbBgIIAEoDRInCgZib3VuZHMYCSABKAsyFy5qYWNrbGluZS52MS5TdGVwQm91bmRzEikKB291dGNvbWUYCiABKAsyGC5qYWNrbGluZS52MS5PdXRjb21lUGxhbhImCghvbl9saW1pdBgLIAEoDjIULmphY2tsaW5lLnYxLk9uTGltaXQSMgoOdG9vbF9leGVjdXRpb24YDiABKA4yGi5qYWNrbGluZS52MS5Ub29sRXhlY3V0aW9uEhkKDGludmFsaWRfYXJncxgQIAEoDUgAiAEBEi0KCXN0b3Bfd2hlbhgMIAEoCzIaLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb24SKwoKY29tcGxldGlvbhgNIAEoDjIXLmphY2tsaW5lLnYxLkNvbXBsZXRpb25CDwoNX2ludmFsaWRfYXJnc0oECA8QEEoECBEQKCL+AgoMVG9vbFN0ZXBQbGFuEiMKBmVmZmVjdBgBIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBISCgpvdXRwdXRfa2V5GAIgASgJEhIKCnRpbWVvdXRfbXMYAyABKAQSFAoMcmVzdWx0X2NoYXJzGAQgASgNEioKCm9uX3Vua25vd24YBSABKA4yFi5qYWNrbGluZS52MS5PblVua25vd24SGQoRdW5rbm93bl9leHBpcnlfbXMYBiABKAQSJwoEaHR0cBgKIAEoCzIXLmphY2tsaW5lLnYxLkh0dHBBY3Rpb25IABIvCghmdW5jdGlvbhgLIAEoCzIbLmphY2tsaW5lLnYxLkZ1bmN0aW9uQWN0aW9uSAASJQoDbWNwGAwgASgLMhYuamFja2xpbmUudjEuTWNwQWN0aW9uSAASJwoGcG9saWN5GA4gASgLMhcuamFja2xpbmUudjEuVG9vbFBvbGljeUIICgZhY3Rpb25KBAgHEApKBAgNEA5KBAgPECgirAIKCkh0dHBBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIOCgZtZXRob2QYAiABKAkSDAoEcGF0aBgDIAEoCRIxCgVxdWVyeRgEIAMoCzIiLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uUXVlcnlFbnRyeRI1CgdoZWFkZXJzGAUgAygLMiQuamFja2xpbmUudjEuSHR0cEFjdGlvbi5IZWFkZXJzRW50cnkSFgoJYm9keV9qc29uGAYgASgJSACIAQEaLAoKUXVlcnlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9ib2R5X2pzb24iIgoORnVuY3Rpb25BY3Rpb24SEAoIZnVuY3Rpb24YASABKAkiWgoJTWNwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRITCgt0b29sX2RpZ2VzdBgEIAEoCSIqCgpSb3V0ZXJDYXNlEgwKBHdoZW4YASABKAkSDgoGc2lnbmFsGAIgASgJIjgKDlJvdXRlclN0ZXBQbGFuEiYKBWNhc2VzGAEgAygLMhcuamFja2xpbmUudjEuUm91dGVyQ2FzZSpUCglPbkZhaWx1cmUSGgoWT05fRkFJTFVSRV9VTlNQRUNJRklFRBAAEhYKEk9OX0ZBSUxVUkVfT0JTRVJWRRABEhMKD09OX0ZBSUxVUkVfRkFJTBACKpYBCgpBbnN3ZXJGb3JtEhsKF0FOU1dFUl9GT1JNX1VOU1BFQ0lGSUVEEAASGQoVQU5TV0VSX0ZPUk1fSlNPTl9URVhUEAESFAoQQU5TV0VSX0ZPUk1fVEVYVBACEh0KGUFOU1dFUl9GT1JNX05BVElWRV9TQ0hFTUEQAxIbChdBTlNXRVJfRk9STV9GSU5JU0hfVE9PTBAEKogBCg5Ub29sQ2hvaWNlTW9kZRIgChxUT09MX0NIT0lDRV9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVVE9PTF9DSE9JQ0VfTU9ERV9BVVRPEAESHQoZVE9PTF9DSE9JQ0VfTU9ERV9SRVFVSVJFRBACEhoKFlRPT0xfQ0hPSUNFX01PREVfTkFNRUQQAypWCgpDb21wbGV0aW9uEhoKFkNPTVBMRVRJT05fVU5TUEVDSUZJRUQQABITCg9DT01QTEVUSU9OX0FVVE8QARIXChNDT01QTEVUSU9OX0VYUExJQ0lUEAIqUQoHT25MaW1pdBIYChRPTl9MSU1JVF9VTlNQRUNJRklFRBAAEhEKDU9OX0xJTUlUX0VYSVQQARIZChVPTl9MSU1JVF9GSU5BTF9BTlNXRVIQAiqLAQoNVG9vbEV4ZWN1dGlvbhIeChpUT09MX0VYRUNVVElPTl9VTlNQRUNJRklFRBAAEhwKGFRPT0xfRVhFQ1VUSU9OX0JZX0VGRkVDVBABEh0KGVRPT0xfRVhFQ1VUSU9OX1NFUVVFTlRJQUwQAhIdChlUT09MX0VYRUNVVElPTl9DT05DVVJSRU5UEAMqZgoJT25Vbmtub3duEhoKFk9OX1VOS05PV05fVU5TUEVDSUZJRUQQABISCg5PTl9VTktOT1dOX0FTSxABEhMKD09OX1VOS05PV05fRkFJTBACEhQKEE9OX1VOS05PV05fUkVUUlkQA2IGcHJvdG8z", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiKZAgoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDRIVCg1uYXRpdmVfc2NoZW1hGBEgASgISgQIDBARSgQIEhAeItoDCghTdGVwUGxhbhIPCgdzdGVwX2lkGAEgASgJEgwKBGtpbmQYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSFgoOaW5wdXRfc2VsZWN0ZWQYBCABKAgSLwoFaW5wdXQYBSADKAsyIC5qYWNrbGluZS52MS5TdGVwUGxhbi5JbnB1dEVudHJ5EjEKBnJvdXRlcxgGIAMoCzIhLmphY2tsaW5lLnYxLlN0ZXBQbGFuLlJvdXRlc0VudHJ5EhEKCW5leHRfc3RlcBgHIAEoCRIwCgptb2RlbF9zdGVwGAogASgLMhouamFja2xpbmUudjEuTW9kZWxTdGVwUGxhbkgAEi4KCXRvb2xfc3RlcBgLIAEoCzIZLmphY2tsaW5lLnYxLlRvb2xTdGVwUGxhbkgAEjIKC3JvdXRlcl9zdGVwGAwgASgLMhsuamFja2xpbmUudjEuUm91dGVyU3RlcFBsYW5IABosCgpJbnB1dEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLQoLUm91dGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIGCgRib2R5SgQICBAJSgQICRAKSgQIDRAeIq4CCgpTdGVwQm91bmRzEhYKDm1heF9pdGVyYXRpb25zGAEgASgNEhYKDm1vZGVsX3JlcXVlc3RzGAIgASgNEhIKCnRvb2xfY2FsbHMYAyABKA0SGQoMdG9rZW5fYnVkZ2V0GAQgASgESACIAQESHwoSY29zdF9idWRnZXRfbWljcm9zGAUgASgESAGIAQESFwoKdGltZW91dF9tcxgGIAEoBEgCiAEBEhgKEG1vZGVsX3RpbWVvdXRfbXMYByABKAQSFwoPaWRsZV90aW1lb3V0X21zGAggASgEEhcKD3Rvb2xfdGltZW91dF9tcxgJIAEoBEIPCg1fdG9rZW5fYnVkZ2V0QhUKE19jb3N0X2J1ZGdldF9taWNyb3NCDQoLX3RpbWVvdXRfbXNKBAgKEBQiLAoNUHJvbXB0U2VjdGlvbhINCgV0aXRsZRgBIAEoCRIMCgR0ZXh0GAIgASgJIsUBCgpUb29sUG9saWN5Eg8KB3JldHJpZXMYASABKA0SFQoNcmV0cnlfYmFzZV9tcxgCIAEoDRIUCgxyZXRyeV9jYXBfbXMYAyABKA0SKAoIb25fZXJyb3IYBCABKA4yFi5qYWNrbGluZS52MS5PbkZhaWx1cmUSKgoKb25fdGltZW91dBgFIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRINCgVyZXVzZRgGIAEoCBIUCgxzZXJpYWxfZ3JvdXAYByABKAkirAIKDVRvb2xFbnRyeVBsYW4SCwoDcmVmGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhcKD3BhcmFtZXRlcnNfanNvbhgDIAEoCRIyCgRiaW5kGAQgAygLMiQuamFja2xpbmUudjEuVG9vbEVudHJ5UGxhbi5CaW5kRW50cnkSFgoJbWF4X2NhbGxzGAUgASgNSACIAQESFgoOd3JpdGVzX2NvbnRleHQYBiABKAgSJwoGcG9saWN5GAcgASgLMhcuamFja2xpbmUudjEuVG9vbFBvbGljeRIMCgRwb2xsGAsgASgIGisKCUJpbmRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9tYXhfY2FsbHNKBAgIEAtKBAgMEBQixQEKC091dGNvbWVQbGFuEgwKBGVudW0YASADKAkSGAoLc2NoZW1hX2pzb24YAiABKAlIAIgBARISCgpvdXRwdXRfa2V5GAMgASgJEg8KB3JlcGFpcnMYBCABKA0SJQoEZm9ybRgFIAEoDjIXLmphY2tsaW5lLnYxLkFuc3dlckZvcm0SGgoNY29udHJhY3RfanNvbhgGIAEoCUgBiAEBQg4KDF9zY2hlbWFfanNvbkIQCg5fY29udHJhY3RfanNvbkoECAcQFCL3AwoNU3RvcENvbmRpdGlvbhItCgZhbnlfb2YYASABKAsyGy5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uc0gAEi0KBmFsbF9vZhgCIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoHbmVnYXRlZBgDIAEoCzIaLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25IABIUCgppdGVyYXRpb25zGAQgASgNSAASEAoGdG9rZW5zGAUgASgESAASFQoLY29zdF9taWNyb3MYBiABKARIABIUCgplbGFwc2VkX21zGAcgASgESAASFwoNbm9fdG9vbF9jYWxscxgIIAEoCEgAEjcKC3Rvb2xfY2FsbGVkGAkgASgLMiAuamFja2xpbmUudjEuVG9vbENhbGxlZENvbmRpdGlvbkgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIChALSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCLUBQoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBIyCg50b29sX2V4ZWN1dGlvbhgOIAEoDjIaLmphY2tsaW5lLnYxLlRvb2xFeGVjdXRpb24SGQoMaW52YWxpZF9hcmdzGBAgASgNSACIAQESLQoJc3RvcF93aGVuGAwgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbhIrCgpjb21wbGV0aW9uGA0gASgOMhcuamFja2xpbmUudjEuQ29tcGxldGlvbhInCgZyZXBlYXQYESABKAsyFy5qYWNrbGluZS52MS5SZXBlYXRQbGFuEikKB3JlZmxlY3QYEiABKAsyGC5qYWNrbGluZS52MS5SZWZsZWN0UGxhbhInCgZncm91bmQYEyABKAsyFy5qYWNrbGluZS52MS5Hcm91bmRQbGFuQg8KDV9pbnZhbGlkX2FyZ3NKBAgPEBBKBAgUECgiTQoKUmVwZWF0UGxhbhIhCgJieRgBIAEoDjIVLmphY2tsaW5lLnYxLlJlcGVhdEJ5Eg0KBWNvdW50GAIgASgNEg0KBW51ZGdlGAMgASgIIi4KC1JlZmxlY3RQbGFuEg0KBWV2ZXJ5GAEgASgNEhAKCGd1aWRhbmNlGAIgASgIInkKCkdyb3VuZFBsYW4SDQoFbW9kZWwYASABKAkSGgoSdGhyZXNob2xkX3Blcm1pbGxlGAIgASgNEhMKC21heF9yZXBsYW5zGAMgASgNEisKCG9uX2Vycm9yGAQgASgOMhkuamFja2xpbmUudjEuT25KdWRnZUVycm9yIv4CCgxUb29sU3RlcFBsYW4SIwoGZWZmZWN0GAEgASgOMhMuamFja2xpbmUudjEuRWZmZWN0EhIKCm91dHB1dF9rZXkYAiABKAkSEgoKdGltZW91dF9tcxgDIAEoBBIUCgxyZXN1bHRfY2hhcnMYBCABKA0SKgoKb25fdW5rbm93bhgFIAEoDjIWLmphY2tsaW5lLnYxLk9uVW5rbm93bhIZChF1bmtub3duX2V4cGlyeV9tcxgGIAEoBBInCgRodHRwGAogASgLMhcuamFja2xpbmUudjEuSHR0cEFjdGlvbkgAEi8KCGZ1bmN0aW9uGAsgASgLMhsuamFja2xpbmUudjEuRnVuY3Rpb25BY3Rpb25IABIlCgNtY3AYDCABKAsyFi5qYWNrbGluZS52MS5NY3BBY3Rpb25IABInCgZwb2xpY3kYDiABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5QggKBmFjdGlvbkoECAcQCkoECA0QDkoECA8QKCKsAgoKSHR0cEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEg4KBm1ldGhvZBgCIAEoCRIMCgRwYXRoGAMgASgJEjEKBXF1ZXJ5GAQgAygLMiIuamFja2xpbmUudjEuSHR0cEFjdGlvbi5RdWVyeUVudHJ5EjUKB2hlYWRlcnMYBSADKAsyJC5qYWNrbGluZS52MS5IdHRwQWN0aW9uLkhlYWRlcnNFbnRyeRIWCglib2R5X2pzb24YBiABKAlIAIgBARosCgpRdWVyeUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX2JvZHlfanNvbiIiCg5GdW5jdGlvbkFjdGlvbhIQCghmdW5jdGlvbhgBIAEoCSJaCglNY3BBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIMCgR0b29sGAIgASgJEhYKDmFyZ3VtZW50c19qc29uGAMgASgJEhMKC3Rvb2xfZGlnZXN0GAQgASgJIioKClJvdXRlckNhc2USDAoEd2hlbhgBIAEoCRIOCgZzaWduYWwYAiABKAkiOAoOUm91dGVyU3RlcFBsYW4SJgoFY2FzZXMYASADKAsyFy5qYWNrbGluZS52MS5Sb3V0ZXJDYXNlKlQKCU9uRmFpbHVyZRIaChZPTl9GQUlMVVJFX1VOU1BFQ0lGSUVEEAASFgoST05fRkFJTFVSRV9PQlNFUlZFEAESEwoPT05fRkFJTFVSRV9GQUlMEAIqlgEKCkFuc3dlckZvcm0SGwoXQU5TV0VSX0ZPUk1fVU5TUEVDSUZJRUQQABIZChVBTlNXRVJfRk9STV9KU09OX1RFWFQQARIUChBBTlNXRVJfRk9STV9URVhUEAISHQoZQU5TV0VSX0ZPUk1fTkFUSVZFX1NDSEVNQRADEhsKF0FOU1dFUl9GT1JNX0ZJTklTSF9UT09MEAQqiAEKDlRvb2xDaG9pY2VNb2RlEiAKHFRPT0xfQ0hPSUNFX01PREVfVU5TUEVDSUZJRUQQABIZChVUT09MX0NIT0lDRV9NT0RFX0FVVE8QARIdChlUT09MX0NIT0lDRV9NT0RFX1JFUVVJUkVEEAISGgoWVE9PTF9DSE9JQ0VfTU9ERV9OQU1FRBADKlYKCkNvbXBsZXRpb24SGgoWQ09NUExFVElPTl9VTlNQRUNJRklFRBAAEhMKD0NPTVBMRVRJT05fQVVUTxABEhcKE0NPTVBMRVRJT05fRVhQTElDSVQQAipRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKosBCg1Ub29sRXhlY3V0aW9uEh4KGlRPT0xfRVhFQ1VUSU9OX1VOU1BFQ0lGSUVEEAASHAoYVE9PTF9FWEVDVVRJT05fQllfRUZGRUNUEAESHQoZVE9PTF9FWEVDVVRJT05fU0VRVUVOVElBTBACEh0KGVRPT0xfRVhFQ1VUSU9OX0NPTkNVUlJFTlQQAypoCghSZXBlYXRCeRIZChVSRVBFQVRfQllfVU5TUEVDSUZJRUQQABIZChVSRVBFQVRfQllfQVJHU19SRVNVTFQQARISCg5SRVBFQVRfQllfQVJHUxACEhIKDlJFUEVBVF9CWV9OQU1FEAMqYgoMT25KdWRnZUVycm9yEh4KGk9OX0pVREdFX0VSUk9SX1VOU1BFQ0lGSUVEEAASGQoVT05fSlVER0VfRVJST1JfSUdOT1JFEAESFwoTT05fSlVER0VfRVJST1JfRVhJVBACKmYKCU9uVW5rbm93bhIaChZPTl9VTktOT1dOX1VOU1BFQ0lGSUVEEAASEgoOT05fVU5LTk9XTl9BU0sQARITCg9PTl9VTktOT1dOX0ZBSUwQAhIUChBPTl9VTktOT1dOX1JFVFJZEANiBnByb3RvMw", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -510,6 +510,13 @@ export type ToolEntryPlan = Message<"jackline.v1.ToolEntryPlan"> & {
    * @generated from field: jackline.v1.ToolPolicy policy = 7;
    */
   policy?: ToolPolicy | undefined;
+
+  /**
+   * True if the model asks it again and again on purpose, until something is done.
+   *
+   * @generated from field: bool poll = 11;
+   */
+  poll: boolean;
 };
 
 /**
@@ -916,6 +923,27 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
    * @generated from field: jackline.v1.Completion completion = 13;
    */
   completion: Completion;
+
+  /**
+   * When repeated calls end it; unset: never.
+   *
+   * @generated from field: jackline.v1.RepeatPlan repeat = 17;
+   */
+  repeat?: RepeatPlan | undefined;
+
+  /**
+   * When it looks at how its turns have gone; unset: never.
+   *
+   * @generated from field: jackline.v1.ReflectPlan reflect = 18;
+   */
+  reflect?: ReflectPlan | undefined;
+
+  /**
+   * How its answer is held against what its tools returned; unset: it is not.
+   *
+   * @generated from field: jackline.v1.GroundPlan ground = 19;
+   */
+  ground?: GroundPlan | undefined;
 };
 
 /**
@@ -924,6 +952,112 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
  */
 export const ModelStepPlanSchema: GenMessage<ModelStepPlan> = /*@__PURE__*/
   messageDesc(file_jackline_v1_plan, 13);
+
+/**
+ * When repeated calls end a step.
+ *
+ * @generated from message jackline.v1.RepeatPlan
+ */
+export type RepeatPlan = Message<"jackline.v1.RepeatPlan"> & {
+  /**
+   * By what a turn counts as the same.
+   *
+   * @generated from field: jackline.v1.RepeatBy by = 1;
+   */
+  by: RepeatBy;
+
+  /**
+   * So often a turn, or a cycle of two or three, may come before it is a loop. Turns that only read or poll may come
+   * twice more.
+   *
+   * @generated from field: uint32 count = 2;
+   */
+  count: number;
+
+  /**
+   * True if the model is told first, and the step ends at the next repetition.
+   *
+   * @generated from field: bool nudge = 3;
+   */
+  nudge: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.RepeatPlan.
+ * Use `create(RepeatPlanSchema)` to create a new message.
+ */
+export const RepeatPlanSchema: GenMessage<RepeatPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 14);
+
+/**
+ * When a step looks at how its turns have gone.
+ *
+ * @generated from message jackline.v1.ReflectPlan
+ */
+export type ReflectPlan = Message<"jackline.v1.ReflectPlan"> & {
+  /**
+   * After so many turns with tool calls.
+   *
+   * @generated from field: uint32 every = 1;
+   */
+  every: number;
+
+  /**
+   * True if what is found is told to the model.
+   *
+   * @generated from field: bool guidance = 2;
+   */
+  guidance: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.ReflectPlan.
+ * Use `create(ReflectPlanSchema)` to create a new message.
+ */
+export const ReflectPlanSchema: GenMessage<ReflectPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 15);
+
+/**
+ * How an answer is held against what the tools returned.
+ *
+ * @generated from message jackline.v1.GroundPlan
+ */
+export type GroundPlan = Message<"jackline.v1.GroundPlan"> & {
+  /**
+   * The profile of the judge.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * The least score with which an answer stands, in thousandths.
+   *
+   * @generated from field: uint32 threshold_permille = 2;
+   */
+  thresholdPermille: number;
+
+  /**
+   * How often the model is sent back for want of support.
+   *
+   * @generated from field: uint32 max_replans = 3;
+   */
+  maxReplans: number;
+
+  /**
+   * What follows when the judge fails.
+   *
+   * @generated from field: jackline.v1.OnJudgeError on_error = 4;
+   */
+  onError: OnJudgeError;
+};
+
+/**
+ * Describes the message jackline.v1.GroundPlan.
+ * Use `create(GroundPlanSchema)` to create a new message.
+ */
+export const GroundPlanSchema: GenMessage<GroundPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 16);
 
 /**
  * A step that does one thing.
@@ -1017,7 +1151,7 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
  * Use `create(ToolStepPlanSchema)` to create a new message.
  */
 export const ToolStepPlanSchema: GenMessage<ToolStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 14);
+  messageDesc(file_jackline_v1_plan, 17);
 
 /**
  * A request to a connection of the operator's.
@@ -1073,7 +1207,7 @@ export type HttpAction = Message<"jackline.v1.HttpAction"> & {
  * Use `create(HttpActionSchema)` to create a new message.
  */
 export const HttpActionSchema: GenMessage<HttpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 15);
+  messageDesc(file_jackline_v1_plan, 18);
 
 /**
  * A Python function of the operator's roots.
@@ -1094,7 +1228,7 @@ export type FunctionAction = Message<"jackline.v1.FunctionAction"> & {
  * Use `create(FunctionActionSchema)` to create a new message.
  */
 export const FunctionActionSchema: GenMessage<FunctionAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 16);
+  messageDesc(file_jackline_v1_plan, 19);
 
 /**
  * A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -1136,7 +1270,7 @@ export type McpAction = Message<"jackline.v1.McpAction"> & {
  * Use `create(McpActionSchema)` to create a new message.
  */
 export const McpActionSchema: GenMessage<McpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 17);
+  messageDesc(file_jackline_v1_plan, 20);
 
 /**
  * One case of a router.
@@ -1164,7 +1298,7 @@ export type RouterCase = Message<"jackline.v1.RouterCase"> & {
  * Use `create(RouterCaseSchema)` to create a new message.
  */
 export const RouterCaseSchema: GenMessage<RouterCase> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 18);
+  messageDesc(file_jackline_v1_plan, 21);
 
 /**
  * A step that only chooses.
@@ -1185,7 +1319,7 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  * Use `create(RouterStepPlanSchema)` to create a new message.
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 19);
+  messageDesc(file_jackline_v1_plan, 22);
 
 /**
  * What follows from a failure.
@@ -1420,6 +1554,81 @@ export const ToolExecutionSchema: GenEnum<ToolExecution> = /*@__PURE__*/
   enumDesc(file_jackline_v1_plan, 5);
 
 /**
+ * By what a turn counts as the same as an earlier one.
+ *
+ * @generated from enum jackline.v1.RepeatBy
+ */
+export enum RepeatBy {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: REPEAT_BY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The tools, their arguments and their results.
+   *
+   * @generated from enum value: REPEAT_BY_ARGS_RESULT = 1;
+   */
+  ARGS_RESULT = 1,
+
+  /**
+   * The tools and their arguments.
+   *
+   * @generated from enum value: REPEAT_BY_ARGS = 2;
+   */
+  ARGS = 2,
+
+  /**
+   * The tools.
+   *
+   * @generated from enum value: REPEAT_BY_NAME = 3;
+   */
+  NAME = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.RepeatBy.
+ */
+export const RepeatBySchema: GenEnum<RepeatBy> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 6);
+
+/**
+ * What follows when a judge fails.
+ *
+ * @generated from enum jackline.v1.OnJudgeError
+ */
+export enum OnJudgeError {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: ON_JUDGE_ERROR_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The answer stands unjudged.
+   *
+   * @generated from enum value: ON_JUDGE_ERROR_IGNORE = 1;
+   */
+  IGNORE = 1,
+
+  /**
+   * The step ends, with the answer as its partial result.
+   *
+   * @generated from enum value: ON_JUDGE_ERROR_EXIT = 2;
+   */
+  EXIT = 2,
+}
+
+/**
+ * Describes the enum jackline.v1.OnJudgeError.
+ */
+export const OnJudgeErrorSchema: GenEnum<OnJudgeError> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 7);
+
+/**
  * What follows when nobody knows whether a write happened.
  *
  * @generated from enum jackline.v1.OnUnknown
@@ -1458,5 +1667,5 @@ export enum OnUnknown {
  * Describes the enum jackline.v1.OnUnknown.
  */
 export const OnUnknownSchema: GenEnum<OnUnknown> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 6);
+  enumDesc(file_jackline_v1_plan, 8);
 

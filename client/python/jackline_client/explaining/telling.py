@@ -1,0 +1,187 @@
+"""One event or call as a cause: in words, with a kind for programs.
+
+Owns the wording. Does not own what led to what.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jackline.v1.control_pb2 import CommandKind
+from jackline.v1.error_reason_pb2 import ErrorReason
+from jackline.v1.event_pb2 import (
+    AnswerProblem,
+    CallProblem,
+    ModelFailureClass,
+    NoticeCode,
+    RecoveryCause,
+    ReflectionPattern,
+    StepEvent,
+)
+from jackline.v1.run_pb2 import StopReason, ToolCallStatus
+
+from jackline_client.explaining.history import Call, word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One event in words, with what led to it. `sequence` is 0 for what is no single event."""
+
+    sequence: int
+    kind: str
+    text: str
+    causes: tuple["Cause", ...] = ()
+
+
+def ending(signal: str, reason: StopReason.ValueType, leaf: str) -> str:
+    """An exit with the reason and the bound, rule or condition that it names."""
+    name = word(StopReason.Name, reason, "STOP_REASON_") if reason else ""
+    details = [one for one in (name, leaf) if one and one not in {signal, "outcome", "default"}]
+    return f"{signal or name} ({', '.join(details)})" if details else signal or name
+
+
+def said(text: str) -> str:
+    """The words of an event behind what it is, where they were seen."""
+    return f": {text}" if text else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def tell(event: StepEvent) -> Cause | None:
+    """The event as a cause; None for one that is never one by itself."""
+    fact = event.WhichOneof("fact")
+    teller = None if fact is None else _TELLERS.get(fact)
+    text = None if teller is None else teller(event)
+    return None if text is None else Cause(sequence=event.sequence, kind=str(fact), text=text)
+
+
+def tell_call(call: Call) -> Cause:
+    """A tool call as a cause, at its end, or where it was asked for."""
+    status = word(ToolCallStatus.Name, call.status, "TOOL_CALL_STATUS_")
+    problem = f" ({word(CallProblem.Name, call.problem, 'CALL_PROBLEM_')})" if call.problem else ""
+    again = f" after {counted(call.attempts, 'attempt')}" if call.attempts > 1 else ""
+    return Cause(
+        sequence=call.ended or call.sequence,
+        kind="tool_call",
+        text=f"the call of {call.tool} is {status}{problem}{again}{said(call.error)}",
+    )
+
+
+def _model_failed(event: StepEvent) -> str:
+    found = event.model_call_failed
+    failure = word(ModelFailureClass.Name, found.failure, "MODEL_FAILURE_CLASS_")
+    retried = f", tried again after {found.retry_in_ms:,} ms" if found.HasField("retry_in_ms") else ""
+    return f"a call of the model failed ({failure}){retried}{said(event.content.text)}"
+
+
+def _rejected(event: StepEvent) -> str:
+    found = event.answer_rejected
+    problem = word(AnswerProblem.Name, found.problem, "ANSWER_PROBLEM_")
+    sent_back = ", sent back" if found.repair else ", not sent back again"
+    return f"an answer was rejected ({problem}){sent_back}{said(event.content.text)}"
+
+
+def _grounded(event: StepEvent) -> str:
+    found, content = event.grounded, event.content.grounded
+    if not found.HasField("score_permille"):
+        stands = "and the answer stood unjudged" if found.passed else "and the answer did not stand"
+        return f"the judge gave no usable word, {stands}{said(content.problem)}"
+    score = f"{found.score_permille / 1000:g}"
+    claims = counted(found.unsupported, "claim")
+    if found.passed:
+        return f"the judge found the answer borne out to {score}"
+    back = ", and it was sent back" if found.replan else ""
+    words = said("; ".join(content.unsupported))
+    return f"the judge found {claims} without support (score {score}){back}{words}"
+
+
+def _reflected(event: StepEvent) -> str | None:
+    found = event.reflected
+    pattern = word(ReflectionPattern.Name, found.pattern, "REFLECTION_PATTERN_")
+    if pattern == "advancing":
+        return None
+    return (
+        f"looking back: {pattern}, {found.succeeded} of {counted(found.succeeded + found.failed, 'call')} "
+        f"succeeded, confidence {found.confidence_permille / 1000:g}"
+    )
+
+
+def _noticed(event: StepEvent) -> str:
+    match event.noticed.code:
+        case NoticeCode.NOTICE_CODE_REPETITION:
+            return "the model was told that it repeats the same tool calls"
+        case NoticeCode.NOTICE_CODE_BUDGET_NEARLY_USED:
+            return "the model was told that a budget is nearly used"
+        case other:
+            return f"notice {word(NoticeCode.Name, other, 'NOTICE_CODE_')}{said(event.content.text)}"
+
+
+def _recovered(event: StepEvent) -> str | None:
+    cause = event.run_recovered.cause
+    if cause in (RecoveryCause.RECOVERY_CAUSE_WAKE, RecoveryCause.RECOVERY_CAUSE_QUEUE):
+        return None
+    if cause == RecoveryCause.RECOVERY_CAUSE_CRASH:
+        return "the worker went away, and another one took over"
+    return f"another worker took over ({word(RecoveryCause.Name, cause, 'RECOVERY_CAUSE_')})"
+
+
+def _command(event: StepEvent) -> str:
+    found = event.command_applied
+    kind = word(CommandKind.Name, found.kind, "COMMAND_KIND_")
+    return f"{kind} by {found.principal}{said(event.content.text)}"
+
+
+def _command_rejected(event: StepEvent) -> str:
+    found = event.command_rejected
+    kind = word(CommandKind.Name, found.kind, "COMMAND_KIND_")
+    return (
+        f"{kind} by {found.principal} was rejected ({word(ErrorReason.Name, found.reason, 'ERROR_REASON_')})"
+    )
+
+
+def _timer(event: StepEvent) -> str:
+    return "nobody answered in time" if event.timer_fired.subject else "the deadline passed"
+
+
+def _asked(event: StepEvent) -> str:
+    return f"a question was asked{said(event.content.text)}"
+
+
+def _answered(event: StepEvent) -> str:
+    found = event.interrupt_resolved
+    if not found.option:
+        return "the question expired without an answer"
+    return f"{found.principal} answered {found.option}{said(event.content.answer.text)}"
+
+
+def _closing(event: StepEvent) -> str | None:
+    found = event.model_call_started
+    if not found.limit:
+        return None
+    limit = found.limit_leaf or word(StopReason.Name, found.limit, "STOP_REASON_")
+    return f"a closing answer was asked for, because of {limit}"
+
+
+def _steered(event: StepEvent) -> str:
+    return f"guidance by {event.steered.principal}{said(event.content.text)}"
+
+
+_TELLERS: Mapping[str, Callable[[StepEvent], str | None]] = {
+    "model_call_started": _closing,
+    "model_call_failed": _model_failed,
+    "answer_rejected": _rejected,
+    "grounded": _grounded,
+    "reflected": _reflected,
+    "noticed": _noticed,
+    "run_recovered": _recovered,
+    "run_suspended": lambda _: "the worker let go of the run in good order",
+    "command_applied": _command,
+    "command_rejected": _command_rejected,
+    "paused": lambda event: f"held by {event.paused.principal}",
+    "steered": _steered,
+    "timer_fired": _timer,
+    "interrupt_raised": _asked,
+    "interrupt_resolved": _answered,
+}
