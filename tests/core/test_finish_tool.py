@@ -317,6 +317,16 @@ def test_an_empty_call_says_nothing_even_where_any_answer_will_do() -> None:
         assert driver.finished.result_json is None
 
 
+@pytest.mark.parametrize("arguments", ["{" + "x" * 500_000, "[" * 100_000, '"' + "y" * 500_000 + '"'])
+def test_a_huge_broken_answer_is_neither_persisted_as_it_is_nor_echoed_whole(arguments: str) -> None:
+    """A history with arguments that are no object is refused by providers for ever after."""
+    driver = drive(plan(), finishes(arguments), finishes())
+    sent = driver.model_calls[1].messages
+    (asked,) = [call for message in sent if isinstance(message, AssistantMessage) for call in message.calls]
+    assert json_text.parse_object(asked.arguments)
+    assert sum(len(message.text) for message in sent) + len(asked.arguments) < 20_000
+
+
 # --- text in place of a call -------------------------------------------------------------------
 
 
