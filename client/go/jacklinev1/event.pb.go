@@ -1082,7 +1082,10 @@ type RunStarted struct {
 	// The caps of the run, tightened by StartRun.
 	Bounds *RunBounds `protobuf:"bytes,6,opt,name=bounds,proto3" json:"bounds,omitempty"`
 	// What happens to a question; the workflow's setting unless StartRun gave one.
-	OnQuestion    OnQuestion `protobuf:"varint,7,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
+	OnQuestion OnQuestion `protobuf:"varint,7,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
+	// What the run was forked from; unset for a run that began by itself. The events of a fork up to that sequence are
+	// those of the other run, recorded anew.
+	ForkedFrom    *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1164,6 +1167,13 @@ func (x *RunStarted) GetOnQuestion() OnQuestion {
 		return x.OnQuestion
 	}
 	return OnQuestion_ON_QUESTION_UNSPECIFIED
+}
+
+func (x *RunStarted) GetForkedFrom() *ForkOrigin {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return nil
 }
 
 // A worker took the run over.
@@ -3420,7 +3430,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"timerFired\x120\n" +
 	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b \x10F\"\x9f\x02\n" +
+	"\x04factJ\x04\b \x10F\"\xd9\x02\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -3431,7 +3441,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\bdeadline\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12.\n" +
 	"\x06bounds\x18\x06 \x01(\v2\x16.jackline.v1.RunBoundsR\x06bounds\x128\n" +
 	"\von_question\x18\a \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
-	"onQuestion\"V\n" +
+	"onQuestion\x128\n" +
+	"\vforked_from\x18\b \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
+	"forkedFrom\"V\n" +
 	"\fRunRecovered\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x120\n" +
 	"\x05cause\x18\x02 \x01(\x0e2\x1a.jackline.v1.RecoveryCauseR\x05cause\"$\n" +
@@ -3715,16 +3727,17 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
 	(*RunBounds)(nil),             // 42: jackline.v1.RunBounds
 	(OnQuestion)(0),               // 43: jackline.v1.OnQuestion
-	(RunState)(0),                 // 44: jackline.v1.RunState
-	(StopReason)(0),               // 45: jackline.v1.StopReason
-	(*Usage)(nil),                 // 46: jackline.v1.Usage
-	(Effect)(0),                   // 47: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 48: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 49: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 50: jackline.v1.CommandKind
-	(AbortMode)(0),                // 51: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 52: jackline.v1.ErrorReason
-	(*structpb.Struct)(nil),       // 53: google.protobuf.Struct
+	(*ForkOrigin)(nil),            // 44: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 45: jackline.v1.RunState
+	(StopReason)(0),               // 46: jackline.v1.StopReason
+	(*Usage)(nil),                 // 47: jackline.v1.Usage
+	(Effect)(0),                   // 48: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 49: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 50: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 51: jackline.v1.CommandKind
+	(AbortMode)(0),                // 52: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 53: jackline.v1.ErrorReason
+	(*structpb.Struct)(nil),       // 54: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
 	41, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
@@ -3754,41 +3767,42 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	41, // 24: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
 	42, // 25: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
 	43, // 26: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	0,  // 27: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	44, // 28: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	45, // 29: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	45, // 30: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 31: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	45, // 32: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	46, // 33: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 34: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 35: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	46, // 36: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	47, // 37: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	48, // 38: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 39: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 40: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	49, // 41: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	41, // 42: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	50, // 43: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	51, // 44: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	50, // 45: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	52, // 46: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	6,  // 47: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 48: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	32, // 49: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	33, // 50: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	34, // 51: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	35, // 52: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	36, // 53: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	37, // 54: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	53, // 55: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	39, // 56: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	44, // 27: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	0,  // 28: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	45, // 29: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	46, // 30: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	46, // 31: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 32: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	46, // 33: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	47, // 34: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 35: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 36: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	47, // 37: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	48, // 38: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	49, // 39: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	4,  // 40: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	5,  // 41: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	50, // 42: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	41, // 43: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	51, // 44: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	52, // 45: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	51, // 46: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	53, // 47: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	6,  // 48: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	7,  // 49: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	32, // 50: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	33, // 51: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	34, // 52: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	35, // 53: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	36, // 54: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	37, // 55: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	54, // 56: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	39, // 57: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }

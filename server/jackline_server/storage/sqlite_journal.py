@@ -38,7 +38,7 @@ INSERT INTO runs (tenant, run_id, workflow, plan_digest, labels, created_unix_ms
   pending_commands, summary)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?)
 """
-_INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, 1, ?, ?, ?)"
+_INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, ?, ?, ?, ?)"
 
 _READ = """
 SELECT sequence, meta, content FROM events
@@ -134,7 +134,10 @@ def _create(session: Session, new: NewRun) -> Created:
             (new.tenant.id, new.request_id, new.fingerprint, new.run_id, new.created_unix_ms),
         )
     epoch = 0 if new.owner is None else 1
-    connection.execute(_INSERT_EVENT, (run_key, epoch, new.first.meta, new.first.content))
+    connection.executemany(
+        _INSERT_EVENT,
+        [(run_key, event.sequence, epoch, event.meta, event.content) for event in (new.first, *new.rest)],
+    )
     return Created(creation=Creation.CREATED, run_id=new.run_id)
 
 

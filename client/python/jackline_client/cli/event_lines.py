@@ -99,7 +99,9 @@ class EventLines:
 
     def _run_started(self, event: StepEvent) -> Iterator[Line]:
         fact = event.run_started
-        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started", style="head")
+        origin = fact.forked_from
+        forked = f", a fork of {short(origin.run_id)} at {origin.sequence}" if origin.run_id else ""
+        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started{forked}", style="head")
 
     def _run_recovered(self, event: StepEvent) -> Iterator[Line]:
         # A run that goes on after it was paused or asked something: that was said by what woke it.
