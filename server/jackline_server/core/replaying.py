@@ -12,43 +12,34 @@ to another run. Pure, and as deep into a log as its reader hands out.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from enum import Enum
 
 from jackline_server.core import json_text
 from jackline_server.core.boundaries import Entry, comes_from_outside, completes, in_flight
 from jackline_server.core.decide import decide
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve import begin, evolve
+from jackline_server.core.fact_names import fact_name
 from jackline_server.core.facts import (
     CommandRejected,
     Fact,
     InterruptRaised,
+    ModelCallFailed,
     ModelCallStarted,
+    ModelReplied,
     RunFinished,
     RunStarted,
+    ToolCallFinished,
 )
 from jackline_server.core.forking import carried
 from jackline_server.core.frozen import change, frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import Plan
+from jackline_server.core.request_differences import Kind, Unlike, models_differ, tools_differ
 from jackline_server.core.state import RunState
-from jackline_server.core.steps import CallModel, CallTools, Finish, Moment, Record, Step, ToolAttempt, Wait
+from jackline_server.core.steps import CallModel, CallTools, Finish, Moment, Record, Step, Wait
 
 _CLOCK_STEP_MS = 1_000
 """An expiry that is off by no more than this is the same: wall clocks are set."""
-
-
-class Kind(Enum):
-    """What differs."""
-
-    INPUT = "input"
-    DECISION = "decision"
-    RESERVATION = "reservation"
-    PROMPT = "prompt"
-    TOOLS = "tools"
-    MODEL = "model"
-    TOOL_CALL = "tool_call"
-    FOLD = "fold"
 
 
 @frozen
@@ -56,7 +47,8 @@ class Difference:
     """The first step that differs.
 
     `recorded` is the fact of the log, None at its end. `decided` is what the loop would record now in its
-    place, None if that is nothing. `detail` says in a few words what differs, without content.
+    place, None if that is nothing. `detail` says in a few words what differs, without content. `texts` are
+    the two messages that differ first in a prompt; they are content.
     """
 
     sequence: int
@@ -64,6 +56,7 @@ class Difference:
     recorded: Fact | None
     decided: Fact | None
     detail: str
+    texts: tuple[str, str] | None = None
 
 
 @frozen
@@ -141,7 +134,10 @@ class _Walk:
             if self.own.sequence < copied or self._given(entry.fact):
                 found = self._fold(ahead.take())
                 continue
-            found = self._decision(ahead)
+            if in_flight(self.own):
+                found = self._differs(0, ahead, None, "a call is under way")
+            else:
+                found = self._decision(ahead)
         return found
 
     def _input(self, started: RunStarted) -> Difference | None:
@@ -154,7 +150,9 @@ class _Walk:
         return Difference(sequence=1, kind=Kind.INPUT, recorded=started, decided=None, detail=detail)
 
     def _given(self, fact: Fact) -> bool:
-        return in_flight(self.own) or completes(self._last.fact, fact) or comes_from_outside(fact)
+        if comes_from_outside(fact) or completes(self._last.fact, fact):
+            return True
+        return in_flight(self.own) and isinstance(fact, ModelReplied | ModelCallFailed | ToolCallFinished)
 
     def _fold(self, entry: Entry) -> Difference | None:
         self.own = evolve(self.own, entry.fact, active_ms=entry.active_ms)
@@ -211,10 +209,10 @@ class _Walk:
                 return self._record(facts, ahead)
             case CallModel():
                 taken, difference = self._record((step.started,), ahead)
-                return taken, difference or self._asked(step, moment)
+                return taken, difference or self._unlike(step, moment)
             case CallTools(attempts=attempts):
                 taken, difference = self._record(tuple(one.started for one in attempts), ahead)
-                return taken, difference or self._called(step, moment)
+                return taken, difference or self._unlike(step, moment)
             case Wait():
                 return 0, self._differs(0, ahead, None, "the run would wait")
             case Finish():
@@ -239,57 +237,51 @@ class _Walk:
     ) -> Difference:
         entry = ahead.peek(at)
         recorded = None if entry is None else entry.fact
-        if isinstance(recorded, ModelCallStarted) and isinstance(decided, ModelCallStarted):
-            kind = Kind.RESERVATION if _asks_the_same(recorded, decided) else Kind.DECISION
-            kind = self._why_reserved(decided, entry) if kind is Kind.RESERVATION else kind
-        return Difference(
-            sequence=self.own.sequence + at + 1,
-            kind=kind,
-            recorded=recorded,
-            decided=decided,
-            detail=_WORDS.get(kind, detail),
-        )
+        sequence = self.own.sequence + at + 1
+        if entry is not None and isinstance(decided, ModelCallStarted) and _asks_the_same(recorded, decided):
+            unlike = self._why_reserved(decided, entry)
+            if unlike is not None:
+                return _difference(sequence, unlike, entry.fact, decided)
+            kind = Kind.RESERVATION
+        return Difference(sequence=sequence, kind=kind, recorded=recorded, decided=decided, detail=detail)
 
     # --- what a log does not hold --------------------------------------------------------------
 
-    def _why_reserved(self, decided: ModelCallStarted, entry: Entry | None) -> Kind:
-        """A reservation that differs is the mark of another request, if the plans show one."""
-        if self.other is None or entry is None:
-            return Kind.RESERVATION
+    def _why_reserved(self, decided: ModelCallStarted, entry: Entry) -> Unlike | None:
+        """What makes a call hold more or less than was recorded, as far as the two plans show it."""
+        if self.other is None:
+            return None
         for moment in self._moments(entry):
             ours, theirs = self._decided(self.other, moment), self._decided(self.own, moment)
             if isinstance(ours, CallModel) and isinstance(theirs, CallModel) and ours.started == decided:
-                return _request_kind(theirs, ours) or Kind.RESERVATION
-        return Kind.RESERVATION
-
-    def _asked(self, step: CallModel, moment: Moment) -> Difference | None:
-        """The difference between the two plans' requests to a model, whose announcements are the same."""
-        theirs = None if self.other is None else self._decided(self.own, moment)
-        kind = _request_kind(theirs, step) if isinstance(theirs, CallModel) else None
-        return None if kind is None else self._hidden(kind, step.started)
-
-    def _called(self, step: CallTools, moment: Moment) -> Difference | None:
-        """The same for calls of tools."""
-        theirs = None if self.other is None else self._decided(self.own, moment)
-        if not isinstance(theirs, CallTools) or len(theirs.attempts) != len(step.attempts):
-            return None
-        for at, (before, now) in enumerate(zip(theirs.attempts, step.attempts, strict=True)):
-            if _call(before) != _call(now):
-                return self._hidden(Kind.TOOL_CALL, now.started, at=at)
+                return models_differ(theirs, ours)
         return None
 
-    def _hidden(self, kind: Kind, fact: Fact, *, at: int = 0) -> Difference:
-        return Difference(
-            sequence=self.own.sequence + at + 1, kind=kind, recorded=fact, decided=fact, detail=_WORDS[kind]
-        )
+    def _unlike(self, step: CallModel | CallTools, moment: Moment) -> Difference | None:
+        """The difference between the two plans' calls, whose announcements are the same."""
+        theirs = None if self.other is None else self._decided(self.own, moment)
+        match step, theirs:
+            case CallModel(started=started), CallModel():
+                unlike, facts = models_differ(theirs, step), (started,)
+            case CallTools(attempts=attempts), CallTools() if len(attempts) == len(theirs.attempts):
+                unlike, facts = tools_differ(theirs, step), tuple(one.started for one in attempts)
+            case _:
+                return None
+        if unlike is None:
+            return None
+        fact = facts[unlike.at]
+        return _difference(self.own.sequence + unlike.at + 1, unlike, fact, fact)
 
 
-_WORDS = {
-    Kind.PROMPT: "the model would be told something else",
-    Kind.TOOLS: "the model would be offered other tools",
-    Kind.MODEL: "the model would be called with other settings",
-    Kind.TOOL_CALL: "the tool would be called otherwise",
-}
+def _difference(sequence: int, unlike: Unlike, recorded: Fact, decided: Fact) -> Difference:
+    return Difference(
+        sequence=sequence,
+        kind=unlike.kind,
+        recorded=recorded,
+        decided=decided,
+        detail=unlike.detail,
+        texts=unlike.texts,
+    )
 
 
 def under(started: RunStarted, own: Plan, other: Plan) -> RunStarted:
@@ -319,8 +311,10 @@ def _same(recorded: Fact, decided: Fact) -> bool:
     return recorded == decided
 
 
-def _asks_the_same(recorded: ModelCallStarted, decided: ModelCallStarted) -> bool:
+def _asks_the_same(recorded: Fact | None, decided: ModelCallStarted) -> bool:
     """True if two announcements differ in what they hold for the call alone."""
+    if not isinstance(recorded, ModelCallStarted):
+        return False
     held = {
         "prompt_tokens": recorded.prompt_tokens,
         "max_output_tokens": recorded.max_output_tokens,
@@ -329,26 +323,11 @@ def _asks_the_same(recorded: ModelCallStarted, decided: ModelCallStarted) -> boo
     return recorded == change(decided, **held)
 
 
-def _request_kind(before: CallModel, now: CallModel) -> Kind | None:
-    """What differs between two requests to a model, the weightiest first."""
-    if before.messages != now.messages:
-        return Kind.PROMPT
-    if (before.tools, before.tool_choice) != (now.tools, now.tool_choice):
-        return Kind.TOOLS
-    if (before.model, before.total_ms, before.idle_ms) != (now.model, now.total_ms, now.idle_ms):
-        return Kind.MODEL
-    return None
-
-
-def _call(attempt: ToolAttempt) -> tuple[object, ...]:
-    return attempt.step, attempt.arguments, attempt.bound, attempt.step_input, attempt.timeout_ms
-
-
 def _detail(recorded: Fact | None, decided: Fact) -> str:
     """What differs between two facts, by the names of their fields."""
     if recorded is None:
         return "the log ends before it"
     if type(recorded) is not type(decided):
-        return "another kind of fact"
+        return f"{fact_name(decided)} in place of {fact_name(recorded)}"
     before, now = recorded.__dict__, decided.__dict__
     return ", ".join(name for name in before if before[name] != now[name])

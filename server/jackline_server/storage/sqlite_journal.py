@@ -24,7 +24,7 @@ from jackline_server.storage.sqlite_commands import refuse_unsettled, settle
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_session import Head, Session
-from jackline_server.storage.sqlite_writer import Writer
+from jackline_server.storage.sqlite_writing import Writing
 
 _FIND_REQUEST = "SELECT run_id, fingerprint FROM requests WHERE tenant = ? AND request_id = ?"
 _INSERT_PLAN = "INSERT INTO plans (digest, plan) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -49,7 +49,7 @@ WHERE run_key = (SELECT run_key FROM runs WHERE run_id = ?) AND sequence > ? ORD
 class SqliteJournal:
     """The facts of all runs, in SQLite."""
 
-    def __init__(self, *, writer: Writer, readers: Readers) -> None:
+    def __init__(self, *, writer: Writing, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
 
