@@ -54,6 +54,30 @@ async def test_a_run_without_owner_is_queued_at_epoch_zero(store: Store):
     assert (row.epoch, row.owner, row.phase) == (0, None, Phase.QUEUED)
 
 
+async def test_a_run_can_be_created_with_events_after_its_first_and_goes_on_after_them(store: Store):
+    new = new_run(request_id="fork-1", rest=[event(2), event(3, content=b"")])
+    assert (await store.journal.create(new)).creation is Creation.CREATED
+    again = await store.journal.create(replace(new, run_id="run_b"))
+
+    row = await store.runs.get(DEFAULT_TENANT, "run_a")
+    assert row is not None
+    assert (row.head_sequence, row.epoch) == (3, 1)
+    assert await log(store) == [event(1), event(2), event(3, content=b"")]
+    assert (again.creation, again.run_id) == (Creation.DUPLICATE, "run_a")
+    assert await store.runs.get(DEFAULT_TENANT, "run_b") is None
+    with pytest.raises(HeadMismatch):
+        await store.journal.append(append(after=1))
+    await store.journal.append(append(after=3))
+    assert (await log(store))[-1] == event(4)
+
+
+async def test_events_of_a_new_run_are_numbered_from_one_without_a_hole(store: Store):
+    for rest in ([event(3)], [event(1)], [event(2), event(4)]):
+        with pytest.raises(ValueError, match="belongs"):
+            await store.journal.create(new_run(rest=rest))
+    assert await store.runs.get(DEFAULT_TENANT, "run_a") is None
+
+
 async def test_a_repeated_request_finds_its_run_and_creates_nothing(store: Store):
     await store.journal.create(new_run("run_a", request_id="order-1"))
     again = await store.journal.create(new_run("run_b", request_id="order-1"))

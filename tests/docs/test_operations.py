@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from jackline_server.core.request_differences import Kind
+from tests.docs.pages import page, rows, section
+
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 BLOCK = re.compile(
@@ -29,6 +32,8 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "server-info": ('"DURABILITY_CLASS_FSYNC"', '"fast"', '"COMMAND_KIND_STEER"'),
     "start": ("run_",),
     "watch": ('"runStarted"', '"runFinished"', '"issue_refund"'),
+    "watch-kinds": ('"toolCallFinished"', '"runFinished"'),
+    "fork": ('"RUN_STATE_SUCCEEDED"', '"forkedFrom"', '"trial"'),
     "get": ('"RUN_STATE_SUCCEEDED"', '"handle"', '"reply"'),
     "list": ('"totalSize": "1"',),
     "tool-calls": ('"lookup_order"', '"issue_refund"', '"TOOL_CALL_STATUS_COMPLETED"'),
@@ -152,6 +157,11 @@ def served(tmp_path: Path) -> Generator[Served]:
             end(server)
     finally:
         end(orders)
+
+
+def test_its_kinds_of_differences_are_those_that_there_are() -> None:
+    shown = [row[0].strip("`") for row in rows(section(page("operations.md"), "## Before a new revision"))]
+    assert sorted(shown) == sorted(kind.value for kind in Kind)
 
 
 def test_every_block_of_the_page_is_known_here() -> None:

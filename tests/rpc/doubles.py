@@ -43,6 +43,7 @@ from jackline_server.runtime.use_cases import (
     Checked,
     ControlRun,
     Described,
+    ForkRun,
     Frame,
     PutDone,
     Receipt,
@@ -107,6 +108,9 @@ class ScriptedRuns:
 
     async def start(self, request: StartRun) -> Started:
         return await self._script.ask("start", request)
+
+    async def fork(self, request: ForkRun) -> Started:
+        return await self._script.ask("fork", request)
 
     async def control(self, request: ControlRun) -> Receipt:
         return await self._script.ask("control", request)
@@ -297,6 +301,29 @@ def event(sequence: int, *, words: int = 20) -> StoredEvent:
         signal="running",
     )
     return CODEC.encode(Record(envelope=envelope, fact=fact))
+
+
+def fold_events(*facts: Fact) -> list[StoredEvent]:
+    """The events of a run that has these facts after its first."""
+    started = plans.started(PLAN)
+    return [
+        CODEC.encode(
+            Record(
+                envelope=Envelope(
+                    run_id=RUN_ID,
+                    sequence=sequence,
+                    unix_ms=NOW_MS,
+                    active_ms=sequence,
+                    step_id=plans.AGENT,
+                    visit=1,
+                    iteration=1,
+                    signal="running",
+                ),
+                fact=fact,
+            )
+        )
+        for sequence, fact in enumerate((started, *facts), start=1)
+    ]
 
 
 def frame_of(*events: StoredEvent, head: int | None = None) -> Frame:

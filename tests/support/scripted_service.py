@@ -21,7 +21,7 @@ from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMi
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1.control_pb2 import CommandDisposition, Receipt, ReceiptStage
 from jackline.v1.event_pb2 import Content, ResultContent, RunFinished, RunStarted, StepEvent
-from jackline.v1.run_pb2 import Run, RunState, StopReason
+from jackline.v1.run_pb2 import ForkOrigin, Run, RunState, StopReason
 from jackline.v1.run_service_pb2_grpc import RunServiceServicer, add_RunServiceServicer_to_server
 from jackline.v1.workflow_service_pb2_grpc import (
     WorkflowServiceServicer,
@@ -30,6 +30,7 @@ from jackline.v1.workflow_service_pb2_grpc import (
 
 TOKEN = "test-token"
 RUN_ID = "run_01hzy3v9q4n8xk2m5t7w6r0abc"
+ORIGIN_ID = "run_01hzy3v9q4n8xk2m5t7w6r0xyz"
 
 _Request = TypeVar("_Request", bound=Message)
 
@@ -130,11 +131,16 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
         last = head if through is None else through
         yield wire.StreamProgressResponse(sent_through=request.after_sequence, head_sequence=head)
         for event in self.log[request.after_sequence : last]:
-            yield frame_of(event, head=head)
+            if request.kinds and event.WhichOneof("fact") not in (*request.kinds, "run_finished"):
+                yield wire.StreamProgressResponse(sent_through=event.sequence, head_sequence=head)
+            else:
+                yield frame_of(event, head=head)
 
     # One answer a method: the script says which.
 
-    StartRun = Control = GetRun = WaitRun = ListRuns = ListToolCalls = ListRunMessages = cast("Any", _answer)
+    StartRun = ForkRun = Control = GetRun = WaitRun = ListRuns = ListToolCalls = ListRunMessages = cast(
+        "Any", _answer
+    )
     ListInterrupts = GetServerInfo = cast("Any", _answer)
     ValidateWorkflow = PutWorkflow = GetWorkflow = ListWorkflows = DescribeWorkflow = cast("Any", _answer)
 
@@ -220,6 +226,15 @@ def started(
     """The answer of StartRun."""
     return wire.StartRunResponse(
         run=Run(run_id=RUN_ID, state=RunState.RUN_STATE_RUNNING), disposition=disposition
+    )
+
+
+def forked(sequence: int) -> wire.ForkRunResponse:
+    """The answer of ForkRun."""
+    origin = ForkOrigin(run_id=ORIGIN_ID, sequence=sequence)
+    return wire.ForkRunResponse(
+        run=Run(run_id=RUN_ID, state=RunState.RUN_STATE_RUNNING, forked_from=origin),
+        disposition=wire.StartDisposition.START_DISPOSITION_STARTED,
     )
 
 

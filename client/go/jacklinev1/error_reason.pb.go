@@ -46,6 +46,9 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_WORKFLOW ErrorReason = 6
 	// INVALID_ARGUMENT: the input does not fit the workflow's schema. Keys: `path`.
 	ErrorReason_ERROR_REASON_INVALID_INPUT ErrorReason = 7
+	// INVALID_ARGUMENT: the events that a fork takes over do not fit the workflow given for it. Keys: `sequence`, the first
+	// event that does not, `fact`, its kind, `workflow`.
+	ErrorReason_ERROR_REASON_PREFIX_MISFIT ErrorReason = 8
 	// UNAUTHENTICATED: no credential, or one that is wrong or expired.
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 20
 	// PERMISSION_DENIED: the credential lacks a scope. Keys: `scope`.
@@ -82,6 +85,9 @@ const (
 	ErrorReason_ERROR_REASON_DATA_VERSION_NEWER ErrorReason = 58
 	// FAILED_PRECONDITION: the server of a tool describes it differently than when the workflow was put. Keys: `tool`.
 	ErrorReason_ERROR_REASON_TOOL_CHANGED ErrorReason = 59
+	// FAILED_PRECONDITION: no fork can be made at that event. Keys: `sequence`, and the nearest events that will do, where
+	// there are any: `before`, `after`.
+	ErrorReason_ERROR_REASON_FORK_POINT ErrorReason = 72
 	// ABORTED: the alias has moved. Keys: `alias`, `digest`.
 	ErrorReason_ERROR_REASON_ALIAS_MOVED ErrorReason = 60
 	// OUT_OF_RANGE: events that far back are gone. Keys: `oldest_sequence`.
@@ -123,6 +129,7 @@ var (
 		5:   "ERROR_REASON_BAD_PAGE_TOKEN",
 		6:   "ERROR_REASON_INVALID_WORKFLOW",
 		7:   "ERROR_REASON_INVALID_INPUT",
+		8:   "ERROR_REASON_PREFIX_MISFIT",
 		20:  "ERROR_REASON_UNAUTHENTICATED",
 		21:  "ERROR_REASON_SCOPE_MISSING",
 		30:  "ERROR_REASON_RUN_NOT_FOUND",
@@ -141,6 +148,7 @@ var (
 		57:  "ERROR_REASON_WORKFLOW_OWNED_BY_FILES",
 		58:  "ERROR_REASON_DATA_VERSION_NEWER",
 		59:  "ERROR_REASON_TOOL_CHANGED",
+		72:  "ERROR_REASON_FORK_POINT",
 		60:  "ERROR_REASON_ALIAS_MOVED",
 		70:  "ERROR_REASON_EVENTS_EXPIRED",
 		71:  "ERROR_REASON_SEQUENCE_IN_FUTURE",
@@ -165,6 +173,7 @@ var (
 		"ERROR_REASON_BAD_PAGE_TOKEN":          5,
 		"ERROR_REASON_INVALID_WORKFLOW":        6,
 		"ERROR_REASON_INVALID_INPUT":           7,
+		"ERROR_REASON_PREFIX_MISFIT":           8,
 		"ERROR_REASON_UNAUTHENTICATED":         20,
 		"ERROR_REASON_SCOPE_MISSING":           21,
 		"ERROR_REASON_RUN_NOT_FOUND":           30,
@@ -183,6 +192,7 @@ var (
 		"ERROR_REASON_WORKFLOW_OWNED_BY_FILES": 57,
 		"ERROR_REASON_DATA_VERSION_NEWER":      58,
 		"ERROR_REASON_TOOL_CHANGED":            59,
+		"ERROR_REASON_FORK_POINT":              72,
 		"ERROR_REASON_ALIAS_MOVED":             60,
 		"ERROR_REASON_EVENTS_EXPIRED":          70,
 		"ERROR_REASON_SEQUENCE_IN_FUTURE":      71,
@@ -231,7 +241,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xb2\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xef\n" +
 	"\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -241,7 +251,8 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1bERROR_REASON_BOUND_TOO_HIGH\x10\x04\x12\x1f\n" +
 	"\x1bERROR_REASON_BAD_PAGE_TOKEN\x10\x05\x12!\n" +
 	"\x1dERROR_REASON_INVALID_WORKFLOW\x10\x06\x12\x1e\n" +
-	"\x1aERROR_REASON_INVALID_INPUT\x10\a\x12 \n" +
+	"\x1aERROR_REASON_INVALID_INPUT\x10\a\x12\x1e\n" +
+	"\x1aERROR_REASON_PREFIX_MISFIT\x10\b\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\x14\x12\x1e\n" +
 	"\x1aERROR_REASON_SCOPE_MISSING\x10\x15\x12\x1e\n" +
 	"\x1aERROR_REASON_RUN_NOT_FOUND\x10\x1e\x12#\n" +
@@ -259,7 +270,8 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_CALL_NOT_OPEN\x108\x12(\n" +
 	"$ERROR_REASON_WORKFLOW_OWNED_BY_FILES\x109\x12#\n" +
 	"\x1fERROR_REASON_DATA_VERSION_NEWER\x10:\x12\x1d\n" +
-	"\x19ERROR_REASON_TOOL_CHANGED\x10;\x12\x1c\n" +
+	"\x19ERROR_REASON_TOOL_CHANGED\x10;\x12\x1b\n" +
+	"\x17ERROR_REASON_FORK_POINT\x10H\x12\x1c\n" +
 	"\x18ERROR_REASON_ALIAS_MOVED\x10<\x12\x1f\n" +
 	"\x1bERROR_REASON_EVENTS_EXPIRED\x10F\x12#\n" +
 	"\x1fERROR_REASON_SEQUENCE_IN_FUTURE\x10G\x12\x1a\n" +

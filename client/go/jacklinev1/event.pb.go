@@ -1317,7 +1317,10 @@ type RunStarted struct {
 	// The caps of the run, tightened by StartRun.
 	Bounds *RunBounds `protobuf:"bytes,6,opt,name=bounds,proto3" json:"bounds,omitempty"`
 	// What happens to a question; the workflow's setting unless StartRun gave one.
-	OnQuestion    OnQuestion `protobuf:"varint,7,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
+	OnQuestion OnQuestion `protobuf:"varint,7,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
+	// What the run was forked from; unset for a run that began by itself. The events of a fork up to that sequence are
+	// those of the other run, recorded anew.
+	ForkedFrom    *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1399,6 +1402,13 @@ func (x *RunStarted) GetOnQuestion() OnQuestion {
 		return x.OnQuestion
 	}
 	return OnQuestion_ON_QUESTION_UNSPECIFIED
+}
+
+func (x *RunStarted) GetForkedFrom() *ForkOrigin {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return nil
 }
 
 // A worker took the run over.
@@ -4048,7 +4058,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b \x10#J\x04\b%\x10&J\x04\b'\x10F\"\x9f\x02\n" +
+	"\x04factJ\x04\b \x10#J\x04\b%\x10&J\x04\b'\x10F\"\xd9\x02\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -4059,7 +4069,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\bdeadline\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12.\n" +
 	"\x06bounds\x18\x06 \x01(\v2\x16.jackline.v1.RunBoundsR\x06bounds\x128\n" +
 	"\von_question\x18\a \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
-	"onQuestion\"V\n" +
+	"onQuestion\x128\n" +
+	"\vforked_from\x18\b \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
+	"forkedFrom\"V\n" +
 	"\fRunRecovered\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x120\n" +
 	"\x05cause\x18\x02 \x01(\x0e2\x1a.jackline.v1.RecoveryCauseR\x05cause\"$\n" +
@@ -4402,16 +4414,17 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 49: google.protobuf.Timestamp
 	(*RunBounds)(nil),             // 50: jackline.v1.RunBounds
 	(OnQuestion)(0),               // 51: jackline.v1.OnQuestion
-	(RunState)(0),                 // 52: jackline.v1.RunState
-	(StopReason)(0),               // 53: jackline.v1.StopReason
-	(*Usage)(nil),                 // 54: jackline.v1.Usage
-	(Effect)(0),                   // 55: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 56: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 57: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 58: jackline.v1.CommandKind
-	(AbortMode)(0),                // 59: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 60: jackline.v1.ErrorReason
-	(*structpb.Struct)(nil),       // 61: google.protobuf.Struct
+	(*ForkOrigin)(nil),            // 52: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 53: jackline.v1.RunState
+	(StopReason)(0),               // 54: jackline.v1.StopReason
+	(*Usage)(nil),                 // 55: jackline.v1.Usage
+	(Effect)(0),                   // 56: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 57: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 58: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 59: jackline.v1.CommandKind
+	(AbortMode)(0),                // 60: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 61: jackline.v1.ErrorReason
+	(*structpb.Struct)(nil),       // 62: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
 	49, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
@@ -4444,46 +4457,47 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	49, // 27: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
 	50, // 28: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
 	51, // 29: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	0,  // 30: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	52, // 31: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	53, // 32: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	53, // 33: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 34: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	53, // 35: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	54, // 36: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 37: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 38: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	54, // 39: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	55, // 40: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	56, // 41: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 42: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 43: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	57, // 44: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	49, // 45: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	58, // 46: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	59, // 47: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	58, // 48: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	60, // 49: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	6,  // 50: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 51: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	8,  // 52: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	9,  // 53: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	10, // 54: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	38, // 55: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	39, // 56: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	40, // 57: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	41, // 58: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	42, // 59: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	43, // 60: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	44, // 61: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	45, // 62: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	61, // 63: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	47, // 64: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	52, // 30: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	0,  // 31: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	53, // 32: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	54, // 33: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	54, // 34: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 35: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	54, // 36: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	55, // 37: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 38: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 39: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	55, // 40: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	56, // 41: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	57, // 42: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	4,  // 43: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	5,  // 44: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	58, // 45: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	49, // 46: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	59, // 47: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	60, // 48: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	59, // 49: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	61, // 50: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	6,  // 51: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	7,  // 52: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	8,  // 53: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	9,  // 54: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	10, // 55: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	38, // 56: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	39, // 57: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	40, // 58: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	41, // 59: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	42, // 60: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	43, // 61: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	44, // 62: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	45, // 63: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	62, // 64: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	47, // 65: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }

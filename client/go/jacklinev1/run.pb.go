@@ -1324,7 +1324,9 @@ type Run struct {
 	// Output only. On whose behalf it runs. View FULL only.
 	Subject *structpb.Struct `protobuf:"bytes,23,opt,name=subject,proto3" json:"subject,omitempty"`
 	// Output only. Its input as JSON. View FULL only.
-	InputJson     []byte `protobuf:"bytes,24,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	InputJson []byte `protobuf:"bytes,24,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// Output only. What it was forked from; unset for a run that began by itself.
+	ForkedFrom    *ForkOrigin `protobuf:"bytes,25,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1527,6 +1529,68 @@ func (x *Run) GetInputJson() []byte {
 	return nil
 }
 
+func (x *Run) GetForkedFrom() *ForkOrigin {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return nil
+}
+
+// Where a fork was made.
+type ForkOrigin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run that was forked.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Its last event that was taken over.
+	Sequence      uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkOrigin) Reset() {
+	*x = ForkOrigin{}
+	mi := &file_jackline_v1_run_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkOrigin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkOrigin) ProtoMessage() {}
+
+func (x *ForkOrigin) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkOrigin.ProtoReflect.Descriptor instead.
+func (*ForkOrigin) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ForkOrigin) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ForkOrigin) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 // One entry of a run's registry of tool calls.
 type ToolCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1564,7 +1628,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_jackline_v1_run_proto_msgTypes[7]
+	mi := &file_jackline_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1640,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[7]
+	mi := &file_jackline_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1653,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ToolCall) GetCallId() string {
@@ -1705,7 +1769,7 @@ type RunMessageToolCall struct {
 
 func (x *RunMessageToolCall) Reset() {
 	*x = RunMessageToolCall{}
-	mi := &file_jackline_v1_run_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1781,7 @@ func (x *RunMessageToolCall) String() string {
 func (*RunMessageToolCall) ProtoMessage() {}
 
 func (x *RunMessageToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1794,7 @@ func (x *RunMessageToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMessageToolCall.ProtoReflect.Descriptor instead.
 func (*RunMessageToolCall) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunMessageToolCall) GetCallId() string {
@@ -1773,7 +1837,7 @@ type RunMessage struct {
 
 func (x *RunMessage) Reset() {
 	*x = RunMessage{}
-	mi := &file_jackline_v1_run_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1849,7 @@ func (x *RunMessage) String() string {
 func (*RunMessage) ProtoMessage() {}
 
 func (x *RunMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1862,7 @@ func (x *RunMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMessage.ProtoReflect.Descriptor instead.
 func (*RunMessage) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunMessage) GetRole() MessageRole {
@@ -1898,7 +1962,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\bquestion\x18\t \x01(\tR\bquestion\x12\x12\n" +
 	"\x04tool\x18\n" +
 	" \x01(\tR\x04tool\x12%\n" +
-	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\xdf\b\n" +
+	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\x99\t\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -1934,10 +1998,16 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"recoveries\x121\n" +
 	"\asubject\x18\x17 \x01(\v2\x17.google.protobuf.StructR\asubject\x12\x1d\n" +
 	"\n" +
-	"input_json\x18\x18 \x01(\fR\tinputJson\x1a9\n" +
+	"input_json\x18\x18 \x01(\fR\tinputJson\x128\n" +
+	"\vforked_from\x18\x19 \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
+	"forkedFrom\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x19\x102\"\xe3\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1a\x102\"?\n" +
+	"\n" +
+	"ForkOrigin\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xe3\x03\n" +
 	"\bToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x17\n" +
@@ -2071,7 +2141,7 @@ func file_jackline_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_jackline_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: jackline.v1.RunState
 	(StopReason)(0),               // 1: jackline.v1.StopReason
@@ -2089,23 +2159,24 @@ var file_jackline_v1_run_proto_goTypes = []any{
 	(*StepSummary)(nil),           // 13: jackline.v1.StepSummary
 	(*Interrupt)(nil),             // 14: jackline.v1.Interrupt
 	(*Run)(nil),                   // 15: jackline.v1.Run
-	(*ToolCall)(nil),              // 16: jackline.v1.ToolCall
-	(*RunMessageToolCall)(nil),    // 17: jackline.v1.RunMessageToolCall
-	(*RunMessage)(nil),            // 18: jackline.v1.RunMessage
-	nil,                           // 19: jackline.v1.Run.LabelsEntry
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 22: google.protobuf.Struct
+	(*ForkOrigin)(nil),            // 16: jackline.v1.ForkOrigin
+	(*ToolCall)(nil),              // 17: jackline.v1.ToolCall
+	(*RunMessageToolCall)(nil),    // 18: jackline.v1.RunMessageToolCall
+	(*RunMessage)(nil),            // 19: jackline.v1.RunMessage
+	nil,                           // 20: jackline.v1.Run.LabelsEntry
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 23: google.protobuf.Struct
 }
 var file_jackline_v1_run_proto_depIdxs = []int32{
-	20, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
+	21, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
 	4,  // 1: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
 	11, // 2: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
-	20, // 3: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
-	20, // 4: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
+	21, // 3: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
+	21, // 4: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
 	5,  // 5: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
-	21, // 6: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
-	21, // 7: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 6: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
+	22, // 7: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 8: jackline.v1.Run.state:type_name -> jackline.v1.RunState
 	1,  // 9: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
 	12, // 10: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
@@ -2115,22 +2186,23 @@ var file_jackline_v1_run_proto_depIdxs = []int32{
 	9,  // 14: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
 	13, // 15: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
 	14, // 16: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
-	21, // 17: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	21, // 18: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
-	20, // 19: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
-	19, // 20: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
-	21, // 21: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	22, // 22: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
-	6,  // 23: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
-	7,  // 24: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
-	20, // 25: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
-	8,  // 26: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
-	17, // 27: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	22, // 17: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	22, // 18: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	21, // 19: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
+	20, // 20: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
+	22, // 21: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	23, // 22: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
+	16, // 23: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
+	6,  // 24: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
+	7,  // 25: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
+	21, // 26: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
+	8,  // 27: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
+	18, // 28: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_proto_init() }
@@ -2145,7 +2217,7 @@ func file_jackline_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_proto_rawDesc), len(file_jackline_v1_run_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -441,6 +441,221 @@ func (x *StartRunResponse) GetDisposition() StartDisposition {
 	return StartDisposition_START_DISPOSITION_UNSPECIFIED
 }
 
+// What a fork does differently from the run it is made of. Whatever is unset stays as it was there; of a deadline nothing
+// stays.
+type ForkChanges struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Another revision of the same workflow: `name`, `name@alias` or `name@digest`. The events taken over have to fit it:
+	// their steps and tools must be in it, and of the same kind.
+	Workflow string `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// The caps of the fork, in place of the run's own. Looser ones than the workflow's are refused. What the events taken
+	// over have spent counts.
+	Bounds *RunBounds `protobuf:"bytes,2,opt,name=bounds,proto3" json:"bounds,omitempty"`
+	// Set over the labels of the run; together at most 32.
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Guidance that the model is given first; at most 64 KiB. Only at an event after which the conversation can take some:
+	// inside a step that asks a model, with no tool call left to do.
+	Steer string `protobuf:"bytes,4,opt,name=steer,proto3" json:"steer,omitempty"`
+	// Absolute end of the fork. In the future.
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkChanges) Reset() {
+	*x = ForkChanges{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkChanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkChanges) ProtoMessage() {}
+
+func (x *ForkChanges) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkChanges.ProtoReflect.Descriptor instead.
+func (*ForkChanges) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ForkChanges) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *ForkChanges) GetBounds() *RunBounds {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+func (x *ForkChanges) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ForkChanges) GetSteer() string {
+	if x != nil {
+		return x.Steer
+	}
+	return ""
+}
+
+func (x *ForkChanges) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+// Request of ForkRun.
+type ForkRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The run to fork, in any state.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Required. The last event to take over, from 1. No call may be in flight after it, and the run must not have been
+	// ending there: FORK_POINT names the nearest events that will do.
+	Sequence uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// What to do differently; nothing when unset.
+	Changes *ForkChanges `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"`
+	// Makes the fork idempotent, as in StartRun and among the same ids.
+	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkRunRequest) Reset() {
+	*x = ForkRunRequest{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkRunRequest) ProtoMessage() {}
+
+func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
+func (*ForkRunRequest) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ForkRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ForkRunRequest) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ForkRunRequest) GetChanges() *ForkChanges {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ForkRunRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// Response of ForkRun.
+type ForkRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new run, in view METADATA.
+	Run *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// What became of the request.
+	Disposition   StartDisposition `protobuf:"varint,2,opt,name=disposition,proto3,enum=jackline.v1.StartDisposition" json:"disposition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkRunResponse) Reset() {
+	*x = ForkRunResponse{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkRunResponse) ProtoMessage() {}
+
+func (x *ForkRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkRunResponse.ProtoReflect.Descriptor instead.
+func (*ForkRunResponse) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ForkRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *ForkRunResponse) GetDisposition() StartDisposition {
+	if x != nil {
+		return x.Disposition
+	}
+	return StartDisposition_START_DISPOSITION_UNSPECIFIED
+}
+
 // Request of StreamProgress.
 type StreamProgressRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -452,13 +667,17 @@ type StreamProgressRequest struct {
 	View View `protobuf:"varint,3,opt,name=view,proto3,enum=jackline.v1.View" json:"view,omitempty"`
 	// Also send live deltas of replies. Needs the scope `runs:content`.
 	IncludeDeltas bool `protobuf:"varint,4,opt,name=include_deltas,json=includeDeltas,proto3" json:"include_deltas,omitempty"`
+	// Only events of these kinds, by the name of their member of `StepEvent.fact`, such as `tool_call_finished`; all when
+	// empty. The last event of a run, `run_finished`, always comes. What is left out leaves gaps in `sequence`, never in
+	// `sent_through`.
+	Kinds         []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamProgressRequest) Reset() {
 	*x = StreamProgressRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[3]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +689,7 @@ func (x *StreamProgressRequest) String() string {
 func (*StreamProgressRequest) ProtoMessage() {}
 
 func (x *StreamProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[3]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +702,7 @@ func (x *StreamProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamProgressRequest.ProtoReflect.Descriptor instead.
 func (*StreamProgressRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StreamProgressRequest) GetRunId() string {
@@ -514,6 +733,13 @@ func (x *StreamProgressRequest) GetIncludeDeltas() bool {
 	return false
 }
 
+func (x *StreamProgressRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
 // One frame of a stream. A frame without events is a heartbeat; one comes at least every 15 s.
 type StreamProgressResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -521,7 +747,7 @@ type StreamProgressResponse struct {
 	Events []*StepEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// Live pieces, only if asked for.
 	Deltas []*Delta `protobuf:"bytes,2,rep,name=deltas,proto3" json:"deltas,omitempty"`
-	// Every event up to this one was sent.
+	// Every event up to this one was sent, or left out by `kinds`.
 	SentThrough uint64 `protobuf:"varint,3,opt,name=sent_through,json=sentThrough,proto3" json:"sent_through,omitempty"`
 	// The newest durable event.
 	HeadSequence uint64 `protobuf:"varint,4,opt,name=head_sequence,json=headSequence,proto3" json:"head_sequence,omitempty"`
@@ -535,7 +761,7 @@ type StreamProgressResponse struct {
 
 func (x *StreamProgressResponse) Reset() {
 	*x = StreamProgressResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[4]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +773,7 @@ func (x *StreamProgressResponse) String() string {
 func (*StreamProgressResponse) ProtoMessage() {}
 
 func (x *StreamProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[4]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +786,7 @@ func (x *StreamProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamProgressResponse.ProtoReflect.Descriptor instead.
 func (*StreamProgressResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StreamProgressResponse) GetEvents() []*StepEvent {
@@ -635,7 +861,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[5]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +873,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[5]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +886,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ControlRequest) GetRunId() string {
@@ -818,7 +1044,7 @@ type ControlResponse struct {
 
 func (x *ControlResponse) Reset() {
 	*x = ControlResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[6]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +1056,7 @@ func (x *ControlResponse) String() string {
 func (*ControlResponse) ProtoMessage() {}
 
 func (x *ControlResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[6]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1069,7 @@ func (x *ControlResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResponse.ProtoReflect.Descriptor instead.
 func (*ControlResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ControlResponse) GetReceipt() *Receipt {
@@ -873,7 +1099,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1111,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +1124,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -926,7 +1152,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1164,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1177,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -976,7 +1202,7 @@ type WaitRunRequest struct {
 
 func (x *WaitRunRequest) Reset() {
 	*x = WaitRunRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1214,7 @@ func (x *WaitRunRequest) String() string {
 func (*WaitRunRequest) ProtoMessage() {}
 
 func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1227,7 @@ func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunRequest.ProtoReflect.Descriptor instead.
 func (*WaitRunRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitRunRequest) GetRunId() string {
@@ -1038,7 +1264,7 @@ type WaitRunResponse struct {
 
 func (x *WaitRunResponse) Reset() {
 	*x = WaitRunResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1276,7 @@ func (x *WaitRunResponse) String() string {
 func (*WaitRunResponse) ProtoMessage() {}
 
 func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1289,7 @@ func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunResponse.ProtoReflect.Descriptor instead.
 func (*WaitRunResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WaitRunResponse) GetRun() *Run {
@@ -1103,7 +1329,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1341,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1354,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRunsRequest) GetStates() []RunState {
@@ -1196,7 +1422,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1434,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1447,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1258,7 +1484,7 @@ type ListToolCallsRequest struct {
 
 func (x *ListToolCallsRequest) Reset() {
 	*x = ListToolCallsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1496,7 @@ func (x *ListToolCallsRequest) String() string {
 func (*ListToolCallsRequest) ProtoMessage() {}
 
 func (x *ListToolCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1509,7 @@ func (x *ListToolCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolCallsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListToolCallsRequest) GetRunId() string {
@@ -1311,7 +1537,7 @@ type ListToolCallsResponse struct {
 
 func (x *ListToolCallsResponse) Reset() {
 	*x = ListToolCallsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1549,7 @@ func (x *ListToolCallsResponse) String() string {
 func (*ListToolCallsResponse) ProtoMessage() {}
 
 func (x *ListToolCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1562,7 @@ func (x *ListToolCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolCallsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListToolCallsResponse) GetToolCalls() []*ToolCall {
@@ -1361,7 +1587,7 @@ type ListRunMessagesRequest struct {
 
 func (x *ListRunMessagesRequest) Reset() {
 	*x = ListRunMessagesRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1599,7 @@ func (x *ListRunMessagesRequest) String() string {
 func (*ListRunMessagesRequest) ProtoMessage() {}
 
 func (x *ListRunMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1612,7 @@ func (x *ListRunMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListRunMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListRunMessagesRequest) GetRunId() string {
@@ -1421,7 +1647,7 @@ type ListRunMessagesResponse struct {
 
 func (x *ListRunMessagesResponse) Reset() {
 	*x = ListRunMessagesResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1659,7 @@ func (x *ListRunMessagesResponse) String() string {
 func (*ListRunMessagesResponse) ProtoMessage() {}
 
 func (x *ListRunMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1672,7 @@ func (x *ListRunMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListRunMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListRunMessagesResponse) GetMessages() []*RunMessage {
@@ -1473,7 +1699,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1711,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1724,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -1542,7 +1768,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1780,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1793,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -1597,7 +1823,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1835,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1848,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Limit) GetName() string {
@@ -1648,7 +1874,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1886,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1899,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
 }
 
 // Response of GetServerInfo.
@@ -1699,7 +1925,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1937,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1950,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -1810,12 +2036,31 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\vinput_valueJ\x04\b\v\x10\x1e\"w\n" +
 	"\x10StartRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
-	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xa9\x01\n" +
+	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xa6\x02\n" +
+	"\vForkChanges\x12\x1a\n" +
+	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12.\n" +
+	"\x06bounds\x18\x02 \x01(\v2\x16.jackline.v1.RunBoundsR\x06bounds\x12<\n" +
+	"\x06labels\x18\x03 \x03(\v2$.jackline.v1.ForkChanges.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05steer\x18\x04 \x01(\tR\x05steer\x126\n" +
+	"\bdeadline\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x06\x10\x14\"\x9c\x01\n" +
+	"\x0eForkRunRequest\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\x122\n" +
+	"\achanges\x18\x03 \x01(\v2\x18.jackline.v1.ForkChangesR\achanges\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestIdJ\x04\b\x05\x10\x14\"v\n" +
+	"\x0fForkRunResponse\x12\"\n" +
+	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
+	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xbf\x01\n" +
 	"\x15StreamProgressRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12%\n" +
 	"\x0eafter_sequence\x18\x02 \x01(\x04R\rafterSequence\x12%\n" +
 	"\x04view\x18\x03 \x01(\x0e2\x11.jackline.v1.ViewR\x04view\x12%\n" +
-	"\x0einclude_deltas\x18\x04 \x01(\bR\rincludeDeltasJ\x04\b\x05\x10\x14\"\x93\x02\n" +
+	"\x0einclude_deltas\x18\x04 \x01(\bR\rincludeDeltas\x12\x14\n" +
+	"\x05kinds\x18\x05 \x03(\tR\x05kindsJ\x04\b\x06\x10\x14\"\x93\x02\n" +
 	"\x16StreamProgressResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.jackline.v1.StepEventR\x06events\x12*\n" +
 	"\x06deltas\x18\x02 \x03(\v2\x12.jackline.v1.DeltaR\x06deltas\x12!\n" +
@@ -1917,10 +2162,11 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x1cDURABILITY_CLASS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DURABILITY_CLASS_FSYNC\x10\x01\x12\x1c\n" +
 	"\x18DURABILITY_CLASS_PROCESS\x10\x02\x12\x19\n" +
-	"\x15DURABILITY_CLASS_NONE\x10\x032\xb3\x06\n" +
+	"\x15DURABILITY_CLASS_NONE\x10\x032\xf9\x06\n" +
 	"\n" +
 	"RunService\x12G\n" +
-	"\bStartRun\x12\x1c.jackline.v1.StartRunRequest\x1a\x1d.jackline.v1.StartRunResponse\x12[\n" +
+	"\bStartRun\x12\x1c.jackline.v1.StartRunRequest\x1a\x1d.jackline.v1.StartRunResponse\x12D\n" +
+	"\aForkRun\x12\x1b.jackline.v1.ForkRunRequest\x1a\x1c.jackline.v1.ForkRunResponse\x12[\n" +
 	"\x0eStreamProgress\x12\".jackline.v1.StreamProgressRequest\x1a#.jackline.v1.StreamProgressResponse0\x01\x12D\n" +
 	"\aControl\x12\x1b.jackline.v1.ControlRequest\x1a\x1c.jackline.v1.ControlResponse\x12A\n" +
 	"\x06GetRun\x12\x1a.jackline.v1.GetRunRequest\x1a\x1b.jackline.v1.GetRunResponse\x12D\n" +
@@ -1945,127 +2191,139 @@ func file_jackline_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_jackline_v1_run_service_proto_goTypes = []any{
 	(StartDisposition)(0),           // 0: jackline.v1.StartDisposition
 	(DurabilityClass)(0),            // 1: jackline.v1.DurabilityClass
 	(*InlineWorkflow)(nil),          // 2: jackline.v1.InlineWorkflow
 	(*StartRunRequest)(nil),         // 3: jackline.v1.StartRunRequest
 	(*StartRunResponse)(nil),        // 4: jackline.v1.StartRunResponse
-	(*StreamProgressRequest)(nil),   // 5: jackline.v1.StreamProgressRequest
-	(*StreamProgressResponse)(nil),  // 6: jackline.v1.StreamProgressResponse
-	(*ControlRequest)(nil),          // 7: jackline.v1.ControlRequest
-	(*ControlResponse)(nil),         // 8: jackline.v1.ControlResponse
-	(*GetRunRequest)(nil),           // 9: jackline.v1.GetRunRequest
-	(*GetRunResponse)(nil),          // 10: jackline.v1.GetRunResponse
-	(*WaitRunRequest)(nil),          // 11: jackline.v1.WaitRunRequest
-	(*WaitRunResponse)(nil),         // 12: jackline.v1.WaitRunResponse
-	(*ListRunsRequest)(nil),         // 13: jackline.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),        // 14: jackline.v1.ListRunsResponse
-	(*ListToolCallsRequest)(nil),    // 15: jackline.v1.ListToolCallsRequest
-	(*ListToolCallsResponse)(nil),   // 16: jackline.v1.ListToolCallsResponse
-	(*ListRunMessagesRequest)(nil),  // 17: jackline.v1.ListRunMessagesRequest
-	(*ListRunMessagesResponse)(nil), // 18: jackline.v1.ListRunMessagesResponse
-	(*ListInterruptsRequest)(nil),   // 19: jackline.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),  // 20: jackline.v1.ListInterruptsResponse
-	(*Limit)(nil),                   // 21: jackline.v1.Limit
-	(*GetServerInfoRequest)(nil),    // 22: jackline.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),   // 23: jackline.v1.GetServerInfoResponse
-	nil,                             // 24: jackline.v1.InlineWorkflow.FilesEntry
-	nil,                             // 25: jackline.v1.StartRunRequest.LabelsEntry
-	nil,                             // 26: jackline.v1.ListRunsRequest.LabelsEntry
-	(*structpb.Struct)(nil),         // 27: google.protobuf.Struct
-	(*RunBounds)(nil),               // 28: jackline.v1.RunBounds
-	(*timestamppb.Timestamp)(nil),   // 29: google.protobuf.Timestamp
-	(OnQuestion)(0),                 // 30: jackline.v1.OnQuestion
-	(*Run)(nil),                     // 31: jackline.v1.Run
-	(View)(0),                       // 32: jackline.v1.View
-	(*StepEvent)(nil),               // 33: jackline.v1.StepEvent
-	(*Delta)(nil),                   // 34: jackline.v1.Delta
-	(*Reset)(nil),                   // 35: jackline.v1.Reset
-	(*Expectation)(nil),             // 36: jackline.v1.Expectation
-	(ReceiptStage)(0),               // 37: jackline.v1.ReceiptStage
-	(*PauseCommand)(nil),            // 38: jackline.v1.PauseCommand
-	(*ResumeCommand)(nil),           // 39: jackline.v1.ResumeCommand
-	(*SteerCommand)(nil),            // 40: jackline.v1.SteerCommand
-	(*AbortCommand)(nil),            // 41: jackline.v1.AbortCommand
-	(*AnswerCommand)(nil),           // 42: jackline.v1.AnswerCommand
-	(*SubmitToolResultCommand)(nil), // 43: jackline.v1.SubmitToolResultCommand
-	(*Receipt)(nil),                 // 44: jackline.v1.Receipt
-	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
-	(RunState)(0),                   // 46: jackline.v1.RunState
-	(*ToolCall)(nil),                // 47: jackline.v1.ToolCall
-	(*RunMessage)(nil),              // 48: jackline.v1.RunMessage
-	(*Interrupt)(nil),               // 49: jackline.v1.Interrupt
-	(CommandKind)(0),                // 50: jackline.v1.CommandKind
+	(*ForkChanges)(nil),             // 5: jackline.v1.ForkChanges
+	(*ForkRunRequest)(nil),          // 6: jackline.v1.ForkRunRequest
+	(*ForkRunResponse)(nil),         // 7: jackline.v1.ForkRunResponse
+	(*StreamProgressRequest)(nil),   // 8: jackline.v1.StreamProgressRequest
+	(*StreamProgressResponse)(nil),  // 9: jackline.v1.StreamProgressResponse
+	(*ControlRequest)(nil),          // 10: jackline.v1.ControlRequest
+	(*ControlResponse)(nil),         // 11: jackline.v1.ControlResponse
+	(*GetRunRequest)(nil),           // 12: jackline.v1.GetRunRequest
+	(*GetRunResponse)(nil),          // 13: jackline.v1.GetRunResponse
+	(*WaitRunRequest)(nil),          // 14: jackline.v1.WaitRunRequest
+	(*WaitRunResponse)(nil),         // 15: jackline.v1.WaitRunResponse
+	(*ListRunsRequest)(nil),         // 16: jackline.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 17: jackline.v1.ListRunsResponse
+	(*ListToolCallsRequest)(nil),    // 18: jackline.v1.ListToolCallsRequest
+	(*ListToolCallsResponse)(nil),   // 19: jackline.v1.ListToolCallsResponse
+	(*ListRunMessagesRequest)(nil),  // 20: jackline.v1.ListRunMessagesRequest
+	(*ListRunMessagesResponse)(nil), // 21: jackline.v1.ListRunMessagesResponse
+	(*ListInterruptsRequest)(nil),   // 22: jackline.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 23: jackline.v1.ListInterruptsResponse
+	(*Limit)(nil),                   // 24: jackline.v1.Limit
+	(*GetServerInfoRequest)(nil),    // 25: jackline.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),   // 26: jackline.v1.GetServerInfoResponse
+	nil,                             // 27: jackline.v1.InlineWorkflow.FilesEntry
+	nil,                             // 28: jackline.v1.StartRunRequest.LabelsEntry
+	nil,                             // 29: jackline.v1.ForkChanges.LabelsEntry
+	nil,                             // 30: jackline.v1.ListRunsRequest.LabelsEntry
+	(*structpb.Struct)(nil),         // 31: google.protobuf.Struct
+	(*RunBounds)(nil),               // 32: jackline.v1.RunBounds
+	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
+	(OnQuestion)(0),                 // 34: jackline.v1.OnQuestion
+	(*Run)(nil),                     // 35: jackline.v1.Run
+	(View)(0),                       // 36: jackline.v1.View
+	(*StepEvent)(nil),               // 37: jackline.v1.StepEvent
+	(*Delta)(nil),                   // 38: jackline.v1.Delta
+	(*Reset)(nil),                   // 39: jackline.v1.Reset
+	(*Expectation)(nil),             // 40: jackline.v1.Expectation
+	(ReceiptStage)(0),               // 41: jackline.v1.ReceiptStage
+	(*PauseCommand)(nil),            // 42: jackline.v1.PauseCommand
+	(*ResumeCommand)(nil),           // 43: jackline.v1.ResumeCommand
+	(*SteerCommand)(nil),            // 44: jackline.v1.SteerCommand
+	(*AbortCommand)(nil),            // 45: jackline.v1.AbortCommand
+	(*AnswerCommand)(nil),           // 46: jackline.v1.AnswerCommand
+	(*SubmitToolResultCommand)(nil), // 47: jackline.v1.SubmitToolResultCommand
+	(*Receipt)(nil),                 // 48: jackline.v1.Receipt
+	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
+	(RunState)(0),                   // 50: jackline.v1.RunState
+	(*ToolCall)(nil),                // 51: jackline.v1.ToolCall
+	(*RunMessage)(nil),              // 52: jackline.v1.RunMessage
+	(*Interrupt)(nil),               // 53: jackline.v1.Interrupt
+	(CommandKind)(0),                // 54: jackline.v1.CommandKind
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
-	24, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
+	27, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
 	2,  // 1: jackline.v1.StartRunRequest.inline_workflow:type_name -> jackline.v1.InlineWorkflow
-	27, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
-	27, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
-	25, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
-	28, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
-	29, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
-	30, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
-	31, // 8: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
+	31, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
+	31, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
+	28, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
+	32, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
+	33, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
+	34, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
+	35, // 8: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
 	0,  // 9: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	32, // 10: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
-	33, // 11: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
-	34, // 12: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
-	35, // 13: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
-	36, // 14: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
-	37, // 15: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
-	38, // 16: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
-	39, // 17: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
-	40, // 18: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
-	41, // 19: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
-	42, // 20: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
-	43, // 21: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
-	44, // 22: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
-	32, // 23: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
-	31, // 24: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
-	32, // 25: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
-	45, // 26: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	31, // 27: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
-	46, // 28: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
-	26, // 29: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
-	29, // 30: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	29, // 31: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	31, // 32: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
-	32, // 33: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
-	47, // 34: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
-	48, // 35: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
-	32, // 36: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
-	49, // 37: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
-	1,  // 38: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
-	21, // 39: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
-	50, // 40: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
-	3,  // 41: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
-	5,  // 42: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
-	7,  // 43: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
-	9,  // 44: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
-	11, // 45: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
-	13, // 46: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
-	15, // 47: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	17, // 48: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	19, // 49: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	22, // 50: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	4,  // 51: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	6,  // 52: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	8,  // 53: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	10, // 54: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	12, // 55: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	14, // 56: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	16, // 57: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	18, // 58: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	20, // 59: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	23, // 60: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	51, // [51:61] is the sub-list for method output_type
-	41, // [41:51] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	32, // 10: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
+	29, // 11: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
+	33, // 12: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 13: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
+	35, // 14: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
+	0,  // 15: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
+	36, // 16: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
+	37, // 17: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
+	38, // 18: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
+	39, // 19: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
+	40, // 20: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
+	41, // 21: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
+	42, // 22: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
+	43, // 23: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
+	44, // 24: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
+	45, // 25: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
+	46, // 26: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
+	47, // 27: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
+	48, // 28: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
+	36, // 29: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
+	35, // 30: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
+	36, // 31: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
+	49, // 32: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	35, // 33: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
+	50, // 34: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
+	30, // 35: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
+	33, // 36: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	33, // 37: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	35, // 38: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
+	36, // 39: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
+	51, // 40: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
+	52, // 41: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
+	36, // 42: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
+	53, // 43: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
+	1,  // 44: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
+	24, // 45: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
+	54, // 46: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
+	3,  // 47: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
+	6,  // 48: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
+	8,  // 49: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
+	10, // 50: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
+	12, // 51: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
+	14, // 52: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
+	16, // 53: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
+	18, // 54: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
+	20, // 55: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	22, // 56: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	25, // 57: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	4,  // 58: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 59: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	9,  // 60: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	11, // 61: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	13, // 62: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	15, // 63: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	17, // 64: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	19, // 65: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	21, // 66: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	23, // 67: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	26, // 68: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	58, // [58:69] is the sub-list for method output_type
+	47, // [47:58] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_service_proto_init() }
@@ -2082,7 +2340,7 @@ func file_jackline_v1_run_service_proto_init() {
 		(*StartRunRequest_InputJson)(nil),
 		(*StartRunRequest_Input)(nil),
 	}
-	file_jackline_v1_run_service_proto_msgTypes[5].OneofWrappers = []any{
+	file_jackline_v1_run_service_proto_msgTypes[8].OneofWrappers = []any{
 		(*ControlRequest_Pause)(nil),
 		(*ControlRequest_Resume)(nil),
 		(*ControlRequest_Steer)(nil),
@@ -2096,7 +2354,7 @@ func file_jackline_v1_run_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_service_proto_rawDesc), len(file_jackline_v1_run_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

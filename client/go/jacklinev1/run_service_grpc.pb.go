@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	RunService_StartRun_FullMethodName        = "/jackline.v1.RunService/StartRun"
+	RunService_ForkRun_FullMethodName         = "/jackline.v1.RunService/ForkRun"
 	RunService_StreamProgress_FullMethodName  = "/jackline.v1.RunService/StreamProgress"
 	RunService_Control_FullMethodName         = "/jackline.v1.RunService/Control"
 	RunService_GetRun_FullMethodName          = "/jackline.v1.RunService/GetRun"
@@ -41,6 +42,9 @@ const (
 type RunServiceClient interface {
 	// Starts a run and answers at once, when it is durable. Scope `runs:start`.
 	StartRun(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*StartRunResponse, error)
+	// Starts a new run from the first events of another and answers at once, when it is durable. Scopes `runs:start` and
+	// `runs:content`.
+	ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*ForkRunResponse, error)
 	// Replays a run's events and follows them; ends OK after the terminal one. Scope `runs:observe`; `runs:content` for
 	// the view FULL and for deltas.
 	StreamProgress(ctx context.Context, in *StreamProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamProgressResponse], error)
@@ -74,6 +78,16 @@ func (c *runServiceClient) StartRun(ctx context.Context, in *StartRunRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StartRunResponse)
 	err := c.cc.Invoke(ctx, RunService_StartRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*ForkRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForkRunResponse)
+	err := c.cc.Invoke(ctx, RunService_ForkRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -187,6 +201,9 @@ func (c *runServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoR
 type RunServiceServer interface {
 	// Starts a run and answers at once, when it is durable. Scope `runs:start`.
 	StartRun(context.Context, *StartRunRequest) (*StartRunResponse, error)
+	// Starts a new run from the first events of another and answers at once, when it is durable. Scopes `runs:start` and
+	// `runs:content`.
+	ForkRun(context.Context, *ForkRunRequest) (*ForkRunResponse, error)
 	// Replays a run's events and follows them; ends OK after the terminal one. Scope `runs:observe`; `runs:content` for
 	// the view FULL and for deltas.
 	StreamProgress(*StreamProgressRequest, grpc.ServerStreamingServer[StreamProgressResponse]) error
@@ -218,6 +235,9 @@ type UnimplementedRunServiceServer struct{}
 
 func (UnimplementedRunServiceServer) StartRun(context.Context, *StartRunRequest) (*StartRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StartRun not implemented")
+}
+func (UnimplementedRunServiceServer) ForkRun(context.Context, *ForkRunRequest) (*ForkRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForkRun not implemented")
 }
 func (UnimplementedRunServiceServer) StreamProgress(*StreamProgressRequest, grpc.ServerStreamingServer[StreamProgressResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamProgress not implemented")
@@ -281,6 +301,24 @@ func _RunService_StartRun_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RunServiceServer).StartRun(ctx, req.(*StartRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_ForkRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).ForkRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_ForkRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).ForkRun(ctx, req.(*ForkRunRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -450,6 +488,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StartRun",
 			Handler:    _RunService_StartRun_Handler,
+		},
+		{
+			MethodName: "ForkRun",
+			Handler:    _RunService_ForkRun_Handler,
 		},
 		{
 			MethodName: "Control",

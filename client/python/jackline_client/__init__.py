@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jackline_client._client import TERMINAL_STATES, JacklineClient, RunFilter
-    from jackline_client._requests import ControlOptions, InputValue, StartOptions
+    from jackline_client._requests import ControlOptions, ForkOptions, InputValue, StartOptions
     from jackline_client._watch import Cut, Frame, WatchPolicy
 
 __all__ = [
     "TERMINAL_STATES",
     "ControlOptions",
     "Cut",
+    "ForkOptions",
     "Frame",
     "InputValue",
     "JacklineClient",
@@ -35,6 +36,7 @@ _HOMES = {
     "TERMINAL_STATES": "jackline_client._client",
     "ControlOptions": "jackline_client._requests",
     "Cut": "jackline_client._watch",
+    "ForkOptions": "jackline_client._requests",
     "Frame": "jackline_client._watch",
     "InputValue": "jackline_client._requests",
     "JacklineClient": "jackline_client._client",

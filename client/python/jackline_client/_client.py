@@ -4,7 +4,7 @@ Owns the Python face of RunService and WorkflowService. Does not own channels (`
 (`_watch`) or the shape of requests (`_requests`).
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
@@ -26,9 +26,11 @@ from jackline.v1.run_pb2 import Interrupt, Run, RunMessage, RunState, ToolCall, 
 from jackline_client._connection import Connection, Endpoint
 from jackline_client._requests import (
     ControlOptions,
+    ForkOptions,
     InputValue,
     StartOptions,
     control_request,
+    fork_request,
     inline_workflow,
     json_bytes,
     start_request,
@@ -138,6 +140,23 @@ class JacklineClient:
         request = start_request(workflow, input, request_id, options)
         return await self._connection.call(self._connection.runs.StartRun, request, timeout_s=self._timeout_s)
 
+    async def fork_run(
+        self,
+        run_id: str,
+        sequence: int,
+        *,
+        request_id: str | None = None,
+        **options: Unpack[ForkOptions],
+    ) -> wire.ForkRunResponse:
+        """Starts a new run from the first events of another, up to `sequence`; returns when it is durable.
+
+        Takes the `ForkOptions` as keywords: `workflow`, `bounds`, `labels`, `steer`, `deadline`. Raises
+        TypeError for any other, ForkPoint where no fork can be made, PrefixMisfit if the events do not fit
+        the workflow. A repeat with the same `request_id` and content returns the same run.
+        """
+        request = fork_request(run_id, sequence, request_id, options)
+        return await self._connection.call(self._connection.runs.ForkRun, request, timeout_s=self._timeout_s)
+
     def watch(
         self,
         run_id: str,
@@ -145,9 +164,13 @@ class JacklineClient:
         after_sequence: int = 0,
         view: View.ValueType = View.VIEW_METADATA,
         deltas: bool = False,
+        kinds: Sequence[str] = (),
         on_cut: Callable[[Cut], None] | None = None,
     ) -> AsyncGenerator[Frame]:
         """Yields the run's events after `after_sequence`, follows it, and ends after its last event only.
+
+        `kinds` leaves out all other events but the last: names of members of `StepEvent.fact`, such as
+        `tool_call_finished`.
 
         Resumes by itself where it was, for as long as the client's `WatchPolicy` says; `on_cut` is called
         before each attempt to. Raises StreamCut when that does not help, SequenceBroken for a hole or a
@@ -156,7 +179,11 @@ class JacklineClient:
         connection = self._connection
         watch = Watch(
             request=wire.StreamProgressRequest(
-                run_id=run_id, after_sequence=after_sequence, view=view, include_deltas=deltas
+                run_id=run_id,
+                after_sequence=after_sequence,
+                view=view,
+                include_deltas=deltas,
+                kinds=kinds,
             ),
             open_stream=lambda request: connection.streams.StreamProgress(
                 request, metadata=connection.metadata

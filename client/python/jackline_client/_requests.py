@@ -16,7 +16,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from jackline.v1.control_pb2 import Expectation, ReceiptStage
 from jackline.v1.run_pb2 import OnQuestion, RunBounds
-from jackline.v1.run_service_pb2 import ControlRequest, InlineWorkflow, StartRunRequest
+from jackline.v1.run_service_pb2 import (
+    ControlRequest,
+    ForkChanges,
+    ForkRunRequest,
+    InlineWorkflow,
+    StartRunRequest,
+)
 
 InputValue = Mapping[str, object] | bytes | str
 """The input of a run: an object, or JSON text taken exactly."""
@@ -41,6 +47,21 @@ class StartOptions(TypedDict, total=False):
     """On whose behalf; for tools, never shown to the model."""
 
 
+class ForkOptions(TypedDict, total=False):
+    """What a fork does differently; see ForkChanges. What is left out stays as it was."""
+
+    workflow: str
+    """Another revision of the same workflow: `name`, `name@alias` or `name@digest`."""
+    bounds: RunBounds
+    """In place of the run's own; at most the workflow's."""
+    labels: Mapping[str, str]
+    """Set over those of the run."""
+    steer: str
+    """Guidance that the model is given first."""
+    deadline: datetime
+    """Absolute end of the fork, with its time zone."""
+
+
 class ControlOptions(TypedDict, total=False):
     """What else may be said with a command; see ControlRequest."""
 
@@ -57,7 +78,9 @@ class ControlOptions(TypedDict, total=False):
 
 
 def check_options(
-    method: str, given: Mapping[str, object], known: type[StartOptions] | type[ControlOptions]
+    method: str,
+    given: Mapping[str, object],
+    known: type[StartOptions] | type[ForkOptions] | type[ControlOptions],
 ) -> None:
     """Refuses an option that does not exist, as a function with named parameters would. Raises TypeError."""
     names = known.__annotations__
@@ -109,6 +132,25 @@ def start_request(
     if (subject := options.get("subject")) is not None:
         request.subject.CopyFrom(ParseDict(dict(subject), Struct()))
     return request
+
+
+def fork_request(run_id: str, sequence: int, request_id: str | None, options: ForkOptions) -> ForkRunRequest:
+    """Builds a ForkRunRequest; makes a request id if there is none, so that the call may be retried.
+
+    Raises TypeError for an unknown option.
+    """
+    check_options("fork_run", options, ForkOptions)
+    changes = ForkChanges(
+        workflow=options.get("workflow", ""),
+        bounds=options.get("bounds"),
+        labels=options.get("labels") or {},
+        steer=options.get("steer", ""),
+    )
+    if (deadline := options.get("deadline")) is not None:
+        changes.deadline.CopyFrom(timestamp(deadline))
+    return ForkRunRequest(
+        run_id=run_id, sequence=sequence, request_id=request_id or uuid.uuid4().hex, changes=changes
+    )
 
 
 def inline_workflow(yaml: str, files: Mapping[str, bytes] | None) -> InlineWorkflow:

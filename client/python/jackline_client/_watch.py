@@ -5,7 +5,8 @@ not own the channel, nor what a frame means to whoever looks at it.
 
 The position is the last event handed out. A stream may end at any moment; the next one starts after the
 position, so nothing is lost and nothing comes twice. Only the run's last event, or the server's word that the
-position is the end of a finished run, ends the iteration: a cut stream never looks like a finished run.
+position is the end of a finished run, ends the iteration: a cut stream never looks like a finished run. Where
+only some kinds of events are asked for, the position is what the server says it has come to.
 """
 
 import asyncio
@@ -85,7 +86,7 @@ class Frame:
     reset: Reset | None
     """This attempt was given up: drop what its deltas showed."""
     sent_through: int
-    """Every event up to this one was handed out."""
+    """Every event up to this one was handed out, or left out by the kinds that were asked for."""
     head_sequence: int
     store_degraded: bool
     resumed: bool
@@ -111,6 +112,7 @@ class Watch:
         self._policy = policy
         self._on_cut = on_cut
         self._position = request.after_sequence
+        self._filtered = bool(request.kinds)
         self._finished = False
         self._received = False
         self._failures = 0
@@ -172,10 +174,12 @@ class Watch:
         for event in response.events:
             if finished:
                 raise self._broken(f"event {event.sequence} follows the last one")
-            if event.sequence != position + 1:
+            if event.sequence != position + 1 and (not self._filtered or event.sequence <= position):
                 raise self._broken(f"event {event.sequence} follows event {position}")
             position = event.sequence
             finished = event.HasField("run_finished")
+        if self._filtered and not finished:
+            position = max(position, response.sent_through)
         if response.sent_through > position:
             raise self._broken(
                 f"event {response.sent_through} is said to be sent, and {position} was the last"

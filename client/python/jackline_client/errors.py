@@ -244,6 +244,10 @@ class InvalidInput(InvalidArgument):
     """The input does not fit the workflow's schema. Keys: `path`."""
 
 
+class PrefixMisfit(InvalidArgument):
+    """The events that a fork takes over do not fit the workflow. Keys: `sequence`, `fact`, `workflow`."""
+
+
 class ScopeMissing(PermissionDenied):
     """The credential lacks a scope. Keys: `scope`."""
 
@@ -298,6 +302,10 @@ class TooLate(FailedPrecondition):
 
 class CallNotOpen(FailedPrecondition):
     """The outcome of that tool call is not open. Keys: `call_id`."""
+
+
+class ForkPoint(FailedPrecondition):
+    """No fork can be made at that event. Keys: `sequence`, and where there are any `before`, `after`."""
 
 
 class ToolChanged(FailedPrecondition):

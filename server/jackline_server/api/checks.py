@@ -33,8 +33,10 @@ _TOO_LARGE = "TOO_LARGE"
 COUNTS: Mapping[str, int] = {
     "jackline.v1.InlineWorkflow.files": LIMITS.files_count,
     "jackline.v1.StartRunRequest.labels": LIMITS.labels_count,
+    "jackline.v1.ForkChanges.labels": LIMITS.labels_count,
     "jackline.v1.ListRunsRequest.labels": LIMITS.labels_count,
     "jackline.v1.ListRunsRequest.states": LIMITS.states_count,
+    "jackline.v1.StreamProgressRequest.kinds": LIMITS.kinds_count,
 }
 """How many entries each list and map of a request may have. One that is not in here may have none."""
 

@@ -5,6 +5,7 @@ Unknown fields and the request id itself do not count. The request is one that p
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from google.protobuf.json_format import MessageToDict
 
@@ -26,5 +27,17 @@ def fingerprint(request: run_service_pb2.StartRunRequest, *, input_json: str, su
     sent = MessageToDict(rest, preserving_proto_field_name=True)
     sent["subject"] = subject_json
     sent[request.WhichOneof("input_value") or "input"] = input_json
+    return _digest(sent)
+
+
+def fork_fingerprint(request: run_service_pb2.ForkRunRequest) -> bytes:
+    """The same for a fork; a start never has it."""
+    rest = run_service_pb2.ForkRunRequest()
+    rest.CopyFrom(request)
+    rest.ClearField("request_id")
+    return _digest({"method": "ForkRun", **MessageToDict(rest, preserving_proto_field_name=True)})
+
+
+def _digest(sent: Mapping[str, object]) -> bytes:
     canonical = json.dumps(sent, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).digest()

@@ -20,6 +20,7 @@ class Limits:
     message_bytes: int = 4 * _MIB
     request_bytes: int = 64 * _KIB
     start_request_bytes: int = 2 * _MIB
+    fork_request_bytes: int = 128 * _KIB
     control_request_bytes: int = 512 * _KIB
     workflow_request_bytes: int = 512 * _KIB
     input_bytes: int = _MIB
@@ -37,6 +38,7 @@ class Limits:
     request_id_characters: int = 128
     files_count: int = 200
     states_count: int = 16
+    kinds_count: int = 64
     labels_count: int = 32
     label_key_characters: int = 63
     label_value_characters: int = 255

@@ -43,6 +43,7 @@ ANY_CREDENTIAL = MethodRule()
 
 METHODS: Mapping[str, MethodRule] = {
     f"{_RUNS}StartRun": _with(Scope.RUNS_START, most_bytes=LIMITS.start_request_bytes),
+    f"{_RUNS}ForkRun": _with(Scope.RUNS_START, most_bytes=LIMITS.fork_request_bytes),
     f"{_RUNS}StreamProgress": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
     f"{_RUNS}Control": _with(Scope.RUNS_CONTROL, Scope.RUNS_APPROVE, most_bytes=LIMITS.control_request_bytes),
     f"{_RUNS}GetRun": _with(Scope.RUNS_OBSERVE),
@@ -97,6 +98,8 @@ def _needed(request: Message) -> tuple[Scope, ...]:
         case run_service_pb2.StartRunRequest():
             inline = request.WhichOneof("source") == "inline_workflow"
             return (Scope.WORKFLOWS_WRITE,) if inline else ()
+        case run_service_pb2.ForkRunRequest():
+            return (Scope.RUNS_CONTENT,)
         case run_service_pb2.ControlRequest():
             kind = request.WhichOneof("command")
             return (Scope.RUNS_APPROVE if kind in _APPROVALS else Scope.RUNS_CONTROL,)

@@ -3,21 +3,19 @@
 All raise DoorRefused (INVALID_REQUEST, FIELD_TOO_LARGE) with every violation at once.
 """
 
-from typing import Literal, TypeAlias
-
 from jackline.v1 import control_pb2, run_pb2, run_service_pb2
 from jackline_server.api.checks import Checks
 from jackline_server.api.fingerprints import fingerprint
 from jackline_server.api.json_values import EMPTY_OBJECT, MOST_LEVELS, text_of_bytes, text_of_struct
+from jackline_server.api.kinds import check_kinds
 from jackline_server.api.limits import LIMITS
+from jackline_server.api.start_fields import deadline, tighter_bounds
 from jackline_server.api.workflow_requests import check_reference, check_source, source_of
 from jackline_server.codec.commands import read_action
 from jackline_server.codec.enums import ON_QUESTION, PHASE
 from jackline_server.core.commands import Action
 from jackline_server.runtime.store_ports import RunQuery, Tenant
-from jackline_server.runtime.use_cases import Caller, ControlRun, Stage, StartRun, TighterBounds
-
-_Count: TypeAlias = Literal["token_budget", "cost_budget_micros", "steps", "events"]
+from jackline_server.runtime.use_cases import Caller, ControlRun, Stage, StartRun
 
 _STAGES = {
     control_pb2.RECEIPT_STAGE_UNSPECIFIED: Stage.ACCEPTED,
@@ -36,8 +34,8 @@ def read_start(request: run_service_pb2.StartRunRequest, *, caller: Caller, now_
     checks.labels("labels", request.labels)
     input_json = _input(checks, request)
     subject_json = _subject(checks, request)
-    bounds = _bounds(checks, request)
-    deadline = _deadline(checks, request, now_unix_ms)
+    bounds = tighter_bounds(checks, "bounds", request.bounds)
+    end = _deadline(checks, request, now_unix_ms)
     checks.finish()
     return StartRun(
         caller=caller,
@@ -49,7 +47,7 @@ def read_start(request: run_service_pb2.StartRunRequest, *, caller: Caller, now_
         subject_json=subject_json,
         labels=dict(request.labels),
         bounds=bounds,
-        deadline_unix_ms=deadline,
+        deadline_unix_ms=end,
         on_question=ON_QUESTION.read_optional(request.on_question),
     )
 
@@ -86,35 +84,10 @@ def _subject(checks: Checks, request: run_service_pb2.StartRunRequest) -> str:
     )
 
 
-def _bounds(checks: Checks, request: run_service_pb2.StartRunRequest) -> TighterBounds:
-    given = request.bounds
-    timeout = (
-        checks.duration("bounds.run_timeout", given.run_timeout, least_ms=1)
-        if given.HasField("run_timeout")
-        else None
-    )
-
-    def cap(name: _Count, *, least: int) -> int | None:
-        if not given.HasField(name):
-            return None
-        return checks.count(f"bounds.{name}", getattr(given, name), least=least)
-
-    return TighterBounds(
-        run_timeout_ms=timeout,
-        token_budget=cap("token_budget", least=1),
-        cost_budget_micros=cap("cost_budget_micros", least=0),
-        steps=cap("steps", least=1),
-        events=cap("events", least=1),
-    )
-
-
 def _deadline(checks: Checks, request: run_service_pb2.StartRunRequest, now_unix_ms: int) -> int | None:
     if not request.HasField("deadline"):
         return None
-    deadline = checks.time("deadline", request.deadline)
-    if deadline is not None and deadline <= now_unix_ms:
-        checks.fail("deadline", "must be in the future", "OUT_OF_RANGE")
-    return deadline
+    return deadline(checks, "deadline", request.deadline, now_unix_ms=now_unix_ms)
 
 
 def read_control(
@@ -206,6 +179,7 @@ def check_run(
     checks.run_id("run_id", request.run_id)
     if isinstance(request, run_service_pb2.StreamProgressRequest):
         checks.sequence("after_sequence", request.after_sequence)
+        check_kinds(checks, "kinds", request.kinds)
     checks.finish()
 
 

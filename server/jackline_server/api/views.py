@@ -60,6 +60,13 @@ def start_response(started: Started) -> run_service_pb2.StartRunResponse:
     )
 
 
+def fork_response(started: Started) -> run_service_pb2.ForkRunResponse:
+    """The answer to a fork."""
+    return run_service_pb2.ForkRunResponse(
+        run=run_of_row(started.row), disposition=_DISPOSITIONS[started.disposition]
+    )
+
+
 def control_response(receipt: Receipt) -> run_service_pb2.ControlResponse:
     """The answer to a command."""
     message = control_pb2.Receipt(

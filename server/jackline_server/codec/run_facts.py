@@ -7,7 +7,9 @@ from jackline_server.codec.values import (
     milliseconds,
     optional_json,
     read_bounds,
+    read_origin,
     set_bounds,
+    set_origin,
     set_subject,
     set_time,
     subject_text,
@@ -35,6 +37,8 @@ def _pack_run_started(fact: RunStarted, event: event_pb2.StepEvent) -> None:
         set_time(into.deadline, fact.deadline_unix_ms)
     set_bounds(into.bounds, fact.bounds)
     into.on_question = ON_QUESTION.wire[fact.on_question]
+    if fact.forked_from is not None:
+        set_origin(into.forked_from, fact.forked_from)
 
 
 def _fill_run_started(fact: RunStarted, content: event_pb2.Content) -> None:
@@ -56,6 +60,7 @@ def _unpack_run_started(event: event_pb2.StepEvent) -> RunStarted:
         on_question=ON_QUESTION.read(found.on_question),
         input_json=content.input_json.decode(),
         subject_json=subject_text(content.subject) if content.HasField("subject") else _NO_SUBJECT,
+        forked_from=read_origin(found.forked_from) if found.HasField("forked_from") else None,
     )
 
 

@@ -5,7 +5,7 @@ Owns what each view shows. Labels are the store row's and are merged by whoever 
 
 from jackline.v1 import run_pb2
 from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, PHASE, STOP_REASON
-from jackline_server.codec.values import set_bounds, set_ledger, set_subject, set_time, set_usage
+from jackline_server.codec.values import set_bounds, set_ledger, set_origin, set_subject, set_time, set_usage
 from jackline_server.core import json_text
 from jackline_server.core.evolve import summary_of
 from jackline_server.core.exits import RUNNING, is_abnormal
@@ -46,6 +46,8 @@ def run_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int 
         set_time(run.finished_at, finished_unix_ms)
     if started.deadline_unix_ms is not None:
         set_time(run.deadline, started.deadline_unix_ms)
+    if started.forked_from is not None:
+        set_origin(run.forked_from, started.forked_from)
     return run
 
 

@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from jackline.v1 import run_pb2
 from jackline_server.core import json_text
 from jackline_server.core.bounds import Ledger
-from jackline_server.core.facts import Usage
+from jackline_server.core.facts import ForkOrigin, Usage
 from jackline_server.core.plan import JsonValue, RunBounds
 
 
@@ -52,6 +52,17 @@ def read_bounds(source: run_pb2.RunBounds) -> RunBounds:
         steps=source.steps,
         events=source.events,
     )
+
+
+def set_origin(target: run_pb2.ForkOrigin, origin: ForkOrigin) -> None:
+    """Write where a fork was made."""
+    target.run_id = origin.run_id
+    target.sequence = origin.sequence
+
+
+def read_origin(source: run_pb2.ForkOrigin) -> ForkOrigin:
+    """Where a fork was made, as it was written."""
+    return ForkOrigin(run_id=source.run_id, sequence=source.sequence)
 
 
 def set_usage(target: run_pb2.Usage, usage: Usage) -> None:

@@ -8,6 +8,7 @@
     tools           `tools test` and `tools lock`: tools as a model sees them, and their pins
     starting        `init`: a project to begin with, from the files of `starter`
     schema          `schema`: JSON Schemas for editors
+    replay          `replay`: recorded runs decided again; `replaying` reads and compares them
     given           what they share: reading the config, and ending with a code
 
 What a command needs of the server it imports when it is called: `--help` stays fast. The exit codes are those

@@ -209,7 +209,7 @@ def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: 
         started=ToolCallStarted(
             call_id=call.call_id,
             tool=call.tool,
-            call_key=f"{state.run_id}.{call.ordinal}",
+            call_key=call.call_key or f"{state.run_id}.{call.ordinal}",  # a fork repeats under the first key
             effect=step.effect,
             attempt=call.attempts + 1,
         ),

@@ -82,8 +82,19 @@ class Usage:
 
 
 @frozen
+class ForkOrigin:
+    """Where a fork was made: the run, and its last event that was taken over."""
+
+    run_id: str
+    sequence: int
+
+
+@frozen
 class RunStarted:
-    """The run was accepted. `bounds` are the plan's, tightened by the caller."""
+    """The run was accepted. `bounds` are the plan's, tightened by the caller.
+
+    `forked_from` is set for a fork: its facts up to that sequence are the other run's.
+    """
 
     workflow: str
     plan_digest: str
@@ -94,6 +105,7 @@ class RunStarted:
     on_question: OnQuestion
     input_json: str  # content
     subject_json: str  # content; a JSON object, `{}` without a subject
+    forked_from: ForkOrigin | None = None
 
 
 class RecoveryCause(Enum):

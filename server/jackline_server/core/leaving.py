@@ -20,6 +20,9 @@ from jackline_server.core.plan import JsonObject, ModelStep, RouterStep, StepPla
 from jackline_server.core.state import RunState, ToolCall, Visit
 from jackline_server.core.steps import Record
 
+CUT_OFF = "the call was cut off"
+"""What is said of a call that the end of its step overtook."""
+
 
 def leave(state: RunState, visit: Visit, end: Exit, *, routed: bool = True) -> Record:
     """End the visit with `end` and go where its signal leads; nowhere if not `routed`."""
@@ -61,7 +64,7 @@ def _closed(call: ToolCall) -> ToolCallFinished:
         call_id=call.call_id,
         tool=call.tool,
         status=CallStatus.CANCELLED if repeatable else CallStatus.UNKNOWN,
-        error="the call was cut off",
+        error=CUT_OFF,
     )
 
 

@@ -47,18 +47,25 @@ class FrameCache:
 class FrameWriter:
     """Turns the frames of one watcher into bytes."""
 
-    __slots__ = ("_cache", "_full", "_most", "_run_id")
+    __slots__ = ("_cache", "_full", "_kinds", "_most", "_run_id")
 
-    def __init__(self, *, run_id: str, full: bool, cache: FrameCache, most: int) -> None:
+    def __init__(
+        self, *, run_id: str, full: bool, cache: FrameCache, most: int, kinds: frozenset[str] | None = None
+    ) -> None:
+        """`kinds` are the events that are sent; None for all. The rest is sent through all the same."""
         self._run_id = run_id
         self._full = full
         self._cache = cache
         self._most = most
+        self._kinds = kinds
 
     def write(self, frame: Frame) -> Iterator[tuple[bytes, int]]:
         """The frame in as many pieces as its size asks for, each with the event it is sent through."""
-        events = frame.events
-        whole = self._cache.kept(self._run_id, events, full=self._full) if events else b""
+        events = self._wanted(frame.events)
+        if not events:
+            yield _tail(frame).SerializeToString(), frame.sent_through
+            return
+        whole = self._kept(events)
         if whole is None:
             *pieces, last = self._pieces(events)
             for piece in pieces:
@@ -68,7 +75,22 @@ class FrameWriter:
             whole = self._events(last)
         yield whole + _tail(frame).SerializeToString(), frame.sent_through
 
+    def _wanted(self, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+        """The events of the kinds that are sent: looked into for their kind, and sent as they are stored."""
+        kinds = self._kinds
+        if kinds is None:
+            return events
+        return [event for event in events if _kind(event) in kinds]
+
+    def _kept(self, events: Sequence[StoredEvent]) -> bytes | None:
+        """A range with holes is not kept: its ends say nothing of what is between."""
+        if self._kinds is not None:
+            return None
+        return self._cache.kept(self._run_id, events, full=self._full)
+
     def _events(self, events: Sequence[StoredEvent]) -> bytes:
+        if self._kinds is not None:
+            return _joined(events, full=self._full)
         return self._cache.made(self._run_id, events, full=self._full)
 
     def _pieces(self, events: Sequence[StoredEvent]) -> list[Sequence[StoredEvent]]:
@@ -84,6 +106,10 @@ class FrameWriter:
             held += size
         pieces.append(events[start:])
         return pieces
+
+
+def _kind(event: StoredEvent) -> str | None:
+    return event_pb2.StepEvent.FromString(event.meta).WhichOneof("fact")
 
 
 def _tail(frame: Frame) -> run_service_pb2.StreamProgressResponse:

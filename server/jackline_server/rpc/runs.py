@@ -1,6 +1,7 @@
 """RunService: each method checks, asks a use case, and shows the answer."""
 
 from jackline.v1 import run_service_pb2
+from jackline_server.api.fork_requests import read_fork
 from jackline_server.api.interrupt_pages import list_interrupts
 from jackline_server.api.page_tokens import PageTokens
 from jackline_server.api.run_positions import read_run_position, run_position
@@ -15,6 +16,7 @@ from jackline_server.api.run_requests import (
 from jackline_server.api.server_info import ServerInfo, server_info_message
 from jackline_server.api.views import (
     control_response,
+    fork_response,
     is_full,
     messages_response,
     run_of_row,
@@ -42,6 +44,13 @@ class RunMethods:
         """StartRun."""
         asked = read_start(request, caller=call.caller, now_unix_ms=self._clock.unix_ms())
         return start_response(await self._runs.start(asked))
+
+    async def fork_run(
+        self, request: run_service_pb2.ForkRunRequest, call: Call
+    ) -> run_service_pb2.ForkRunResponse:
+        """ForkRun."""
+        asked = read_fork(request, caller=call.caller, now_unix_ms=self._clock.unix_ms())
+        return fork_response(await self._runs.fork(asked))
 
     async def control(
         self, request: run_service_pb2.ControlRequest, call: Call

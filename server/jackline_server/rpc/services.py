@@ -24,6 +24,7 @@ def run_service(runs: RunMethods, streams: ProgressStreams) -> grpc.GenericRpcHa
         RUN_SERVICE,
         {
             "StartRun": runs.start_run,
+            "ForkRun": runs.fork_run,
             "Control": runs.control,
             "GetRun": runs.get_run,
             "WaitRun": runs.wait_run,

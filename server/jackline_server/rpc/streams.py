@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 from jackline.v1 import run_service_pb2
+from jackline_server.api.kinds import wanted_kinds
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.api.run_requests import check_run
 from jackline_server.api.views import is_full
@@ -95,6 +96,7 @@ class ProgressStreams:
             full=is_full(request.view),
             cache=self._cache,
             most=self._frame_bytes,
+            kinds=wanted_kinds(request.kinds),
         )
         frames = self._runs.watch(
             call.tenant,

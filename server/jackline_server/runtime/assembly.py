@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.runtime.controlling import Controlling
+from jackline_server.runtime.creating import Creating
 from jackline_server.runtime.effects import Effects
 from jackline_server.runtime.feed import Feed
+from jackline_server.runtime.forking import Forking
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.mcp_ports import Catalogs, NoCatalogs
@@ -83,17 +85,23 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         loading=loading,
         clock=ring.clock,
     )
+    creating = Creating(
+        store=store,
+        scheduler=scheduler,
+        signals=ring.signals,
+        codec=ring.codec,
+        clock=ring.clock,
+        chance=ring.chance,
+    )
     runs = RunService(
-        starting=Starting(
+        starting=Starting(creating=creating, workflows=workflows, schemas=ring.instruments.schemas),
+        forking=Forking(
             store=store,
+            creating=creating,
             workflows=workflows,
-            scheduler=scheduler,
-            signals=ring.signals,
+            loading=loading,
             codec=ring.codec,
             schemas=ring.instruments.schemas,
-            clock=ring.clock,
-            chance=ring.chance,
-            max_active_runs=settings.max_active_runs,
         ),
         controlling=Controlling(
             commands=store.commands,

@@ -82,6 +82,11 @@ class Scheduler:
         return self._settings.worker
 
     @property
+    def most_active(self) -> int:
+        """How many runs can be driven here at once."""
+        return self._settings.max_active_runs
+
+    @property
     def room(self) -> int:
         """How many more runs can be driven here."""
         return 0 if self.draining else self._settings.max_active_runs - len(self._tasks) - self._places

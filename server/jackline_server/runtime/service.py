@@ -1,4 +1,4 @@
-"""Runs as use cases: start, control, read, wait, watch.
+"""Runs as use cases: start, fork, control, read, wait, watch.
 
 Owns nothing but the composition: each use case has a module of its own.
 """
@@ -13,6 +13,7 @@ from jackline_server.core.plan import ModelStep
 from jackline_server.core.state import RunState
 from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.feed import Feed
+from jackline_server.runtime.forking import Forking
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.refusals import Reason, Refused, Violation
@@ -20,7 +21,15 @@ from jackline_server.runtime.snapshots import Snapshots
 from jackline_server.runtime.starting import Starting
 from jackline_server.runtime.store_ports import RunPage, RunQuery, Runs, Tenant
 from jackline_server.runtime.store_refusals import refusing_store_errors
-from jackline_server.runtime.use_cases import ControlRun, Frame, Receipt, Snapshot, Started, StartRun
+from jackline_server.runtime.use_cases import (
+    ControlRun,
+    ForkRun,
+    Frame,
+    Receipt,
+    Snapshot,
+    Started,
+    StartRun,
+)
 from jackline_server.runtime.watching import Watching
 
 POLL_MS = 1_000
@@ -33,6 +42,7 @@ class RunService:
         self,
         *,
         starting: Starting,
+        forking: Forking,
         controlling: Controlling,
         watching: Watching,
         snapshots: Snapshots,
@@ -42,6 +52,7 @@ class RunService:
         clock: Clock,
     ) -> None:
         self._starting = starting
+        self._forking = forking
         self._controlling = controlling
         self._watching = watching
         self._snapshots = snapshots
@@ -53,6 +64,10 @@ class RunService:
     async def start(self, request: StartRun) -> Started:
         """Make a run durable and return."""
         return await self._starting.start(request)
+
+    async def fork(self, request: ForkRun) -> Started:
+        """Make a run durable that begins with the first events of another, and return."""
+        return await self._forking.fork(request)
 
     async def control(self, request: ControlRun) -> Receipt:
         """Make a command durable, then wait as far as asked."""

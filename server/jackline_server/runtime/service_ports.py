@@ -22,6 +22,7 @@ from jackline_server.runtime.use_cases import (
     Checked,
     ControlRun,
     Described,
+    ForkRun,
     Frame,
     PutDone,
     Receipt,
@@ -36,6 +37,15 @@ class RunUseCases(Protocol):
 
     async def start(self, request: StartRun) -> Started:
         """Make a run durable and return; it is driven elsewhere."""
+        ...
+
+    async def fork(self, request: ForkRun) -> Started:
+        """Make a run durable that begins with the first events of another, and return.
+
+        Raises:
+            Refused: beside what a start is refused for, RUN_NOT_FOUND, SEQUENCE_IN_FUTURE, FORK_POINT,
+                PREFIX_MISFIT.
+        """
         ...
 
     async def control(self, request: ControlRun) -> Receipt:

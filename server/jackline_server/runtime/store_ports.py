@@ -112,7 +112,7 @@ class RunHead:
 
 @frozen
 class NewRun:
-    """A run to create with its first event.
+    """A run to create with its first event, and with those that follow it at once: a fork has some.
 
     `owner` takes the lease at `epoch` 1; None leaves the run queued at epoch 0. `fingerprint` is
     compared when `request_id` was used before; an empty `request_id` never was. `summary` is the encoded
@@ -130,6 +130,7 @@ class NewRun:
     fingerprint: bytes
     owner: str | None
     first: StoredEvent
+    rest: Sequence[StoredEvent] = ()
     head: RunHead
     summary: bytes
 
@@ -266,7 +267,7 @@ class Journal(Protocol):
     """The facts of all runs: one log per run, numbered from 1 without holes."""
 
     async def create(self, new: NewRun) -> Created:
-        """Store the run, its plan, its request id and its first event in one commit."""
+        """Store the run, its plan, its request id and its first events in one commit."""
         ...
 
     async def append(self, append: Append) -> None:

@@ -54,6 +54,26 @@ class StartRun:
     on_question: OnQuestion | None
 
 
+@frozen
+class ForkRun:
+    """A run to start from the first events of another, up to `sequence`.
+
+    An empty `workflow` leaves the run's own plan, an empty `steer` gives no guidance. `labels` are set over
+    those of the run. `fingerprint` is as in StartRun.
+    """
+
+    caller: Caller
+    run_id: str
+    sequence: int
+    request_id: str
+    fingerprint: bytes
+    workflow: str
+    bounds: TighterBounds
+    labels: Mapping[str, str]
+    steer: str
+    deadline_unix_ms: int | None
+
+
 class Disposition(Enum):
     """What became of a start."""
 

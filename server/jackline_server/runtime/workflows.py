@@ -124,11 +124,11 @@ class Workflows:
             row = await self.get_revision(tenant, reference)
             inline = Source(yaml=row.yaml, files=row.files)
         plan = _require_plan(await self._compile(inline))
-        await self._require_tools(plan)
+        await self.require_tools(plan)
         self._loading.keep(plan)
         return plan
 
-    async def _require_tools(self, plan: Plan) -> None:
+    async def require_tools(self, plan: Plan) -> None:
         """Refuse a plan whose tools are no longer what they were when it was made. Raises Refused."""
         changed = await self._catalogs.changed(plan)
         if changed:

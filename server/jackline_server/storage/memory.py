@@ -70,7 +70,9 @@ class MemoryJournal:
             return Created(creation=creation, run_id=known[0])
         if new.run_id in tables.runs:
             return Created(creation=Creation.CONFLICT, run_id=new.run_id)
-        run = MemoryRun(new=new, epoch=0, owner=None, head=new.head, summary=new.summary, log=[new.first])
+        run = MemoryRun(
+            new=new, epoch=0, owner=None, head=new.head, summary=new.summary, log=[new.first, *new.rest]
+        )
         if new.owner is not None:
             tables.grant(run, new.owner, epoch=1)
         tables.runs[new.run_id] = run

@@ -9,8 +9,8 @@ from jackline_server.runtime.store_ports import Append, NewRun, StoredEvent
 
 
 def check_create(new: NewRun) -> None:
-    """Raise ValueError unless the first event has sequence 1."""
-    _check(1, (new.first,), new.run_id)
+    """Raise ValueError unless the events are numbered from 1."""
+    _check(1, (new.first, *new.rest), new.run_id)
 
 
 def check_append(append: Append) -> None:

@@ -13,13 +13,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import apsw
-
 from jackline_server.core.frozen import frozen
 from jackline_server.runtime.store_ports import StoreDamaged, StoreFull
 from jackline_server.storage.boot_errors import StoreUnsuitable
-from jackline_server.storage.sqlite_copy import BESIDE, copy_database, reported
-from jackline_server.storage.sqlite_database import Database, connect
+from jackline_server.storage.sqlite_copy import BESIDE, copy_database, open_aside, reported
 from jackline_server.storage.sqlite_folder import (
     DATABASE,
     LOCK,
@@ -158,7 +155,7 @@ def back_up(data: Path, target: Path) -> int:
     with reported(database, target):
         _refuse_name(target)
         _refuse_mixture(data)
-        source = _open_source(database)
+        source = open_aside(database)
         try:
             source.set_busy_timeout(_BUSY_MS)
             copy_database(source, target, vfs=None)
@@ -197,19 +194,6 @@ def _refuse_mixture(data: Path) -> None:
         # A server that starts at this moment may have taken the database over; then it remembers its name.
         if remembered_in(data) == remembered:
             raise
-
-
-def _open_source(database: Path) -> Database:
-    """A connection that only reads.
-
-    Where no log is, SQLite makes an empty one and needs the right to write to clear it away at the end; it
-    does so only if nobody else has the database open. A log that is there stays as it is.
-    """
-    is_closed = not any(Path(f"{database}{suffix}").exists() for suffix in BESIDE)
-    flags = apsw.SQLITE_OPEN_READWRITE if is_closed else apsw.SQLITE_OPEN_READONLY
-    source = connect(database, flags=flags, vfs=None)
-    source.execute("PRAGMA query_only = 1")
-    return source
 
 
 def _mib(size: int) -> int:

@@ -67,6 +67,19 @@ def copy_database(source: Database, target: Path, *, vfs: str | None) -> None:
     sync_folder(target.parent)
 
 
+def open_aside(database: Path) -> Database:
+    """A connection that only reads.
+
+    Where no log is, SQLite makes an empty one and needs the right to write to clear it away at the end; it
+    does so only if nobody else has the database open. A log that is there stays as it is.
+    """
+    is_closed = not any(Path(f"{database}{suffix}").exists() for suffix in BESIDE)
+    flags = apsw.SQLITE_OPEN_READWRITE if is_closed else apsw.SQLITE_OPEN_READONLY
+    source = connect(database, flags=flags, vfs=None)
+    source.execute("PRAGMA query_only = 1")
+    return source
+
+
 def partial_of(target: Path, token: str) -> Path:
     """What a copy is called before it is whole. With a random token nobody else has the name."""
     return target.with_name(f".{target.name[:_NAME_CHARS]}.{token}.partial")

@@ -24,7 +24,7 @@ from jackline_server.storage.sqlite_commands import refuse_unsettled, settle
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_session import Head, Session
-from jackline_server.storage.sqlite_writer import Writer
+from jackline_server.storage.sqlite_writing import Writing
 
 _FIND_REQUEST = "SELECT run_id, fingerprint FROM requests WHERE tenant = ? AND request_id = ?"
 _INSERT_PLAN = "INSERT INTO plans (digest, plan) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -38,7 +38,7 @@ INSERT INTO runs (tenant, run_id, workflow, plan_digest, labels, created_unix_ms
   pending_commands, summary)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?)
 """
-_INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, 1, ?, ?, ?)"
+_INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, ?, ?, ?, ?)"
 
 _READ = """
 SELECT sequence, meta, content FROM events
@@ -49,7 +49,7 @@ WHERE run_key = (SELECT run_key FROM runs WHERE run_id = ?) AND sequence > ? ORD
 class SqliteJournal:
     """The facts of all runs, in SQLite."""
 
-    def __init__(self, *, writer: Writer, readers: Readers) -> None:
+    def __init__(self, *, writer: Writing, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
 
@@ -134,7 +134,10 @@ def _create(session: Session, new: NewRun) -> Created:
             (new.tenant.id, new.request_id, new.fingerprint, new.run_id, new.created_unix_ms),
         )
     epoch = 0 if new.owner is None else 1
-    connection.execute(_INSERT_EVENT, (run_key, epoch, new.first.meta, new.first.content))
+    connection.executemany(
+        _INSERT_EVENT,
+        [(run_key, event.sequence, epoch, event.meta, event.content) for event in (new.first, *new.rest)],
+    )
     return Created(creation=Creation.CREATED, run_id=new.run_id)
 
 

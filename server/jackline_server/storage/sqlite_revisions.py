@@ -8,7 +8,7 @@ from jackline_server.storage.aliases import LATEST, NO_ALIAS
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_session import Session
-from jackline_server.storage.sqlite_writer import Writer
+from jackline_server.storage.sqlite_writing import Writing
 
 _POINTS_AT = "SELECT digest FROM aliases WHERE tenant = ? AND name = ? AND alias = ?"
 _MARK = """
@@ -45,7 +45,7 @@ _PAST_HEXADECIMAL = "g"
 class SqliteRevisions:
     """Workflows, in SQLite."""
 
-    def __init__(self, *, writer: Writer, readers: Readers) -> None:
+    def __init__(self, *, writer: Writing, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
 

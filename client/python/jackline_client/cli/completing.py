@@ -74,6 +74,13 @@ def run_states(incomplete: str) -> list[str]:
     return _matching((name.removeprefix("RUN_STATE_").lower() for name in RunState.keys()[1:]), incomplete)
 
 
+def event_kinds(incomplete: str) -> list[str]:
+    """Completes the kind of an event."""
+    from jackline_client.cli.given import event_kinds as names  # noqa: PLC0415 - the others do without protobuf
+
+    return _matching(names(), incomplete)
+
+
 def models(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - see above
     """Completes the name of a model profile."""
 

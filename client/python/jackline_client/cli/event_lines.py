@@ -22,7 +22,6 @@ from jackline.v1.event_pb2 import (
     StepEvent,
 )
 from jackline.v1.run_pb2 import InterruptKind, RunState, StopReason, ToolCallStatus, Usage
-
 from jackline_client.cli.printable import printable
 from jackline_client.cli.wording import (
     LONG,
@@ -105,7 +104,9 @@ class EventLines:
 
     def _run_started(self, event: StepEvent) -> Iterator[Line]:
         fact = event.run_started
-        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started", style="head")
+        origin = fact.forked_from
+        forked = f", a fork of {short(origin.run_id)} at {origin.sequence}" if origin.run_id else ""
+        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started{forked}", style="head")
 
     def _run_recovered(self, event: StepEvent) -> Iterator[Line]:
         # A run that goes on after it was paused or asked something: that was said by what woke it.

@@ -50,6 +50,7 @@ class Following:
     as_json: bool
     deltas: bool
     after_sequence: int = 0
+    kinds: tuple[str, ...] = ()
     view: View.ValueType = View.VIEW_FULL
     server: Named
     """As it was given on the command line: it goes into the commands that are shown."""
@@ -67,7 +68,12 @@ async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Fol
     screen.progress.about("waiting for the run's events")
     connection = _ConnectionNotices(screen)
     frames = client.watch(
-        run_id, after_sequence=how.after_sequence, view=how.view, deltas=deltas, on_cut=connection.cut
+        run_id,
+        after_sequence=how.after_sequence,
+        view=how.view,
+        deltas=deltas,
+        kinds=how.kinds,
+        on_cut=connection.cut,
     )
     async with aclosing(frames), aclosing(connection):
         async for frame in frames:

@@ -17,6 +17,7 @@ from typing import cast
 import typer
 from google.protobuf.duration_pb2 import Duration
 
+from jackline.v1.event_pb2 import StepEvent
 from jackline.v1.run_pb2 import RunBounds
 from jackline_client.errors import FieldViolation
 
@@ -78,6 +79,20 @@ def _is_other_than_text(text: str) -> bool:
         return not isinstance(json.loads(text), str)
     except (ValueError, RecursionError):
         return False
+
+
+def event_kinds() -> list[str]:
+    """The kinds of events that this version knows, in the contract's order."""
+    return [field.name for field in StepEvent.DESCRIPTOR.oneofs_by_name["fact"].fields]
+
+
+def read_kinds(given: Iterable[str]) -> tuple[str, ...]:
+    """Reads kinds of events; dashes do for underscores. A kind may be one that only the server knows."""
+    kinds = tuple(kind.replace("-", "_") for kind in given)
+    for kind in kinds:
+        if not re.fullmatch(r"[a-z][a-z_]*", kind):
+            raise typer.BadParameter(f"--kind {kind!r}: one of {', '.join(event_kinds())}")
+    return kinds
 
 
 def read_json(text: str, *, name: str) -> bytes:

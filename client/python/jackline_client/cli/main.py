@@ -39,6 +39,7 @@ class _Own:
 _OWN: Mapping[str, _Own] = {
     "run": _Own(target="running:run", summary="Start a run and show it until it ends."),
     "watch": _Own(target="running:watch", summary="Show a run from its first event until it ends."),
+    "fork": _Own(target="forking:fork", summary="Start a run from the first events of another."),
     "get": _Own(target="reading:get", summary="Show where a run stands and what it came to."),
     "ls": _Own(target="reading:ls", summary="List runs, newest first."),
     "pause": _Own(target="controlling:pause", summary="Hold a run before its next call."),
@@ -67,6 +68,7 @@ _SERVER: Mapping[str, str] = {
     "doctor": "Check that a server could start and reach what it needs.",
     "tools": "Try tools out, and pin those of MCP servers.",
     "schema": "Print the JSON Schema of the files.",
+    "replay": "Decide recorded runs again, and show the first step that differs.",
     "backup": "Copy the data of a server, which may run, to a file.",
     "restore": "Put a copy in the place of the data of a stopped server.",
     "health": "Ask whether a server serves.",

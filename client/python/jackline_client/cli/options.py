@@ -64,4 +64,13 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="One JSON object a line, with the field names of the API.")
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
+KindOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="Only events of this kind, such as tool_call_finished; may be repeated.",
+        autocompletion=completing.event_kinds,
+    ),
+]
 NoDeltasOption = Annotated[bool, typer.Option("--no-deltas", help="Show no text before it is final.")]

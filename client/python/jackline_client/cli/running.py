@@ -16,6 +16,7 @@ from jackline_client.cli.given import (
     input_hints,
     read_bounds,
     read_input,
+    read_kinds,
     read_labels,
     read_seconds,
     read_workflow,
@@ -26,6 +27,7 @@ from jackline_client.cli.options import (
     AddressOption,
     ContextOption,
     JsonOption,
+    KindOption,
     NoDeltasOption,
     ReconnectOption,
     RunArgument,
@@ -295,6 +297,7 @@ def watch(
     run_id: RunArgument,
     after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Start after this event.")] = 0,
     *,
+    kind: KindOption = None,
     as_json: JsonOption = False,
     no_deltas: NoDeltasOption = False,
     reconnect_for: ReconnectOption = RECONNECT_FOR,
@@ -303,7 +306,13 @@ def watch(
 ) -> None:
     """Show a run from its first event until it ends; a finished one is shown again."""
     server = Named(address=address, context=context)
-    how = Following(as_json=as_json, deltas=not no_deltas, after_sequence=after, server=server)
+    how = Following(
+        as_json=as_json,
+        deltas=not no_deltas,
+        after_sequence=after,
+        kinds=read_kinds(kind or ()),
+        server=server,
+    )
     policy = jackline_client.WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:

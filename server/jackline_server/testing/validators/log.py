@@ -76,14 +76,22 @@ def e1(history: History) -> list[Violation]:
 
 
 def _epochs_of_log(run: Run) -> Iterator[Violation]:
-    epoch = -1
+    epoch, copied = -1, _taken_over(run)
     for event in run.events:
         given = event.fields.get("epoch")
         if not isinstance(given, int):
             continue
-        if given < epoch or (event.kind == "run_recovered" and given == epoch):
+        anew = event.kind == "run_recovered" and event.sequence > copied
+        if given < epoch or (anew and given == epoch):
             yield _violation("E1", run.run, f"event {event.sequence} has epoch {given} after {epoch}")
         epoch = given
+
+
+def _taken_over(run: Run) -> int:
+    """The last event of a fork that another run recorded first: those are all of the epoch it began under."""
+    origin = run.events[0].fields.get("forked_from") if run.events else None
+    sequence = origin.get("sequence") if isinstance(origin, dict) else None
+    return sequence if isinstance(sequence, int) else 0
 
 
 def _odd(numbers: list[int]) -> str:

@@ -42,6 +42,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INVALID_ARGUMENT: the workflow has errors; BadRequest lists them. Keys: `errors`."""
     ERROR_REASON_INVALID_INPUT: _ErrorReason.ValueType  # 7
     """INVALID_ARGUMENT: the input does not fit the workflow's schema. Keys: `path`."""
+    ERROR_REASON_PREFIX_MISFIT: _ErrorReason.ValueType  # 8
+    """INVALID_ARGUMENT: the events that a fork takes over do not fit the workflow given for it. Keys: `sequence`, the first
+    event that does not, `fact`, its kind, `workflow`.
+    """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 20
     """UNAUTHENTICATED: no credential, or one that is wrong or expired."""
     ERROR_REASON_SCOPE_MISSING: _ErrorReason.ValueType  # 21
@@ -78,6 +82,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: a newer version wrote this run. Keys: `run_id`."""
     ERROR_REASON_TOOL_CHANGED: _ErrorReason.ValueType  # 59
     """FAILED_PRECONDITION: the server of a tool describes it differently than when the workflow was put. Keys: `tool`."""
+    ERROR_REASON_FORK_POINT: _ErrorReason.ValueType  # 72
+    """FAILED_PRECONDITION: no fork can be made at that event. Keys: `sequence`, and the nearest events that will do, where
+    there are any: `before`, `after`.
+    """
     ERROR_REASON_ALIAS_MOVED: _ErrorReason.ValueType  # 60
     """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
     ERROR_REASON_EVENTS_EXPIRED: _ErrorReason.ValueType  # 70
@@ -126,6 +134,10 @@ ERROR_REASON_INVALID_WORKFLOW: ErrorReason.ValueType  # 6
 """INVALID_ARGUMENT: the workflow has errors; BadRequest lists them. Keys: `errors`."""
 ERROR_REASON_INVALID_INPUT: ErrorReason.ValueType  # 7
 """INVALID_ARGUMENT: the input does not fit the workflow's schema. Keys: `path`."""
+ERROR_REASON_PREFIX_MISFIT: ErrorReason.ValueType  # 8
+"""INVALID_ARGUMENT: the events that a fork takes over do not fit the workflow given for it. Keys: `sequence`, the first
+event that does not, `fact`, its kind, `workflow`.
+"""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
 """UNAUTHENTICATED: no credential, or one that is wrong or expired."""
 ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 21
@@ -162,6 +174,10 @@ ERROR_REASON_DATA_VERSION_NEWER: ErrorReason.ValueType  # 58
 """FAILED_PRECONDITION: a newer version wrote this run. Keys: `run_id`."""
 ERROR_REASON_TOOL_CHANGED: ErrorReason.ValueType  # 59
 """FAILED_PRECONDITION: the server of a tool describes it differently than when the workflow was put. Keys: `tool`."""
+ERROR_REASON_FORK_POINT: ErrorReason.ValueType  # 72
+"""FAILED_PRECONDITION: no fork can be made at that event. Keys: `sequence`, and the nearest events that will do, where
+there are any: `before`, `after`.
+"""
 ERROR_REASON_ALIAS_MOVED: ErrorReason.ValueType  # 60
 """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
 ERROR_REASON_EVENTS_EXPIRED: ErrorReason.ValueType  # 70

@@ -644,6 +644,7 @@ class RunStarted(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     BOUNDS_FIELD_NUMBER: _builtins.int
     ON_QUESTION_FIELD_NUMBER: _builtins.int
+    FORKED_FROM_FIELD_NUMBER: _builtins.int
     workflow: _builtins.str
     """Name of the workflow."""
     plan_digest: _builtins.str
@@ -662,6 +663,12 @@ class RunStarted(_message.Message):
     def bounds(self) -> _run_pb2.RunBounds:
         """The caps of the run, tightened by StartRun."""
 
+    @_builtins.property
+    def forked_from(self) -> _run_pb2.ForkOrigin:
+        """What the run was forked from; unset for a run that began by itself. The events of a fork up to that sequence are
+        those of the other run, recorded anew.
+        """
+
     def __init__(
         self,
         *,
@@ -672,10 +679,11 @@ class RunStarted(_message.Message):
         deadline: _timestamp_pb2.Timestamp | None = ...,
         bounds: _run_pb2.RunBounds | None = ...,
         on_question: _run_pb2.OnQuestion.ValueType = ...,
+        forked_from: _run_pb2.ForkOrigin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "forked_from", b"forked_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "epoch", b"epoch", "on_question", b"on_question", "plan_digest", b"plan_digest", "principal", b"principal", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "epoch", b"epoch", "forked_from", b"forked_from", "on_question", b"on_question", "plan_digest", b"plan_digest", "principal", b"principal", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

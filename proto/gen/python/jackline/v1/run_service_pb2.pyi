@@ -255,6 +255,144 @@ class StartRunResponse(_message.Message):
 Global___StartRunResponse: _TypeAlias = StartRunResponse  # noqa: Y015
 
 @_typing.final
+class ForkChanges(_message.Message):
+    """What a fork does differently from the run it is made of. Whatever is unset stays as it was there; of a deadline nothing
+    stays.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    WORKFLOW_FIELD_NUMBER: _builtins.int
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    STEER_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    workflow: _builtins.str
+    """Another revision of the same workflow: `name`, `name@alias` or `name@digest`. The events taken over have to fit it:
+    their steps and tools must be in it, and of the same kind.
+    """
+    steer: _builtins.str
+    """Guidance that the model is given first; at most 64 KiB. Only at an event after which the conversation can take some:
+    inside a step that asks a model, with no tool call left to do.
+    """
+    @_builtins.property
+    def bounds(self) -> _run_pb2.RunBounds:
+        """The caps of the fork, in place of the run's own. Looser ones than the workflow's are refused. What the events taken
+        over have spent counts.
+        """
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Set over the labels of the run; together at most 32."""
+
+    @_builtins.property
+    def deadline(self) -> _timestamp_pb2.Timestamp:
+        """Absolute end of the fork. In the future."""
+
+    def __init__(
+        self,
+        *,
+        workflow: _builtins.str = ...,
+        bounds: _run_pb2.RunBounds | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        steer: _builtins.str = ...,
+        deadline: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "labels", b"labels", "steer", b"steer", "workflow", b"workflow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkChanges: _TypeAlias = ForkChanges  # noqa: Y015
+
+@_typing.final
+class ForkRunRequest(_message.Message):
+    """Request of ForkRun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """Required. The run to fork, in any state."""
+    sequence: _builtins.int
+    """Required. The last event to take over, from 1. No call may be in flight after it, and the run must not have been
+    ending there: FORK_POINT names the nearest events that will do.
+    """
+    request_id: _builtins.str
+    """Makes the fork idempotent, as in StartRun and among the same ids."""
+    @_builtins.property
+    def changes(self) -> Global___ForkChanges:
+        """What to do differently; nothing when unset."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        changes: Global___ForkChanges | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "request_id", b"request_id", "run_id", b"run_id", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkRunRequest: _TypeAlias = ForkRunRequest  # noqa: Y015
+
+@_typing.final
+class ForkRunResponse(_message.Message):
+    """Response of ForkRun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    DISPOSITION_FIELD_NUMBER: _builtins.int
+    disposition: Global___StartDisposition.ValueType
+    """What became of the request."""
+    @_builtins.property
+    def run(self) -> _run_pb2.Run:
+        """The new run, in view METADATA."""
+
+    def __init__(
+        self,
+        *,
+        run: _run_pb2.Run | None = ...,
+        disposition: Global___StartDisposition.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disposition", b"disposition", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkRunResponse: _TypeAlias = ForkRunResponse  # noqa: Y015
+
+@_typing.final
 class StreamProgressRequest(_message.Message):
     """Request of StreamProgress."""
 
@@ -264,6 +402,7 @@ class StreamProgressRequest(_message.Message):
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
     INCLUDE_DELTAS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Required. The run."""
     after_sequence: _builtins.int
@@ -272,6 +411,13 @@ class StreamProgressRequest(_message.Message):
     """METADATA when unspecified."""
     include_deltas: _builtins.bool
     """Also send live deltas of replies. Needs the scope `runs:content`."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only events of these kinds, by the name of their member of `StepEvent.fact`, such as `tool_call_finished`; all when
+        empty. The last event of a run, `run_finished`, always comes. What is left out leaves gaps in `sequence`, never in
+        `sent_through`.
+        """
+
     def __init__(
         self,
         *,
@@ -279,10 +425,11 @@ class StreamProgressRequest(_message.Message):
         after_sequence: _builtins.int = ...,
         view: _run_pb2.View.ValueType = ...,
         include_deltas: _builtins.bool = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_deltas", b"include_deltas", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_deltas", b"include_deltas", "kinds", b"kinds", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -301,7 +448,7 @@ class StreamProgressResponse(_message.Message):
     RESET_FIELD_NUMBER: _builtins.int
     STORE_DEGRADED_FIELD_NUMBER: _builtins.int
     sent_through: _builtins.int
-    """Every event up to this one was sent."""
+    """Every event up to this one was sent, or left out by `kinds`."""
     head_sequence: _builtins.int
     """The newest durable event."""
     store_degraded: _builtins.bool

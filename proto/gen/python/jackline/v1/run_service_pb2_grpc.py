@@ -40,6 +40,11 @@ class RunServiceStub:
                 request_serializer=jackline_dot_v1_dot_run__service__pb2.StartRunRequest.SerializeToString,
                 response_deserializer=jackline_dot_v1_dot_run__service__pb2.StartRunResponse.FromString,
                 _registered_method=True)
+        self.ForkRun = channel.unary_unary(
+                '/jackline.v1.RunService/ForkRun',
+                request_serializer=jackline_dot_v1_dot_run__service__pb2.ForkRunRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_run__service__pb2.ForkRunResponse.FromString,
+                _registered_method=True)
         self.StreamProgress = channel.unary_stream(
                 '/jackline.v1.RunService/StreamProgress',
                 request_serializer=jackline_dot_v1_dot_run__service__pb2.StreamProgressRequest.SerializeToString,
@@ -93,6 +98,14 @@ class RunServiceServicer:
 
     def StartRun(self, request, context):
         """Starts a run and answers at once, when it is durable. Scope `runs:start`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForkRun(self, request, context):
+        """Starts a new run from the first events of another and answers at once, when it is durable. Scopes `runs:start` and
+        `runs:content`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -170,6 +183,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     request_deserializer=jackline_dot_v1_dot_run__service__pb2.StartRunRequest.FromString,
                     response_serializer=jackline_dot_v1_dot_run__service__pb2.StartRunResponse.SerializeToString,
             ),
+            'ForkRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForkRun,
+                    request_deserializer=jackline_dot_v1_dot_run__service__pb2.ForkRunRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_run__service__pb2.ForkRunResponse.SerializeToString,
+            ),
             'StreamProgress': grpc.unary_stream_rpc_method_handler(
                     servicer.StreamProgress,
                     request_deserializer=jackline_dot_v1_dot_run__service__pb2.StreamProgressRequest.FromString,
@@ -244,6 +262,33 @@ class RunService:
             '/jackline.v1.RunService/StartRun',
             jackline_dot_v1_dot_run__service__pb2.StartRunRequest.SerializeToString,
             jackline_dot_v1_dot_run__service__pb2.StartRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForkRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/ForkRun',
+            jackline_dot_v1_dot_run__service__pb2.ForkRunRequest.SerializeToString,
+            jackline_dot_v1_dot_run__service__pb2.ForkRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,10 @@ class RunServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RunServiceAsyncStub: ...
     StartRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.StartRunRequest, _run_service_pb2.StartRunResponse]
     """Starts a run and answers at once, when it is durable. Scope `runs:start`."""
+    ForkRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ForkRunRequest, _run_service_pb2.ForkRunResponse]
+    """Starts a new run from the first events of another and answers at once, when it is durable. Scopes `runs:start` and
+    `runs:content`.
+    """
     StreamProgress: _grpc.UnaryStreamMultiCallable[_run_service_pb2.StreamProgressRequest, _run_service_pb2.StreamProgressResponse]
     """Replays a run's events and follows them; ends OK after the terminal one. Scope `runs:observe`; `runs:content` for
     the view FULL and for deltas.
@@ -63,6 +67,10 @@ class RunServiceAsyncStub(RunServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.StartRunRequest, _run_service_pb2.StartRunResponse]  # type: ignore[assignment]
     """Starts a run and answers at once, when it is durable. Scope `runs:start`."""
+    ForkRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ForkRunRequest, _run_service_pb2.ForkRunResponse]  # type: ignore[assignment]
+    """Starts a new run from the first events of another and answers at once, when it is durable. Scopes `runs:start` and
+    `runs:content`.
+    """
     StreamProgress: _aio.UnaryStreamMultiCallable[_run_service_pb2.StreamProgressRequest, _run_service_pb2.StreamProgressResponse]  # type: ignore[assignment]
     """Replays a run's events and follows them; ends OK after the terminal one. Scope `runs:observe`; `runs:content` for
     the view FULL and for deltas.
@@ -94,6 +102,16 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.StartRunResponse, _abc.Awaitable[_run_service_pb2.StartRunResponse]]:
         """Starts a run and answers at once, when it is durable. Scope `runs:start`."""
+
+    @_abc_1.abstractmethod
+    def ForkRun(
+        self,
+        request: _run_service_pb2.ForkRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.ForkRunResponse, _abc.Awaitable[_run_service_pb2.ForkRunResponse]]:
+        """Starts a new run from the first events of another and answers at once, when it is durable. Scopes `runs:start` and
+        `runs:content`.
+        """
 
     @_abc_1.abstractmethod
     def StreamProgress(

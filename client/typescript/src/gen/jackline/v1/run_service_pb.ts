@@ -20,7 +20,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/run_service.proto.
  */
 export const file_jackline_v1_run_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1qYWNrbGluZS92MS9ydW5fc2VydmljZS5wcm90bxILamFja2xpbmUudjEigwEKDklubGluZVdvcmtmbG93EgwKBHlhbWwYASABKAkSNQoFZmlsZXMYAiADKAsyJi5qYWNrbGluZS52MS5JbmxpbmVXb3JrZmxvdy5GaWxlc0VudHJ5GiwKCkZpbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMOgI4ASLnAwoPU3RhcnRSdW5SZXF1ZXN0EhIKCHdvcmtmbG93GAEgASgJSAASNgoPaW5saW5lX3dvcmtmbG93GAIgASgLMhsuamFja2xpbmUudjEuSW5saW5lV29ya2Zsb3dIABIUCgppbnB1dF9qc29uGAMgASgMSAESKAoFaW5wdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAESEgoKcmVxdWVzdF9pZBgFIAEoCRIoCgdzdWJqZWN0GAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI4CgZsYWJlbHMYByADKAsyKC5qYWNrbGluZS52MS5TdGFydFJ1blJlcXVlc3QuTGFiZWxzRW50cnkSJgoGYm91bmRzGAggASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgtvbl9xdWVzdGlvbhgKIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24aLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZzb3VyY2VCDQoLaW5wdXRfdmFsdWVKBAgLEB4iZQoQU3RhcnRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIn4KFVN0cmVhbVByb2dyZXNzUmVxdWVzdBIOCgZydW5faWQYASABKAkSFgoOYWZ0ZXJfc2VxdWVuY2UYAiABKAQSHwoEdmlldxgDIAEoDjIRLmphY2tsaW5lLnYxLlZpZXcSFgoOaW5jbHVkZV9kZWx0YXMYBCABKAhKBAgFEBQi0gEKFlN0cmVhbVByb2dyZXNzUmVzcG9uc2USJgoGZXZlbnRzGAEgAygLMhYuamFja2xpbmUudjEuU3RlcEV2ZW50EiIKBmRlbHRhcxgCIAMoCzISLmphY2tsaW5lLnYxLkRlbHRhEhQKDHNlbnRfdGhyb3VnaBgDIAEoBBIVCg1oZWFkX3NlcXVlbmNlGAQgASgEEiEKBXJlc2V0GAUgASgLMhIuamFja2xpbmUudjEuUmVzZXQSFgoOc3RvcmVfZGVncmFkZWQYByABKAhKBAgGEAcizAMKDkNvbnRyb2xSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRISCgpjb21tYW5kX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCRIoCgZleHBlY3QYBCABKAsyGC5qYWNrbGluZS52MS5FeHBlY3RhdGlvbhInCgR3YWl0GAUgASgOMhkuamFja2xpbmUudjEuUmVjZWlwdFN0YWdlEioKBXBhdXNlGAogASgLMhkuamFja2xpbmUudjEuUGF1c2VDb21tYW5kSAASLAoGcmVzdW1lGAsgASgLMhouamFja2xpbmUudjEuUmVzdW1lQ29tbWFuZEgAEioKBXN0ZWVyGAwgASgLMhkuamFja2xpbmUudjEuU3RlZXJDb21tYW5kSAASKgoFYWJvcnQYDSABKAsyGS5qYWNrbGluZS52MS5BYm9ydENvbW1hbmRIABIsCgZhbnN3ZXIYDiABKAsyGi5qYWNrbGluZS52MS5BbnN3ZXJDb21tYW5kSAASQgoSc3VibWl0X3Rvb2xfcmVzdWx0GA8gASgLMiQuamFja2xpbmUudjEuU3VibWl0VG9vbFJlc3VsdENvbW1hbmRIAEIJCgdjb21tYW5kSgQIEBAeIkkKD0NvbnRyb2xSZXNwb25zZRIlCgdyZWNlaXB0GAEgASgLMhQuamFja2xpbmUudjEuUmVjZWlwdBIPCgdyZWFjaGVkGAIgASgIIkAKDUdldFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3Ii8KDkdldFJ1blJlc3BvbnNlEh0KA3J1bhgBIAEoCzIQLmphY2tsaW5lLnYxLlJ1biJtCg5XYWl0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSHwoEdmlldxgCIAEoDjIRLmphY2tsaW5lLnYxLlZpZXcSKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJCCg9XYWl0UnVuUmVzcG9uc2USHQoDcnVuGAEgASgLMhAuamFja2xpbmUudjEuUnVuEhAKCGZpbmlzaGVkGAIgASgIIscCCg9MaXN0UnVuc1JlcXVlc3QSJQoGc3RhdGVzGAEgAygOMhUuamFja2xpbmUudjEuUnVuU3RhdGUSEAoId29ya2Zsb3cYAiABKAkSOAoGbGFiZWxzGAMgAygLMiguamFja2xpbmUudjEuTGlzdFJ1bnNSZXF1ZXN0LkxhYmVsc0VudHJ5EjEKDWNyZWF0ZWRfYWZ0ZXIYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYBiABKAUSEgoKcGFnZV90b2tlbhgHIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBSgQICBAUIl8KEExpc3RSdW5zUmVzcG9uc2USHgoEcnVucxgBIAMoCzIQLmphY2tsaW5lLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBCJHChRMaXN0VG9vbENhbGxzUmVxdWVzdBIOCgZydW5faWQYASABKAkSHwoEdmlldxgCIAEoDjIRLmphY2tsaW5lLnYxLlZpZXciQgoVTGlzdFRvb2xDYWxsc1Jlc3BvbnNlEikKCnRvb2xfY2FsbHMYASADKAsyFS5qYWNrbGluZS52MS5Ub29sQ2FsbCJIChZMaXN0UnVuTWVzc2FnZXNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEg0KBXZpc2l0GAMgASgNIkQKF0xpc3RSdW5NZXNzYWdlc1Jlc3BvbnNlEikKCG1lc3NhZ2VzGAEgAygLMhcuamFja2xpbmUudjEuUnVuTWVzc2FnZSJvChVMaXN0SW50ZXJydXB0c1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3EhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIl0KFkxpc3RJbnRlcnJ1cHRzUmVzcG9uc2USKgoKaW50ZXJydXB0cxgBIAMoCzIWLmphY2tsaW5lLnYxLkludGVycnVwdBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJAoFTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoBCIWChRHZXRTZXJ2ZXJJbmZvUmVxdWVzdCLgAQoVR2V0U2VydmVySW5mb1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSMAoKZHVyYWJpbGl0eRgCIAEoDjIcLmphY2tsaW5lLnYxLkR1cmFiaWxpdHlDbGFzcxIiCgZsaW1pdHMYAyADKAsyEi5qYWNrbGluZS52MS5MaW1pdBISCgpzdGVwX2tpbmRzGAQgAygJEioKCGNvbW1hbmRzGAUgAygOMhguamFja2xpbmUudjEuQ29tbWFuZEtpbmQSDgoGbW9kZWxzGAYgAygJEhAKCGZlYXR1cmVzGAcgAygJKpwBChBTdGFydERpc3Bvc2l0aW9uEiEKHVNUQVJUX0RJU1BPU0lUSU9OX1VOU1BFQ0lGSUVEEAASHQoZU1RBUlRfRElTUE9TSVRJT05fU1RBUlRFRBABEhwKGFNUQVJUX0RJU1BPU0lUSU9OX1FVRVVFRBACEiIKHlNUQVJUX0RJU1BPU0lUSU9OX0RFRFVQTElDQVRFRBADIgQIBBAJKogBCg9EdXJhYmlsaXR5Q2xhc3MSIAocRFVSQUJJTElUWV9DTEFTU19VTlNQRUNJRklFRBAAEhoKFkRVUkFCSUxJVFlfQ0xBU1NfRlNZTkMQARIcChhEVVJBQklMSVRZX0NMQVNTX1BST0NFU1MQAhIZChVEVVJBQklMSVRZX0NMQVNTX05PTkUQAzKzBgoKUnVuU2VydmljZRJHCghTdGFydFJ1bhIcLmphY2tsaW5lLnYxLlN0YXJ0UnVuUmVxdWVzdBodLmphY2tsaW5lLnYxLlN0YXJ0UnVuUmVzcG9uc2USWwoOU3RyZWFtUHJvZ3Jlc3MSIi5qYWNrbGluZS52MS5TdHJlYW1Qcm9ncmVzc1JlcXVlc3QaIy5qYWNrbGluZS52MS5TdHJlYW1Qcm9ncmVzc1Jlc3BvbnNlMAESRAoHQ29udHJvbBIbLmphY2tsaW5lLnYxLkNvbnRyb2xSZXF1ZXN0GhwuamFja2xpbmUudjEuQ29udHJvbFJlc3BvbnNlEkEKBkdldFJ1bhIaLmphY2tsaW5lLnYxLkdldFJ1blJlcXVlc3QaGy5qYWNrbGluZS52MS5HZXRSdW5SZXNwb25zZRJECgdXYWl0UnVuEhsuamFja2xpbmUudjEuV2FpdFJ1blJlcXVlc3QaHC5qYWNrbGluZS52MS5XYWl0UnVuUmVzcG9uc2USRwoITGlzdFJ1bnMSHC5qYWNrbGluZS52MS5MaXN0UnVuc1JlcXVlc3QaHS5qYWNrbGluZS52MS5MaXN0UnVuc1Jlc3BvbnNlElYKDUxpc3RUb29sQ2FsbHMSIS5qYWNrbGluZS52MS5MaXN0VG9vbENhbGxzUmVxdWVzdBoiLmphY2tsaW5lLnYxLkxpc3RUb29sQ2FsbHNSZXNwb25zZRJcCg9MaXN0UnVuTWVzc2FnZXMSIy5qYWNrbGluZS52MS5MaXN0UnVuTWVzc2FnZXNSZXF1ZXN0GiQuamFja2xpbmUudjEuTGlzdFJ1bk1lc3NhZ2VzUmVzcG9uc2USWQoOTGlzdEludGVycnVwdHMSIi5qYWNrbGluZS52MS5MaXN0SW50ZXJydXB0c1JlcXVlc3QaIy5qYWNrbGluZS52MS5MaXN0SW50ZXJydXB0c1Jlc3BvbnNlElYKDUdldFNlcnZlckluZm8SIS5qYWNrbGluZS52MS5HZXRTZXJ2ZXJJbmZvUmVxdWVzdBoiLmphY2tsaW5lLnYxLkdldFNlcnZlckluZm9SZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_event, file_jackline_v1_run]);
+  fileDesc("Ch1qYWNrbGluZS92MS9ydW5fc2VydmljZS5wcm90bxILamFja2xpbmUudjEigwEKDklubGluZVdvcmtmbG93EgwKBHlhbWwYASABKAkSNQoFZmlsZXMYAiADKAsyJi5qYWNrbGluZS52MS5JbmxpbmVXb3JrZmxvdy5GaWxlc0VudHJ5GiwKCkZpbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMOgI4ASLnAwoPU3RhcnRSdW5SZXF1ZXN0EhIKCHdvcmtmbG93GAEgASgJSAASNgoPaW5saW5lX3dvcmtmbG93GAIgASgLMhsuamFja2xpbmUudjEuSW5saW5lV29ya2Zsb3dIABIUCgppbnB1dF9qc29uGAMgASgMSAESKAoFaW5wdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAESEgoKcmVxdWVzdF9pZBgFIAEoCRIoCgdzdWJqZWN0GAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI4CgZsYWJlbHMYByADKAsyKC5qYWNrbGluZS52MS5TdGFydFJ1blJlcXVlc3QuTGFiZWxzRW50cnkSJgoGYm91bmRzGAggASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgtvbl9xdWVzdGlvbhgKIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24aLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZzb3VyY2VCDQoLaW5wdXRfdmFsdWVKBAgLEB4iZQoQU3RhcnRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIu8BCgtGb3JrQ2hhbmdlcxIQCgh3b3JrZmxvdxgBIAEoCRImCgZib3VuZHMYAiABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSNAoGbGFiZWxzGAMgAygLMiQuamFja2xpbmUudjEuRm9ya0NoYW5nZXMuTGFiZWxzRW50cnkSDQoFc3RlZXIYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgGEBQidwoORm9ya1J1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgEEikKB2NoYW5nZXMYAyABKAsyGC5qYWNrbGluZS52MS5Gb3JrQ2hhbmdlcxISCgpyZXF1ZXN0X2lkGAQgASgJSgQIBRAUImQKD0ZvcmtSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIo0BChVTdHJlYW1Qcm9ncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAIgASgEEh8KBHZpZXcYAyABKA4yES5qYWNrbGluZS52MS5WaWV3EhYKDmluY2x1ZGVfZGVsdGFzGAQgASgIEg0KBWtpbmRzGAUgAygJSgQIBhAUItIBChZTdHJlYW1Qcm9ncmVzc1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmphY2tsaW5lLnYxLlN0ZXBFdmVudBIiCgZkZWx0YXMYAiADKAsyEi5qYWNrbGluZS52MS5EZWx0YRIUCgxzZW50X3Rocm91Z2gYAyABKAQSFQoNaGVhZF9zZXF1ZW5jZRgEIAEoBBIhCgVyZXNldBgFIAEoCzISLmphY2tsaW5lLnYxLlJlc2V0EhYKDnN0b3JlX2RlZ3JhZGVkGAcgASgISgQIBhAHIswDCg5Db250cm9sUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKY29tbWFuZF9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkSKAoGZXhwZWN0GAQgASgLMhguamFja2xpbmUudjEuRXhwZWN0YXRpb24SJwoEd2FpdBgFIAEoDjIZLmphY2tsaW5lLnYxLlJlY2VpcHRTdGFnZRIqCgVwYXVzZRgKIAEoCzIZLmphY2tsaW5lLnYxLlBhdXNlQ29tbWFuZEgAEiwKBnJlc3VtZRgLIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VtZUNvbW1hbmRIABIqCgVzdGVlchgMIAEoCzIZLmphY2tsaW5lLnYxLlN0ZWVyQ29tbWFuZEgAEioKBWFib3J0GA0gASgLMhkuamFja2xpbmUudjEuQWJvcnRDb21tYW5kSAASLAoGYW5zd2VyGA4gASgLMhouamFja2xpbmUudjEuQW5zd2VyQ29tbWFuZEgAEkIKEnN1Ym1pdF90b29sX3Jlc3VsdBgPIAEoCzIkLmphY2tsaW5lLnYxLlN1Ym1pdFRvb2xSZXN1bHRDb21tYW5kSABCCQoHY29tbWFuZEoECBAQHiJJCg9Db250cm9sUmVzcG9uc2USJQoHcmVjZWlwdBgBIAEoCzIULmphY2tsaW5lLnYxLlJlY2VpcHQSDwoHcmVhY2hlZBgCIAEoCCJACg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIfCgR2aWV3GAIgASgOMhEuamFja2xpbmUudjEuVmlldyIvCg5HZXRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4ibQoOV2FpdFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3EioKB3RpbWVvdXQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iQgoPV2FpdFJ1blJlc3BvbnNlEh0KA3J1bhgBIAEoCzIQLmphY2tsaW5lLnYxLlJ1bhIQCghmaW5pc2hlZBgCIAEoCCLHAgoPTGlzdFJ1bnNSZXF1ZXN0EiUKBnN0YXRlcxgBIAMoDjIVLmphY2tsaW5lLnYxLlJ1blN0YXRlEhAKCHdvcmtmbG93GAIgASgJEjgKBmxhYmVscxgDIAMoCzIoLmphY2tsaW5lLnYxLkxpc3RSdW5zUmVxdWVzdC5MYWJlbHNFbnRyeRIxCg1jcmVhdGVkX2FmdGVyGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAgQFCJfChBMaXN0UnVuc1Jlc3BvbnNlEh4KBHJ1bnMYASADKAsyEC5qYWNrbGluZS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAQiRwoUTGlzdFRvb2xDYWxsc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3IkIKFUxpc3RUb29sQ2FsbHNSZXNwb25zZRIpCgp0b29sX2NhbGxzGAEgAygLMhUuamFja2xpbmUudjEuVG9vbENhbGwiSAoWTGlzdFJ1bk1lc3NhZ2VzUmVxdWVzdBIOCgZydW5faWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRINCgV2aXNpdBgDIAEoDSJEChdMaXN0UnVuTWVzc2FnZXNSZXNwb25zZRIpCghtZXNzYWdlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJ1bk1lc3NhZ2UibwoVTGlzdEludGVycnVwdHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIfCgR2aWV3GAIgASgOMhEuamFja2xpbmUudjEuVmlldxIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJdChZMaXN0SW50ZXJydXB0c1Jlc3BvbnNlEioKCmludGVycnVwdHMYASADKAsyFi5qYWNrbGluZS52MS5JbnRlcnJ1cHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiQKBUxpbWl0EgwKBG5hbWUYASABKAkSDQoFdmFsdWUYAiABKAQiFgoUR2V0U2VydmVySW5mb1JlcXVlc3Qi4AEKFUdldFNlcnZlckluZm9SZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEjAKCmR1cmFiaWxpdHkYAiABKA4yHC5qYWNrbGluZS52MS5EdXJhYmlsaXR5Q2xhc3MSIgoGbGltaXRzGAMgAygLMhIuamFja2xpbmUudjEuTGltaXQSEgoKc3RlcF9raW5kcxgEIAMoCRIqCghjb21tYW5kcxgFIAMoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEg4KBm1vZGVscxgGIAMoCRIQCghmZWF0dXJlcxgHIAMoCSqcAQoQU3RhcnREaXNwb3NpdGlvbhIhCh1TVEFSVF9ESVNQT1NJVElPTl9VTlNQRUNJRklFRBAAEh0KGVNUQVJUX0RJU1BPU0lUSU9OX1NUQVJURUQQARIcChhTVEFSVF9ESVNQT1NJVElPTl9RVUVVRUQQAhIiCh5TVEFSVF9ESVNQT1NJVElPTl9ERURVUExJQ0FURUQQAyIECAQQCSqIAQoPRHVyYWJpbGl0eUNsYXNzEiAKHERVUkFCSUxJVFlfQ0xBU1NfVU5TUEVDSUZJRUQQABIaChZEVVJBQklMSVRZX0NMQVNTX0ZTWU5DEAESHAoYRFVSQUJJTElUWV9DTEFTU19QUk9DRVNTEAISGQoVRFVSQUJJTElUWV9DTEFTU19OT05FEAMy+QYKClJ1blNlcnZpY2USRwoIU3RhcnRSdW4SHC5qYWNrbGluZS52MS5TdGFydFJ1blJlcXVlc3QaHS5qYWNrbGluZS52MS5TdGFydFJ1blJlc3BvbnNlEkQKB0ZvcmtSdW4SGy5qYWNrbGluZS52MS5Gb3JrUnVuUmVxdWVzdBocLmphY2tsaW5lLnYxLkZvcmtSdW5SZXNwb25zZRJbCg5TdHJlYW1Qcm9ncmVzcxIiLmphY2tsaW5lLnYxLlN0cmVhbVByb2dyZXNzUmVxdWVzdBojLmphY2tsaW5lLnYxLlN0cmVhbVByb2dyZXNzUmVzcG9uc2UwARJECgdDb250cm9sEhsuamFja2xpbmUudjEuQ29udHJvbFJlcXVlc3QaHC5qYWNrbGluZS52MS5Db250cm9sUmVzcG9uc2USQQoGR2V0UnVuEhouamFja2xpbmUudjEuR2V0UnVuUmVxdWVzdBobLmphY2tsaW5lLnYxLkdldFJ1blJlc3BvbnNlEkQKB1dhaXRSdW4SGy5qYWNrbGluZS52MS5XYWl0UnVuUmVxdWVzdBocLmphY2tsaW5lLnYxLldhaXRSdW5SZXNwb25zZRJHCghMaXN0UnVucxIcLmphY2tsaW5lLnYxLkxpc3RSdW5zUmVxdWVzdBodLmphY2tsaW5lLnYxLkxpc3RSdW5zUmVzcG9uc2USVgoNTGlzdFRvb2xDYWxscxIhLmphY2tsaW5lLnYxLkxpc3RUb29sQ2FsbHNSZXF1ZXN0GiIuamFja2xpbmUudjEuTGlzdFRvb2xDYWxsc1Jlc3BvbnNlElwKD0xpc3RSdW5NZXNzYWdlcxIjLmphY2tsaW5lLnYxLkxpc3RSdW5NZXNzYWdlc1JlcXVlc3QaJC5qYWNrbGluZS52MS5MaXN0UnVuTWVzc2FnZXNSZXNwb25zZRJZCg5MaXN0SW50ZXJydXB0cxIiLmphY2tsaW5lLnYxLkxpc3RJbnRlcnJ1cHRzUmVxdWVzdBojLmphY2tsaW5lLnYxLkxpc3RJbnRlcnJ1cHRzUmVzcG9uc2USVgoNR2V0U2VydmVySW5mbxIhLmphY2tsaW5lLnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIuamFja2xpbmUudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_event, file_jackline_v1_run]);
 
 /**
  * A workflow given with the request.
@@ -181,6 +181,130 @@ export const StartRunResponseSchema: GenMessage<StartRunResponse> = /*@__PURE__*
   messageDesc(file_jackline_v1_run_service, 2);
 
 /**
+ * What a fork does differently from the run it is made of. Whatever is unset stays as it was there; of a deadline nothing
+ * stays.
+ *
+ * @generated from message jackline.v1.ForkChanges
+ */
+export type ForkChanges = Message<"jackline.v1.ForkChanges"> & {
+  /**
+   * Another revision of the same workflow: `name`, `name@alias` or `name@digest`. The events taken over have to fit it:
+   * their steps and tools must be in it, and of the same kind.
+   *
+   * @generated from field: string workflow = 1;
+   */
+  workflow: string;
+
+  /**
+   * The caps of the fork, in place of the run's own. Looser ones than the workflow's are refused. What the events taken
+   * over have spent counts.
+   *
+   * @generated from field: jackline.v1.RunBounds bounds = 2;
+   */
+  bounds?: RunBounds | undefined;
+
+  /**
+   * Set over the labels of the run; together at most 32.
+   *
+   * @generated from field: map<string, string> labels = 3;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * Guidance that the model is given first; at most 64 KiB. Only at an event after which the conversation can take some:
+   * inside a step that asks a model, with no tool call left to do.
+   *
+   * @generated from field: string steer = 4;
+   */
+  steer: string;
+
+  /**
+   * Absolute end of the fork. In the future.
+   *
+   * @generated from field: google.protobuf.Timestamp deadline = 5;
+   */
+  deadline?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message jackline.v1.ForkChanges.
+ * Use `create(ForkChangesSchema)` to create a new message.
+ */
+export const ForkChangesSchema: GenMessage<ForkChanges> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 3);
+
+/**
+ * Request of ForkRun.
+ *
+ * @generated from message jackline.v1.ForkRunRequest
+ */
+export type ForkRunRequest = Message<"jackline.v1.ForkRunRequest"> & {
+  /**
+   * Required. The run to fork, in any state.
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * Required. The last event to take over, from 1. No call may be in flight after it, and the run must not have been
+   * ending there: FORK_POINT names the nearest events that will do.
+   *
+   * @generated from field: uint64 sequence = 2;
+   */
+  sequence: bigint;
+
+  /**
+   * What to do differently; nothing when unset.
+   *
+   * @generated from field: jackline.v1.ForkChanges changes = 3;
+   */
+  changes?: ForkChanges | undefined;
+
+  /**
+   * Makes the fork idempotent, as in StartRun and among the same ids.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message jackline.v1.ForkRunRequest.
+ * Use `create(ForkRunRequestSchema)` to create a new message.
+ */
+export const ForkRunRequestSchema: GenMessage<ForkRunRequest> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 4);
+
+/**
+ * Response of ForkRun.
+ *
+ * @generated from message jackline.v1.ForkRunResponse
+ */
+export type ForkRunResponse = Message<"jackline.v1.ForkRunResponse"> & {
+  /**
+   * The new run, in view METADATA.
+   *
+   * @generated from field: jackline.v1.Run run = 1;
+   */
+  run?: Run | undefined;
+
+  /**
+   * What became of the request.
+   *
+   * @generated from field: jackline.v1.StartDisposition disposition = 2;
+   */
+  disposition: StartDisposition;
+};
+
+/**
+ * Describes the message jackline.v1.ForkRunResponse.
+ * Use `create(ForkRunResponseSchema)` to create a new message.
+ */
+export const ForkRunResponseSchema: GenMessage<ForkRunResponse> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 5);
+
+/**
  * Request of StreamProgress.
  *
  * @generated from message jackline.v1.StreamProgressRequest
@@ -213,6 +337,15 @@ export type StreamProgressRequest = Message<"jackline.v1.StreamProgressRequest">
    * @generated from field: bool include_deltas = 4;
    */
   includeDeltas: boolean;
+
+  /**
+   * Only events of these kinds, by the name of their member of `StepEvent.fact`, such as `tool_call_finished`; all when
+   * empty. The last event of a run, `run_finished`, always comes. What is left out leaves gaps in `sequence`, never in
+   * `sent_through`.
+   *
+   * @generated from field: repeated string kinds = 5;
+   */
+  kinds: string[];
 };
 
 /**
@@ -220,7 +353,7 @@ export type StreamProgressRequest = Message<"jackline.v1.StreamProgressRequest">
  * Use `create(StreamProgressRequestSchema)` to create a new message.
  */
 export const StreamProgressRequestSchema: GenMessage<StreamProgressRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 3);
+  messageDesc(file_jackline_v1_run_service, 6);
 
 /**
  * One frame of a stream. A frame without events is a heartbeat; one comes at least every 15 s.
@@ -243,7 +376,7 @@ export type StreamProgressResponse = Message<"jackline.v1.StreamProgressResponse
   deltas: Delta[];
 
   /**
-   * Every event up to this one was sent.
+   * Every event up to this one was sent, or left out by `kinds`.
    *
    * @generated from field: uint64 sent_through = 3;
    */
@@ -276,7 +409,7 @@ export type StreamProgressResponse = Message<"jackline.v1.StreamProgressResponse
  * Use `create(StreamProgressResponseSchema)` to create a new message.
  */
 export const StreamProgressResponseSchema: GenMessage<StreamProgressResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 4);
+  messageDesc(file_jackline_v1_run_service, 7);
 
 /**
  * Request of Control.
@@ -380,7 +513,7 @@ export type ControlRequest = Message<"jackline.v1.ControlRequest"> & {
  * Use `create(ControlRequestSchema)` to create a new message.
  */
 export const ControlRequestSchema: GenMessage<ControlRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 5);
+  messageDesc(file_jackline_v1_run_service, 8);
 
 /**
  * Response of Control.
@@ -408,7 +541,7 @@ export type ControlResponse = Message<"jackline.v1.ControlResponse"> & {
  * Use `create(ControlResponseSchema)` to create a new message.
  */
 export const ControlResponseSchema: GenMessage<ControlResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 6);
+  messageDesc(file_jackline_v1_run_service, 9);
 
 /**
  * Request of GetRun.
@@ -436,7 +569,7 @@ export type GetRunRequest = Message<"jackline.v1.GetRunRequest"> & {
  * Use `create(GetRunRequestSchema)` to create a new message.
  */
 export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 7);
+  messageDesc(file_jackline_v1_run_service, 10);
 
 /**
  * Response of GetRun.
@@ -457,7 +590,7 @@ export type GetRunResponse = Message<"jackline.v1.GetRunResponse"> & {
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 8);
+  messageDesc(file_jackline_v1_run_service, 11);
 
 /**
  * Request of WaitRun.
@@ -492,7 +625,7 @@ export type WaitRunRequest = Message<"jackline.v1.WaitRunRequest"> & {
  * Use `create(WaitRunRequestSchema)` to create a new message.
  */
 export const WaitRunRequestSchema: GenMessage<WaitRunRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 9);
+  messageDesc(file_jackline_v1_run_service, 12);
 
 /**
  * Response of WaitRun.
@@ -520,7 +653,7 @@ export type WaitRunResponse = Message<"jackline.v1.WaitRunResponse"> & {
  * Use `create(WaitRunResponseSchema)` to create a new message.
  */
 export const WaitRunResponseSchema: GenMessage<WaitRunResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 10);
+  messageDesc(file_jackline_v1_run_service, 13);
 
 /**
  * Request of ListRuns.
@@ -583,7 +716,7 @@ export type ListRunsRequest = Message<"jackline.v1.ListRunsRequest"> & {
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 11);
+  messageDesc(file_jackline_v1_run_service, 14);
 
 /**
  * Response of ListRuns.
@@ -619,7 +752,7 @@ export type ListRunsResponse = Message<"jackline.v1.ListRunsResponse"> & {
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 12);
+  messageDesc(file_jackline_v1_run_service, 15);
 
 /**
  * Request of ListToolCalls.
@@ -647,7 +780,7 @@ export type ListToolCallsRequest = Message<"jackline.v1.ListToolCallsRequest"> &
  * Use `create(ListToolCallsRequestSchema)` to create a new message.
  */
 export const ListToolCallsRequestSchema: GenMessage<ListToolCallsRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 13);
+  messageDesc(file_jackline_v1_run_service, 16);
 
 /**
  * Response of ListToolCalls.
@@ -668,7 +801,7 @@ export type ListToolCallsResponse = Message<"jackline.v1.ListToolCallsResponse">
  * Use `create(ListToolCallsResponseSchema)` to create a new message.
  */
 export const ListToolCallsResponseSchema: GenMessage<ListToolCallsResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 14);
+  messageDesc(file_jackline_v1_run_service, 17);
 
 /**
  * Request of ListRunMessages.
@@ -703,7 +836,7 @@ export type ListRunMessagesRequest = Message<"jackline.v1.ListRunMessagesRequest
  * Use `create(ListRunMessagesRequestSchema)` to create a new message.
  */
 export const ListRunMessagesRequestSchema: GenMessage<ListRunMessagesRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 15);
+  messageDesc(file_jackline_v1_run_service, 18);
 
 /**
  * Response of ListRunMessages.
@@ -724,7 +857,7 @@ export type ListRunMessagesResponse = Message<"jackline.v1.ListRunMessagesRespon
  * Use `create(ListRunMessagesResponseSchema)` to create a new message.
  */
 export const ListRunMessagesResponseSchema: GenMessage<ListRunMessagesResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 16);
+  messageDesc(file_jackline_v1_run_service, 19);
 
 /**
  * Request of ListInterrupts.
@@ -766,7 +899,7 @@ export type ListInterruptsRequest = Message<"jackline.v1.ListInterruptsRequest">
  * Use `create(ListInterruptsRequestSchema)` to create a new message.
  */
 export const ListInterruptsRequestSchema: GenMessage<ListInterruptsRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 17);
+  messageDesc(file_jackline_v1_run_service, 20);
 
 /**
  * Response of ListInterrupts.
@@ -794,7 +927,7 @@ export type ListInterruptsResponse = Message<"jackline.v1.ListInterruptsResponse
  * Use `create(ListInterruptsResponseSchema)` to create a new message.
  */
 export const ListInterruptsResponseSchema: GenMessage<ListInterruptsResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 18);
+  messageDesc(file_jackline_v1_run_service, 21);
 
 /**
  * A size or count that this server enforces.
@@ -822,7 +955,7 @@ export type Limit = Message<"jackline.v1.Limit"> & {
  * Use `create(LimitSchema)` to create a new message.
  */
 export const LimitSchema: GenMessage<Limit> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 19);
+  messageDesc(file_jackline_v1_run_service, 22);
 
 /**
  * Request of GetServerInfo.
@@ -837,7 +970,7 @@ export type GetServerInfoRequest = Message<"jackline.v1.GetServerInfoRequest"> &
  * Use `create(GetServerInfoRequestSchema)` to create a new message.
  */
 export const GetServerInfoRequestSchema: GenMessage<GetServerInfoRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 20);
+  messageDesc(file_jackline_v1_run_service, 23);
 
 /**
  * Response of GetServerInfo.
@@ -900,7 +1033,7 @@ export type GetServerInfoResponse = Message<"jackline.v1.GetServerInfoResponse">
  * Use `create(GetServerInfoResponseSchema)` to create a new message.
  */
 export const GetServerInfoResponseSchema: GenMessage<GetServerInfoResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 21);
+  messageDesc(file_jackline_v1_run_service, 24);
 
 /**
  * What became of a start.
@@ -999,6 +1132,17 @@ export const RunService: GenService<{
     methodKind: "unary";
     input: typeof StartRunRequestSchema;
     output: typeof StartRunResponseSchema;
+  },
+  /**
+   * Starts a new run from the first events of another and answers at once, when it is durable. Scopes `runs:start` and
+   * `runs:content`.
+   *
+   * @generated from rpc jackline.v1.RunService.ForkRun
+   */
+  forkRun: {
+    methodKind: "unary";
+    input: typeof ForkRunRequestSchema;
+    output: typeof ForkRunResponseSchema;
   },
   /**
    * Replays a run's events and follows them; ends OK after the terminal one. Scope `runs:observe`; `runs:content` for
