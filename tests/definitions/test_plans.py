@@ -373,10 +373,15 @@ def test_the_judge_s_model_is_in_the_plan_with_its_price():
 def test_the_worst_case_of_a_step_is_that_of_its_dearest_model():
     free = changed(("token_budget: 40000, cost_budget_usd: 0.50, ", ""))
     judged = free.replace("    kind: agent\n", "    kind: agent\n    ground: {model: dear}\n", 1)
-    costs = [worst.cost_micros for text in (free, judged) if (worst := compile_text(text).worst_case)]
 
-    cheap, dear = (cost or 0 for cost in costs)
-    assert dear > 10 * cheap > 0
+    assert worst_cost(judged) > 10 * worst_cost(free)
+
+
+def worst_cost(text: str) -> int:
+    worst = compile_text(text).worst_case
+    assert worst is not None
+    assert worst.cost_micros is not None
+    return worst.cost_micros
 
 
 def test_a_tool_says_whether_it_is_polled():

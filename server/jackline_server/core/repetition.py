@@ -23,6 +23,7 @@ PERIODS = (1, 2, 3)
 PATIENCE = 2
 """So often more may come what only reads or polls."""
 
+_NO_STREAKS = (0, 0, 0)
 _NUDGE = (
     "You are repeating the same tool calls, and nothing new comes of it. Do not make them again as they are: "
     "take another way, or answer with what you have. At the next repetition this step ends."
@@ -44,21 +45,21 @@ def count(progress: Progress, calls: Sequence[ToolCall], step: ModelStep, plan: 
     repeat = step.repeat
     if repeat is None:
         return progress
-    mark = TurnMark(
-        digest=_digest(calls, repeat.by), patient=all(_is_patient(call, step, plan) for call in calls)
-    )
+    mark = TurnMark(digest=_digest(calls, repeat.by), patient=_are_patient(calls, step, plan))
+    marks = (*progress.marks, mark)[-len(PERIODS) :]
+    if not any(earlier.digest == mark.digest for earlier in progress.marks):
+        return change(progress, marks=marks, streaks=_NO_STREAKS, over=0, nudged=False)
     streaks = tuple(
         streak + 1 if _same(progress.marks, mark, period) else 0
         for period, streak in zip(PERIODS, progress.streaks, strict=True)
     )
-    marks = (*progress.marks, mark)[-len(PERIODS) :]
     over = max(_over(marks, streak, period, repeat) for period, streak in zip(PERIODS, streaks, strict=True))
     return change(progress, marks=marks, streaks=streaks, over=over, nudged=progress.nudged and over > 0)
 
 
 def restarted(progress: Progress) -> Progress:
     """The progress with the count begun anew."""
-    return change(progress, marks=(), streaks=(0, 0, 0), over=0, nudged=False)
+    return change(progress, marks=(), streaks=_NO_STREAKS, over=0, nudged=False)
 
 
 def _same(marks: tuple[TurnMark, ...], mark: TurnMark, period: int) -> bool:
@@ -72,11 +73,19 @@ def _over(marks: tuple[TurnMark, ...], streak: int, period: int, repeat: RepeatP
     return max(times - allowed + 1, 0) if streak >= period else 0
 
 
-def _is_patient(call: ToolCall, step: ModelStep, plan: Plan) -> bool:
-    tool = plan.steps.get(call.tool)
-    if not isinstance(tool, ToolStep) or call.tool != call.name:
-        return False
-    return tool.effect is Effect.READ or any(entry.poll and entry.ref == call.tool for entry in step.tools)
+def _are_patient(calls: Sequence[ToolCall], step: ModelStep, plan: Plan) -> bool:
+    """True if all of them only read, or poll."""
+    for call in calls:
+        tool = plan.steps.get(call.tool)
+        if not isinstance(tool, ToolStep) or call.tool != call.name:
+            return False
+        if tool.effect is not Effect.READ and not _is_polled(call.tool, step):
+            return False
+    return True
+
+
+def _is_polled(tool: str, step: ModelStep) -> bool:
+    return any(entry.poll and entry.ref == tool for entry in step.tools)
 
 
 # --- what a turn is compared by ----------------------------------------------------------------
@@ -84,7 +93,8 @@ def _is_patient(call: ToolCall, step: ModelStep, plan: Plan) -> bool:
 
 def _digest(calls: Iterable[ToolCall], by: RepeatBy) -> bytes:
     """Stands for a turn: the same whichever order its calls were in and however their JSON was written."""
-    texts = sorted("".join(f"{len(part)}:{part}" for part in _parts(call, by)) for call in calls)
+    texts = ["".join([f"{len(part)}:{part}" for part in _parts(call, by)]) for call in calls]
+    texts.sort()
     whole = "\n".join(texts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(whole, digest_size=16).digest()
 
