@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import concurrent, control, fanout, loop, start
+from benchmarks import concurrent, control, fanout, loop, model, start
 from benchmarks.results import Result, Target
 
 
@@ -55,5 +55,12 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         full=control.ControlParameters(),
         tiny=control.TINY,
         measure=control.measure,
+    ),
+    "model": Benchmark(
+        tells="CPU of one call of a model and of a stream of 50 chunks, by adapter",
+        targets=model.TARGETS,
+        full=model.ModelParameters(),
+        tiny=model.TINY,
+        measure=model.measure,
     ),
 }

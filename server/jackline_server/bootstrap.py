@@ -29,6 +29,7 @@ from jackline_server.identity.local_token import local_token, state_directory, t
 from jackline_server.identity.principals import Principal
 from jackline_server.identity.tokens import TokenRegister
 from jackline_server.models.late import LateLiteLLMModels
+from jackline_server.models.openai_adapter import OpenAIModels
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.models.script import load_script
@@ -36,6 +37,7 @@ from jackline_server.models.scripted import ScriptedModels
 from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.machine import SystemChance, SystemClock
+from jackline_server.runtime.model_providers import LITELLM, OPENAI, SCRIPTED
 from jackline_server.runtime.ports import Models
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import Store, StoreError
@@ -94,8 +96,8 @@ async def running(
 
     async with AsyncExitStack() as stack:
         store, name = await _open_store(config, stack, on_broken)
-        models = await _models(config, stack)
         tools = await _tools(config, stack)
+        models = await _models(config, stack, tools, environ)
         runtime = assemble(_ring(config, store, models, tools), _scheduling(config))
         register = _Register()
         served = Served(
@@ -177,13 +179,20 @@ async def _open_store(
     return opened.store, opened.generation
 
 
-async def _models(config: Config, stack: AsyncExitStack) -> Models:
+async def _models(
+    config: Config, stack: AsyncExitStack, tools: "_Tools", environ: Mapping[str, str]
+) -> Models:
     profiles = {
         name: ModelProfile(
             api_key=profile.api_key,
             base_url=profile.base_url,
             script=profile.script,
             concurrency=profile.concurrency,
+            headers=profile.headers,
+            parameters=profile.params,
+            api_version=profile.api_version,
+            max_tokens_key=profile.max_tokens_key,
+            streams="streaming" in profile.supports,
         )
         for name, profile in config.models.items()
     }
@@ -194,8 +203,11 @@ async def _models(config: Config, stack: AsyncExitStack) -> Models:
     }
     litellm = LateLiteLLMModels(profiles=profiles)
     stack.push_async_callback(litellm.close)
+    openai = OpenAIModels(profiles=profiles, pools=tools.clients, environ=environ)
+    stack.push_async_callback(openai.close)
     return ModelRouter(
-        adapters={"litellm": litellm, "scripted": ScriptedModels(scripts=scripts)}, profiles=profiles
+        adapters={OPENAI: openai, LITELLM: litellm, SCRIPTED: ScriptedModels(scripts=scripts)},
+        profiles=profiles,
     )
 
 

@@ -76,7 +76,7 @@ async def test_each_value_says_whether_it_came_from_file_variable_flag_or_defaul
         "server.enable_failpoints": (False, "default"),
     }
     assert shown["models.fast.price.input_per_million"]["value"] == 0.15
-    assert shown["models.fast.adapter"]["value"] == "litellm"
+    assert shown["models.fast.adapter"]["value"] == "openai"
     assert shown["models.fast.request_timeout"]["value"] == "60s"
 
 

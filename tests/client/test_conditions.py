@@ -12,6 +12,7 @@ from jackline_client.conditions import (
     Condition,
     all_of,
     any_of,
+    confidence,
     cost_usd,
     elapsed,
     expression,
@@ -33,6 +34,7 @@ LEAVES = [
     (tokens(500), {"tokens": {"gte": 500}}, core.Tokens(gte=500)),
     (cost_usd(0.25), {"cost_usd": {"gte": 0.25}}, core.Cost(gte_micros=250_000)),
     (cost_usd(Decimal("0.1")), {"cost_usd": {"gte": 0.1}}, core.Cost(gte_micros=100_000)),
+    (confidence(0.9), {"confidence": {"gte": 0.9}}, core.Confidence(gte_permille=900)),
     (elapsed("2m"), {"elapsed": {"gte": "2m"}}, core.Elapsed(gte_ms=120_000)),
     (no_tool_calls(), {"no_tool_calls": True}, core.NoToolCalls()),
     (

@@ -124,11 +124,11 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if origin in (Union, types.UnionType):
         return st.one_of([values_of(arg) for arg in args])
     if origin is tuple:
-        return st.lists(values_of(args[0]), max_size=3).map(tuple)
+        return st.lists(values_of(args[0]), max_size=2).map(tuple)
     if origin is frozenset:
-        return st.frozensets(values_of(args[0]), max_size=3)
+        return st.frozensets(values_of(args[0]), max_size=2)
     if origin is Mapping:
-        return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=3)
+        return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=2)
     return leaves(hint)
 
 

@@ -79,7 +79,7 @@ def test_every_section_is_read(load: Load, tmp_path: Path):
     fast, demo = config.models["fast"], config.models["demo"]
     assert fast.api_key is not None
     assert fast.api_key.reveal() == "from-env"
-    assert (fast.adapter, demo.adapter) == ("litellm", "scripted")
+    assert (fast.adapter, demo.adapter) == ("openai", "scripted")
     assert fast.price == Price(input_per_million=150_000, output_per_million=600_000)
     assert demo.price == Price(input_per_million=0, output_per_million=0)
     assert demo.script == tmp_path / "script.yaml"
@@ -89,6 +89,71 @@ def test_every_section_is_read(load: Load, tmp_path: Path):
     assert orders.headers["authorization"].reveal() == "Bearer from-a-file"
     assert orders.reach.trusted == frozenset({orders.origin})
     assert (config.function_roots, config.tenant_active_runs) == (("company.tools",), 200)
+
+
+@pytest.mark.parametrize(
+    ("profile", "adapter"),
+    [
+        ("model = 'openai/m'", "openai"),
+        ("model = 'openai/m'\nadapter = 'litellm'", "litellm"),
+        ("model = 'anthropic/m'", "litellm"),
+        ("model = 'anthropic/m'\nbase_url = 'http://x/v1'", "litellm"),
+        ("model = 'anthropic/m'\nadapter = 'openai'\nbase_url = 'http://x/v1'", "openai"),
+        ("model = 'm'", "litellm"),
+        ("model = 'm'\nbase_url = 'http://x/v1'", "openai"),
+        ("model = 'azure/m'\nbase_url = 'http://x'", "litellm"),
+        ("model = 'azure/m'\nbase_url = 'http://x'\napi_key = 'k'", "openai"),
+        ("script = 's.yaml'", "scripted"),
+        ("script = 's.yaml'\nmodel = 'openai/m'", "openai"),
+        ("script = 's.yaml'\nmodel = 'openai/m'\nadapter = 'scripted'", "scripted"),
+    ],
+)
+def test_the_adapter_follows_from_the_model_unless_it_is_said(load: Load, profile: str, adapter: str):
+    config = load(f"[models.a]\n{profile}\n")
+    assert config.models["a"].adapter == model_plans(config)["a"].adapter == adapter
+
+
+def test_what_goes_with_every_request_of_a_model_is_read(load: Load):
+    toml = """
+        [models.a]
+        model = "openai/m"
+        api_version = "2024-10-21"
+        max_tokens_key = "max_completion_tokens"
+        headers = {X-Team = "${env:THE_KEY}"}
+        [models.a.params]
+        temperature = 0.2
+        seed = 7
+        stop = ["a", "b"]
+        provider = {order = ["x"], allow = true}
+    """
+    profile = load(toml, environ={"JACKLINE_MODELS__A__PARAMS__TOP_P": "0.5"}).models["a"]
+    assert profile.params == {
+        "temperature": 0.2,
+        "seed": 7,
+        "stop": ["a", "b"],
+        "provider": {"order": ["x"], "allow": True},
+        "top_p": 0.5,
+    }
+    assert profile.headers["X-Team"].reveal() == "from-env"
+    assert (profile.api_version, profile.max_tokens_key) == ("2024-10-21", "max_completion_tokens")
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "code"),
+    [
+        ("params = {model = 'x'}", "models.a.params.model", ProblemCode.BAD_VALUE),
+        ("params = {max_tokens = 5}", "models.a.params.max_tokens", ProblemCode.BAD_VALUE),
+        ("params = {since = 2020-01-01}", "models.a.params.since", ProblemCode.WRONG_TYPE),
+        ("params = {much = inf}", "models.a.params.much", ProblemCode.WRONG_TYPE),
+        ("params = 5", "models.a.params", ProblemCode.WRONG_TYPE),
+        ("headers = {host = 'x'}", "models.a.headers.host", ProblemCode.BAD_VALUE),
+        ("max_tokens_key = 'n'", "models.a.max_tokens_key", ProblemCode.BAD_VALUE),
+        ("adapter = 'openai'", "models.a.base_url", ProblemCode.MISSING),
+        ("adapter = 'other'", "models.a.adapter", ProblemCode.BAD_VALUE),
+    ],
+)
+def test_what_can_not_go_with_a_model_is_refused(load: Load, line: str, key: str, code: ProblemCode):
+    assert problems_of(load, f"[models.a]\nmodel = 'm'\n{line}\n") == [(code, key)]
 
 
 def test_no_secret_shows_in_the_config(load: Load):
@@ -213,7 +278,6 @@ def test_an_unknown_key_is_answered_with_the_nearest_one_and_its_line(load: Load
         ("[auth]\nx = 1", "auth"),
         ("[models.a]\nmodel = 'x'\nrequests_per_minute = 600", "models.a.requests_per_minute"),
         ("[models.a]\nmodel = 'x'\nfallbacks = ['b']", "models.a.fallbacks"),
-        ("[models.a]\nmodel = 'x'\nadapter = 'openai'", "models.a.adapter"),
         ("[connections.a]\nkind = 'grpc'\ntarget = 'x'", "connections.a.kind"),
         ("[limits.tenant]\nusd_per_day = 100", "limits.tenant.usd_per_day"),
     ],

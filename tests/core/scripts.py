@@ -136,6 +136,7 @@ LEAVES: st.SearchStrategy[when.StopCondition] = st.sampled_from(
         when.Iterations(gte=2),
         when.Tokens(gte=1_000),
         when.Elapsed(gte_ms=2_000),
+        when.Confidence(gte_permille=550),
         when.NoToolCalls(),
         when.ToolCalled(name="look", success=True),
         when.ToolCalled(name="send", success=False),

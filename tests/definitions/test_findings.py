@@ -106,6 +106,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_value", E, changed((HANDLE, HANDLE + "    ground: {on_error: pause}\n")), "steps.handle.ground.on_error"),
     ("unknown_model", E, changed((HANDLE, HANDLE + "    ground: {model: fats}\n")), "steps.handle.ground.model"),
     ("price_unknown", E, changed((HANDLE, HANDLE + "    ground: {model: unpriced}\n")), "bounds.cost_budget_usd"),
+    ("ground_form", E, changed((HANDLE, HANDLE + "    answer: finish_tool\n    ground: {}\n")), "steps.handle.ground"),
     ("ground_without_tools", W, AGENT + ", ground: {}}\n", "steps.x.ground"),
     ("bad_type", E, changed(("max_calls: 1", "poll: often")), "steps.handle.tools[1].poll"),
     # what the names name
@@ -209,8 +210,9 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("price_unknown", E, changed(("model: fast", "model: openai/gpt-4o-mini")), "bounds.cost_budget_usd"),
     ("worst_case", I, RIGHT, ""),
     # stop conditions
-    ("not_built", E, stops("{confidence: {gte: 0.9}}"), "steps.handle.stop_when.confidence"),
-    ("not_built", E, stops("{any: [{confidence: {gte: 0.9}}]}"), "steps.handle.stop_when.any[0].confidence"),
+    ("bad_share", E, stops("{confidence: {gte: 1.5}}"), "steps.handle.stop_when.confidence.gte"),
+    ("bad_share", E, stops("{any: [{confidence: {gte: 0.0001}}]}"), "steps.handle.stop_when.any[0].confidence.gte"),
+    ("stop_always", W, stops("{confidence: {gte: 0}}"), "steps.handle.stop_when.confidence"),
     ("unknown_key", E, stops("{iteration: {gte: 2}}"), "steps.handle.stop_when.iteration"),
     ("unknown_key", E, stops("{any: [{not: {iterations: {gt: 2}}}]}"), "steps.handle.stop_when.any[0].not.iterations.gt"),
     ("unknown_key", E, changed(("answer: text", "answer: text\n    stop_when: {iterations: {gte: 2}}")), "steps.reply.stop_when"),

@@ -198,7 +198,7 @@ def test_a_provider_name_makes_a_profile_without_a_price():
     made = plan_of(text).models["openai/gpt-4o-mini"]
 
     assert (made.adapter, made.model, made.price, made.context_window) == (
-        "litellm",
+        "openai",
         "openai/gpt-4o-mini",
         None,
         128_000,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Action
 from jackline_server.core.facts import Phase
-from jackline_server.core.plan import ModelPlan, ModelStep, Plan, Price
+from jackline_server.core.plan import ModelPlan, Plan, Price
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.expressions.cel import CelExpressions
@@ -341,14 +341,4 @@ def compiled(workflow: str) -> Plan:
     )
     found = compiler.compile(Source(yaml=workflow, files={}))
     assert found.plan is not None, found.findings
-    return found.plan if "repeat:" in workflow else _as_before(found.plan)
-
-
-def _as_before(plan: Plan) -> Plan:
-    """The plan without the repetition that agents have since: most logs were recorded before it."""
-    steps = {
-        name: replace(step, repeat=None) if isinstance(step, ModelStep) else step
-        for name, step in plan.steps.items()
-    }
-    before = replace(plan, digest="", steps=steps)
-    return replace(before, digest=hashlib.sha256(ProtoCodec().encode_plan(before)).hexdigest())
+    return found.plan

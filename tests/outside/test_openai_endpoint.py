@@ -85,10 +85,10 @@ def unreported(request: Json) -> Reply:
 
 
 async def asked(
-    servers: Servers, model: Endpoint, shop: ToolService, question: str
+    servers: Servers, model: Endpoint, shop: ToolService, question: str, *, adapter: str = "auto"
 ) -> tuple[str, bool, bytes]:
     """One run of the desk: its signal, whether its usage is an estimate, and its result."""
-    server = servers.make(worlds.endpoint(model.base_url, shop=shop.base_url))
+    server = servers.make(worlds.endpoint(model.base_url, shop=shop.base_url, adapter=adapter))
     await server.start()
     async with recording(server) as recorder:
         await recorder.client.put_workflow(DESK)
@@ -130,6 +130,16 @@ async def test_the_endpoint_chooses_the_tools_by_what_it_is_sent(
         assert [entry.tool for entry in shop.entries] == tools
         assert len({entry.key for entry in shop.entries}) == len(tools)
         assert all(hit["body"]["stream"] and hit["ending"] == "sent" for hit in model.hits)
+
+
+async def test_the_same_run_goes_through_litellm_if_the_profile_says_so(
+    llm_servers: Servers, shop: ToolService
+):
+    shop.answers = {"stock": {"count": 3}, "reserve": {"reserved": True}}
+    async with serve(clerk) as model:
+        got, estimated, _ = await asked(llm_servers, model, shop, "Please reserve a lamp.", adapter="litellm")
+        assert (got, estimated) == ("reserved", False)
+        assert [entry.tool for entry in shop.entries] == ["stock", "reserve"]
 
 
 async def test_usage_that_is_not_reported_is_estimated_and_marked(llm_servers: Servers, shop: ToolService):

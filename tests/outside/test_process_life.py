@@ -18,6 +18,7 @@ from jackline_client._statuses import error_from_rpc
 from jackline_client.errors import Draining
 from tests.outside import worlds
 from tests.outside.recording import Recorder, Watcher, recording
+from tests.support.openai_endpoint import Reply, serve
 from tests.support.server_process import ServerDied, ServerProcess, Servers
 from tests.support.tool_service import ToolService
 
@@ -244,6 +245,23 @@ async def test_a_cold_start_with_a_scripted_model_never_loads_litellm(servers: S
     loaded = {line.rpartition("|")[2].strip() for line in log.splitlines() if line.startswith("import time:")}
     assert "jackline_server.models.late" in loaded
     assert not loaded & {"litellm", "openai", "httpx", "aiohttp", "rich"}
+
+
+async def test_a_model_on_the_openai_wire_never_loads_litellm(servers: Servers):
+    async with serve(lambda _: Reply(text="Thought.")) as model:
+        server = servers.make(worlds.endpoint(model.base_url), cold=True)
+        await server.start(PYTHONPROFILEIMPORTTIME="1")
+        await put(server, SLOW)
+        async with recording(server) as recorder:
+            recorder.watch(await recorder.start("slow", "s"))
+            await recorder.done()
+        assert await server.stop() == 0
+        assert len(model.hits) == 1
+
+    log = (server.folder / "server.log").read_text(encoding="utf-8")
+    loaded = {line.rpartition("|")[2].strip() for line in log.splitlines() if line.startswith("import time:")}
+    assert {"jackline_server.models.openai_adapter", "aiohttp"} <= loaded
+    assert not loaded & {"litellm", "openai", "httpx"}
 
 
 async def test_port_0_takes_a_free_one_and_says_which(servers: Servers):

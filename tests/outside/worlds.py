@@ -53,10 +53,11 @@ def scripted(folder: Path, script: Sequence[Mapping[str, Any]], *, shop: str = "
     )
 
 
-def endpoint(base_url: str, *, shop: str = "", more: str = "") -> str:
+def endpoint(base_url: str, *, shop: str = "", more: str = "", adapter: str = "auto") -> str:
     """A config whose profile `fast` is an OpenAI-compatible endpoint."""
     return (
         f'[models.fast]\nmodel = "openai/test-model"\nbase_url = "{base_url}"\napi_key = "sk-test"\n'
+        f'adapter = "{adapter}"\n'
         "price = {input_per_million = 1, output_per_million = 2}\n" + connection("shop", shop) + more
     )
 

@@ -225,9 +225,9 @@ def _wire(reply: Reply, request: Json) -> Wire:
 class Endpoint:
     """A running endpoint.
 
-    `hits` has one entry a request: `number` from 1, `time`, `headers` (names in lower case), `body`,
-    `messages`, `tools`, and `ending`, which is empty while the request runs, then `sent`, `cut` or
-    `client_gone`. `base_url` is what a client is given.
+    `hits` has one entry a request: `number` from 1, `time`, `target` (path and query), `peer` (of the
+    connection), `headers` (names in lower case), `body`, `messages`, `tools`, and `ending`, which is empty
+    while the request runs, then `sent`, `cut` or `client_gone`. `base_url` is what a client is given.
     """
 
     behaviour: Behaviour
@@ -259,6 +259,8 @@ class Endpoint:
         hit: Json = {
             "number": len(self.hits) + 1,
             "time": time.time(),
+            "target": request.path_qs,
+            "peer": _peer(request),
             "headers": {name.lower(): value for name, value in request.headers.items()},
             "body": body,
             "messages": body.get("messages", []),
@@ -282,6 +284,11 @@ class Endpoint:
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _peer(request: web.Request) -> str:
+    """The client's end of the connection, which tells one from another."""
+    return "" if request.transport is None else str(request.transport.get_extra_info("peername"))
 
 
 async def _send(request: web.Request, wire: Wire) -> tuple[web.StreamResponse, str]:
@@ -319,7 +326,7 @@ async def serve(
     """Serve on loopback for as long as the block runs; port 0 takes a free one."""
     endpoint = Endpoint(behaviour, hits_file)
     app = web.Application(client_max_size=64 * 1024 * 1024)
-    app.router.add_post("/v1/chat/completions", endpoint.handle)
+    app.router.add_post("/{base:.+}/chat/completions", endpoint.handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
     await runner.setup()
     try:

@@ -1447,6 +1447,7 @@ type StopCondition struct {
 	//	*StopCondition_ElapsedMs
 	//	*StopCondition_NoToolCalls
 	//	*StopCondition_ToolCalled
+	//	*StopCondition_ConfidencePermille
 	//	*StopCondition_TextMention
 	//	*StopCondition_OutcomeIs
 	//	*StopCondition_Expression
@@ -1574,6 +1575,15 @@ func (x *StopCondition) GetToolCalled() *ToolCalledCondition {
 	return nil
 }
 
+func (x *StopCondition) GetConfidencePermille() uint32 {
+	if x != nil {
+		if x, ok := x.Condition.(*StopCondition_ConfidencePermille); ok {
+			return x.ConfidencePermille
+		}
+	}
+	return 0
+}
+
 func (x *StopCondition) GetTextMention() *TextMentionCondition {
 	if x != nil {
 		if x, ok := x.Condition.(*StopCondition_TextMention); ok {
@@ -1659,6 +1669,11 @@ type StopCondition_ToolCalled struct {
 	ToolCalled *ToolCalledCondition `protobuf:"bytes,9,opt,name=tool_called,json=toolCalled,proto3,oneof"`
 }
 
+type StopCondition_ConfidencePermille struct {
+	// So much confidence in the visit's progress, in thousandths.
+	ConfidencePermille uint32 `protobuf:"varint,10,opt,name=confidence_permille,json=confidencePermille,proto3,oneof"`
+}
+
 type StopCondition_TextMention struct {
 	// The last reply has a text.
 	TextMention *TextMentionCondition `protobuf:"bytes,11,opt,name=text_mention,json=textMention,proto3,oneof"`
@@ -1696,6 +1711,8 @@ func (*StopCondition_ElapsedMs) isStopCondition_Condition() {}
 func (*StopCondition_NoToolCalls) isStopCondition_Condition() {}
 
 func (*StopCondition_ToolCalled) isStopCondition_Condition() {}
+
+func (*StopCondition_ConfidencePermille) isStopCondition_Condition() {}
 
 func (*StopCondition_TextMention) isStopCondition_Condition() {}
 
@@ -2897,7 +2914,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x04form\x18\x05 \x01(\x0e2\x17.jackline.v1.AnswerFormR\x04form\x12(\n" +
 	"\rcontract_json\x18\x06 \x01(\tH\x01R\fcontractJson\x88\x01\x01B\x0e\n" +
 	"\f_schema_jsonB\x10\n" +
-	"\x0e_contract_jsonJ\x04\b\a\x10\x14\"\x80\x05\n" +
+	"\x0e_contract_jsonJ\x04\b\a\x10\x14\"\xad\x05\n" +
 	"\rStopCondition\x124\n" +
 	"\x06any_of\x18\x01 \x01(\v2\x1b.jackline.v1.StopConditionsH\x00R\x05anyOf\x124\n" +
 	"\x06all_of\x18\x02 \x01(\v2\x1b.jackline.v1.StopConditionsH\x00R\x05allOf\x126\n" +
@@ -2912,7 +2929,9 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"elapsed_ms\x18\a \x01(\x04H\x00R\telapsedMs\x12$\n" +
 	"\rno_tool_calls\x18\b \x01(\bH\x00R\vnoToolCalls\x12C\n" +
 	"\vtool_called\x18\t \x01(\v2 .jackline.v1.ToolCalledConditionH\x00R\n" +
-	"toolCalled\x12F\n" +
+	"toolCalled\x121\n" +
+	"\x13confidence_permille\x18\n" +
+	" \x01(\rH\x00R\x12confidencePermille\x12F\n" +
 	"\ftext_mention\x18\v \x01(\v2!.jackline.v1.TextMentionConditionH\x00R\vtextMention\x12\x1f\n" +
 	"\n" +
 	"outcome_is\x18\f \x01(\tH\x00R\toutcomeIs\x12 \n" +
@@ -2920,8 +2939,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"expression\x18\r \x01(\tH\x00R\n" +
 	"expression\x12<\n" +
 	"\bfunction\x18\x0e \x01(\v2\x1e.jackline.v1.FunctionConditionH\x00R\bfunctionB\v\n" +
-	"\tconditionJ\x04\b\n" +
-	"\x10\vJ\x04\b\x0f\x10\x1e\"L\n" +
+	"\tconditionJ\x04\b\x0f\x10\x1e\"L\n" +
 	"\x0eStopConditions\x12:\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x1a.jackline.v1.StopConditionR\n" +
@@ -3209,6 +3227,7 @@ func file_jackline_v1_plan_proto_init() {
 		(*StopCondition_ElapsedMs)(nil),
 		(*StopCondition_NoToolCalls)(nil),
 		(*StopCondition_ToolCalled)(nil),
+		(*StopCondition_ConfidencePermille)(nil),
 		(*StopCondition_TextMention)(nil),
 		(*StopCondition_OutcomeIs)(nil),
 		(*StopCondition_Expression)(nil),

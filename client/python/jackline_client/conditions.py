@@ -21,6 +21,7 @@ __all__ = [
     "Condition",
     "all_of",
     "any_of",
+    "confidence",
     "cost_usd",
     "elapsed",
     "expression",
@@ -115,6 +116,11 @@ def cost_usd(gte: float | Decimal) -> Condition:
     return Condition("cost_usd", _AtLeast(gte if isinstance(gte, int) else float(gte)))
 
 
+def confidence(gte: float | Decimal) -> Condition:
+    """At least so much confidence in the visit's progress, from 0 to 1 with at most three decimals."""
+    return Condition("confidence", _AtLeast(gte if isinstance(gte, int) else float(gte)))
+
+
 def elapsed(gte: str) -> Condition:
     """So much active time of the visit, such as `90s` or `2m`."""
     return Condition("elapsed", _AtLeast(gte))
@@ -148,9 +154,6 @@ def expression(cel: str) -> Condition:
 def function(name: str, *, timeout: str | None = None) -> Condition:
     """A Python function of the operator's roots, `package.module:name`, asked for at most so long."""
     return Condition("function", name if timeout is None else _Fields((("name", name), ("timeout", timeout))))
-
-
-# `confidence` comes here.
 
 
 def _joined(key: str, *conditions: Condition) -> Condition:

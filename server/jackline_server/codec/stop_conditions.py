@@ -11,6 +11,7 @@ from jackline_server.core.conditions import (
     AllOf,
     AnyOf,
     AskFunction,
+    Confidence,
     Cost,
     Elapsed,
     Expression,
@@ -58,6 +59,8 @@ def _set_leaf(into: plan_pb2.StopCondition, leaf: Leaf) -> None:  # noqa: C901, 
             into.cost_micros = leaf.gte_micros
         case Elapsed():
             into.elapsed_ms = leaf.gte_ms
+        case Confidence():
+            into.confidence_permille = leaf.gte_permille
         case NoToolCalls():
             into.no_tool_calls = True
         case ToolCalled():
@@ -108,6 +111,8 @@ def _read(message: plan_pb2.StopCondition, levels: int) -> StopCondition:  # noq
             return Cost(gte_micros=message.cost_micros)
         case "elapsed_ms":
             return Elapsed(gte_ms=message.elapsed_ms)
+        case "confidence_permille":
+            return Confidence(gte_permille=message.confidence_permille)
         case "no_tool_calls":
             return NoToolCalls()
         case "tool_called":

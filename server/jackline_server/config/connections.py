@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from jackline_server.config.headers import read_headers
 from jackline_server.config.mcp_connections import read_mcp
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
@@ -15,21 +16,8 @@ from jackline_server.config.sections import NAME
 from jackline_server.core.frozen import frozen
 from jackline_server.runtime.http_ports import HttpConnection, Origin, Reach
 from jackline_server.runtime.mcp_ports import McpConnection
-from jackline_server.runtime.secrets import Secret
 
 _KINDS_NOT_BUILT = ("grpc",)
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", re.ASCII)
-_NOT_A_HEADER = frozenset(
-    {
-        "host",
-        "content-length",
-        "transfer-encoding",
-        "connection",
-        "cookie",
-        "accept-encoding",
-        "idempotency-key",
-    }
-)
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9%!$&'()*+,;=:@._~-]+)*/?", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
@@ -63,7 +51,9 @@ def read_connection(name: str, table: Section) -> HttpConnection | McpConnection
     """One connection of any kind; None if it is not well described, which is then reported."""
     kind = table.text("kind")
     if kind == "mcp":
-        return read_mcp(name, table, endpoint=lambda: (*_base(table, key="url"), _headers(table)))
+        return read_mcp(
+            name, table, endpoint=lambda: (*_base(table, key="url"), read_headers(table, of="connection"))
+        )
     if kind != "http":
         if kind in _KINDS_NOT_BUILT:
             table.problem(ProblemCode.NOT_BUILT, "kind", f"{kind} is not built yet; use http or mcp")
@@ -75,7 +65,7 @@ def read_connection(name: str, table: Section) -> HttpConnection | McpConnection
         name=name,
         origin=origin,
         base_path=base_path,
-        headers=_headers(table),
+        headers=read_headers(table, of="connection"),
         timeout_ms=table.span("timeout", default_ms=30_000),
         header_timeout_ms=table.span("header_timeout", default_ms=30_000),
         concurrency=table.integer("concurrency", default=16, least=1, most=10_000),
@@ -126,20 +116,6 @@ def _origin(parts: SplitResult) -> Origin | None:
         return None
     port = _PORTS[parts.scheme] if parts.port is None else parts.port
     return Origin(scheme=parts.scheme, host=host, port=port) if port else None
-
-
-def _headers(table: Section) -> Mapping[str, Secret]:
-    headers = table.table("headers")
-    if headers is None:
-        return {}
-    read: dict[str, Secret] = {}
-    for name in headers.keys():  # noqa: SIM118 - a section is no mapping
-        value = headers.secret(name)
-        if _HEADER.fullmatch(name) is None or name.lower() in _NOT_A_HEADER:
-            headers.problem(ProblemCode.BAD_VALUE, name, "is not a header that a connection may set")
-        elif value is not None:
-            read[name] = value
-    return read
 
 
 def _hosts(table: Section) -> frozenset[str]:

@@ -14,7 +14,9 @@ from jackline_server.config.masking import MASK, masked, masked_command
 from jackline_server.config.problems import Problem
 from jackline_server.config.section import Section
 from jackline_server.config.settings import Config
+from jackline_server.core import json_text
 from jackline_server.core.frozen import frozen
+from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.secrets import Secret
 
 DEFAULT = "default"
@@ -142,6 +144,12 @@ class _NotedSection(Section):
         self._note(key, given, None if micros is None else (Decimal(micros) / _MICROS).normalize())
         return micros
 
+    def plain(self, key: str) -> JsonValue:
+        given = self._peek(key)
+        value = super().plain(key)
+        self._note(key, given, _shown_plain(value))
+        return value
+
     def path(self, key: str, *, default: Path | None = None) -> Path | None:
         given = self._peek(key)
         value = super().path(key, default=default)
@@ -149,6 +157,18 @@ class _NotedSection(Section):
         is_address = given is not None and "://" in str(given.value)
         self._note(key, given, None if value is None else MASK if is_address else str(value))
         return value
+
+
+def _shown_plain(value: JsonValue) -> Shown:
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return Decimal(str(value))
+        case str():
+            return masked(value)
+        case _:
+            return masked(json_text.write(value))
 
 
 def span_text(milliseconds: int) -> str:

@@ -15,12 +15,15 @@ from jackline_server.config.section import Section
 from jackline_server.config.sections import (
     ADAPTERS,
     CAPABILITIES,
+    MAX_TOKENS_KEYS,
     NAME,
+    NOT_PARAMETERS,
     read_function_roots,
     read_models,
     read_server,
     read_tenant_active_runs,
 )
+from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.secrets import Secret
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -42,6 +45,8 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     read_tenant_active_runs(limits)
     profile = models.each()
     profile["properties"]["adapter"]["enum"] = list(ADAPTERS)
+    profile["properties"]["max_tokens_key"]["enum"] = list(MAX_TOKENS_KEYS)
+    profile["properties"]["params"]["propertyNames"] = {"not": {"enum": sorted(NOT_PARAMETERS)}}
     profile["properties"]["supports"]["items"] = {"enum": list(CAPABILITIES)}
     profile.pop("required", None)  # of a model without a script
     profile["anyOf"] = [{"required": ["model"]}, {"required": ["script"]}]
@@ -125,12 +130,15 @@ class _Sketch(Section):
         self._tables: dict[str, _Sketch] = {}
         self._each: _Sketch | None = None
         self._is_open = False
+        self._is_free = False
         self._is_closed = False
 
     def schema(self) -> dict[str, Any]:
         """What was asked for."""
         for key, table in self._tables.items():
             self._properties[key] = table.schema()
+        if self._is_free:
+            return {"type": "object"}
         if self._is_open:
             return {"type": "object", "additionalProperties": {"type": "string"}}
         schema: dict[str, Any] = {"type": "object", "properties": self._properties}
@@ -199,6 +207,10 @@ class _Sketch(Section):
     def keys(self) -> Sequence[str]:
         self._is_open = True
         return ()
+
+    def free(self) -> dict[str, JsonValue]:
+        self._is_free = True
+        return {}
 
     def has_seen(self, key: str) -> bool:
         del key

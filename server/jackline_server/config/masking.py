@@ -123,7 +123,7 @@ def _word(word: str) -> str:
 # --- by where it came from ---------------------------------------------------------------------
 
 _NO_SECRET = re.compile(
-    r"|[+-]?\d{0,9}(?:\.\d{0,6})?(?:ms|s|m|h|d)?|true|false|yes|no|auto|litellm|scripted|http|mcp|stdio|tools"
+    r"|[+-]?\d{0,9}(?:\.\d{0,6})?(?:ms|s|m|h|d)?|true|false|yes|no|auto|openai|litellm|scripted|http|mcp|stdio|tools"
     r"|json_schema|streaming|workflows|connections|models|config|data|lock",
     re.IGNORECASE | re.ASCII,
 )

@@ -4,14 +4,17 @@ Each getter takes its key off the table; what is left when `finish` is called is
 """
 
 import difflib
+import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
 from jackline_server.config.document import Given, Tree
 from jackline_server.config.masking import masked, masked_name
 from jackline_server.config.problems import Problem, ProblemCode
+from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.secrets import Secret
 
 _SPAN = re.compile(r"(\d{1,9})(?:\.(\d{1,3}))?(ms|s|m|h|d)", re.ASCII)
@@ -159,6 +162,16 @@ class Section:
         value = self.text(key)
         return default if value is None or given is None else given.folder / value
 
+    def plain(self, key: str) -> JsonValue:
+        """Any value but a table, as JSON has it; None for one that JSON has not."""
+        given = self._take(key)
+        if given is None:
+            return None
+        try:
+            return _as_json(_read_text(given.value) if given.as_text else given.value)
+        except ValueError:
+            return self._misplaced(key, given, "a string, a number, true or false, or a list of those")
+
     # --- tables
 
     def table(self, key: str) -> "Section | None":
@@ -188,6 +201,15 @@ class Section:
     def has_seen(self, key: str) -> bool:
         """True if the key was there, well or badly written, and was taken."""
         return key in self._places
+
+    def free(self) -> dict[str, JsonValue]:
+        """Everything in this table, whatever its keys are, as JSON has it."""
+        read: dict[str, JsonValue] = {}
+        for key in self.keys():
+            is_value = self._peek(key) is not None
+            below = None if is_value else self.table(key)
+            read[key] = self.plain(key) if below is None else below.free()
+        return read
 
     # --- what is wrong
 
@@ -256,6 +278,31 @@ def _seen(given: Given) -> str:
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:  # Python refuses to write the longest
         return ", not a number of so many digits"
     return f", not {str(value).lower()[:_LONGEST_SHOWN]}"
+
+
+def _as_json(value: object) -> JsonValue:
+    """The value with its numbers as JSON's. Raises ValueError for one that JSON has not."""
+    match value:
+        case str() | bool() | int():
+            return value
+        case Decimal() if value.is_finite():
+            return float(value)
+        case float():
+            return value
+        case list():
+            return [_as_json(item) for item in cast("list[object]", value)]
+        case dict():
+            return {str(key): _as_json(item) for key, item in cast("dict[str, object]", value).items()}
+        case _:
+            raise ValueError(type(value).__name__)
+
+
+def _read_text(value: object) -> object:
+    """What a variable means: JSON if it is that, else itself."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _first_place(node: "Tree | Given | None") -> str:

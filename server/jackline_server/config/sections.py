@@ -8,10 +8,20 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
+from jackline_server.config.headers import read_headers
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.settings import Listen, ModelProfile, ServerSettings
-from jackline_server.core.plan import Price
+from jackline_server.core.frozen import frozen
+from jackline_server.core.plan import JsonValue, Price
+from jackline_server.runtime.model_providers import (
+    LITELLM,
+    OPENAI,
+    SCRIPTED,
+    WIRE_PROVIDERS,
+    automatic_adapter,
+    read_model_name,
+)
 
 SECTIONS = ("server", "models", "connections", "functions", "limits")
 SECTIONS_NOT_BUILT = (
@@ -41,7 +51,11 @@ _MODEL_NOT_BUILT = ("requests_per_minute", "tokens_per_minute", "fallbacks")
 _LIMITS_NOT_BUILT = ("tokens_per_day", "usd_per_day", "start_rate", "streams", "bytes_stored")
 
 CAPABILITIES = ("tools", "json_schema", "streaming")
-ADAPTERS = ("auto", "litellm", "scripted")
+ADAPTERS = ("auto", "openai", "litellm", "scripted")
+MAX_TOKENS_KEYS = ("max_tokens", "max_completion_tokens")
+NOT_PARAMETERS = frozenset(
+    {"model", "messages", "stream", "stream_options", "tools", "tool_choice", "n", *MAX_TOKENS_KEYS}
+)
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 _ROOT = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
@@ -111,12 +125,18 @@ def read_models(section: Section) -> Mapping[str, ModelProfile]:
 
 def _profile(name: str, table: Section) -> ModelProfile:
     model, script = table.text("model"), table.path("script")
+    api_key, base_url = table.secret("api_key"), _base_url(table)
+    given = _Given(model=model, script=script, has_key=api_key is not None, has_url=base_url is not None)
     profile = ModelProfile(
         name=name,
         model=model or "",
-        adapter=_adapter(table, model, script),
-        api_key=table.secret("api_key"),
-        base_url=_base_url(table),
+        adapter=_adapter(table, given),
+        api_key=api_key,
+        base_url=base_url,
+        headers=read_headers(table, of="model"),
+        params=_params(table),
+        api_version=table.text("api_version"),
+        max_tokens_key=_max_tokens_key(table),
         script=script,
         supports=_supports(table),
         request_timeout_ms=table.span("request_timeout", default_ms=60_000),
@@ -129,19 +149,51 @@ def _profile(name: str, table: Section) -> ModelProfile:
     return profile
 
 
-def _adapter(table: Section, model: str | None, script: Path | None) -> str:
+@frozen
+class _Given:
+    """What a profile says of itself beside its adapter."""
+
+    model: str | None
+    script: Path | None
+    has_key: bool
+    has_url: bool
+
+
+def _adapter(table: Section, given: _Given) -> str:
     adapter = table.text("adapter", default="auto") or "auto"
+    if adapter == "auto" and given.model is None and given.script is not None:
+        return SCRIPTED
     if adapter == "auto":
-        adapter = "scripted" if script is not None and model is None else "litellm"
-    if adapter == "openai":
-        table.problem(ProblemCode.NOT_BUILT, "adapter", "openai is not built yet; use litellm")
-    elif adapter not in ADAPTERS:
+        adapter = automatic_adapter(given.model or "", has_base_url=given.has_url, has_key=given.has_key)
+    if adapter not in ADAPTERS:
         table.problem(ProblemCode.BAD_VALUE, "adapter", f"must be one of {', '.join(ADAPTERS)}")
-    elif adapter == "scripted" and script is None:
+    elif adapter == SCRIPTED and given.script is None:
         table.missing("script", "a scripted model needs its script file")
-    elif adapter == "litellm" and model is None:
+    elif adapter in (OPENAI, LITELLM) and given.model is None:
         table.missing("model", "name the model, such as openai/gpt-4o-mini")
+    elif adapter == OPENAI and not given.has_url and not read_model_name(given.model or "").provider:
+        table.missing(
+            "base_url", f"say where the model is, or name one of {', '.join(WIRE_PROVIDERS)} before it"
+        )
     return adapter
+
+
+def _params(table: Section) -> Mapping[str, JsonValue]:
+    params = table.table("params")
+    if params is None:
+        return {}
+    read = params.free()
+    for key in sorted(read.keys() & NOT_PARAMETERS):
+        params.problem(ProblemCode.BAD_VALUE, key, "is set by the server itself; remove it")
+    return read
+
+
+def _max_tokens_key(table: Section) -> str | None:
+    key = table.text("max_tokens_key")
+    if key is not None and key not in MAX_TOKENS_KEYS:
+        table.problem(ProblemCode.BAD_VALUE, "max_tokens_key", f"must be one of {', '.join(MAX_TOKENS_KEYS)}")
+        return None
+    return key
 
 
 def _base_url(table: Section) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jackline_server.core.frozen import frozen
-from jackline_server.core.plan import Price
+from jackline_server.core.plan import JsonValue, Price
 from jackline_server.runtime.http_ports import HttpConnection
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.secrets import Secret
@@ -43,7 +43,7 @@ class ServerSettings:
 
 @frozen
 class ModelProfile:
-    """A section `[models.<name>]`. `adapter` is `litellm` or `scripted`, never `auto`.
+    """A section `[models.<name>]`. `adapter` is `openai`, `litellm` or `scripted`, never `auto`.
 
     `script` is there for the scripted adapter, `model` for any other. Without a price, cost is unknown.
     """
@@ -53,6 +53,10 @@ class ModelProfile:
     adapter: str
     api_key: Secret | None
     base_url: str | None
+    headers: Mapping[str, Secret]
+    params: Mapping[str, JsonValue]
+    api_version: str | None
+    max_tokens_key: str | None
     script: Path | None
     supports: frozenset[str]
     request_timeout_ms: int
@@ -84,6 +88,8 @@ class Config:
         """Every value that no report may show, wherever it is met: see `masking.Veil`."""
         yield from self.hidden
         yield from (profile.api_key for profile in self.models.values() if profile.api_key is not None)
+        for profile in self.models.values():
+            yield from profile.headers.values()
         for connection in self.connections.values():
             yield from connection.headers.values()
         for connection in self.mcp_connections.values():

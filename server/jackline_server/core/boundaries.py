@@ -10,9 +10,13 @@ from jackline_server.core.facts import (
     CallStatus,
     CommandApplied,
     CommandRejected,
+    ConsultAnswer,
+    Consulted,
     Fact,
     InterruptResolved,
     ModelReplied,
+    NoticeCode,
+    Noticed,
     Paused,
     Resumed,
     RunFinished,
@@ -76,6 +80,8 @@ def completes(before: Fact, fact: Fact) -> bool:
             return isinstance(before, CommandApplied | TimerFired)
         case ToolCallFinished():
             return isinstance(before, InterruptResolved) and bool(before.option)
+        case Noticed(code=NoticeCode.CONDITION_FAILED):
+            return isinstance(before, Consulted) and before.answer is ConsultAnswer.FAILED
         case _:
             return False
 

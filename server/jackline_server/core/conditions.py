@@ -112,12 +112,19 @@ class AskFunction:
     timeout_ms: int
 
 
-# `confidence` comes here, with `core.reflection.confidence`; the other places say so too.
+@frozen
+class Confidence:
+    """At least so much confidence in the visit's progress, in thousandths."""
+
+    gte_permille: int
+
+
 Leaf = (
     Iterations
     | Tokens
     | Cost
     | Elapsed
+    | Confidence
     | NoToolCalls
     | ToolCalled
     | TextMention
@@ -191,6 +198,8 @@ def words(leaf: Leaf) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a leaf
             return f"cost_usd({_decimal(leaf.gte_micros, 6)})"
         case Elapsed():
             return f"elapsed({_decimal(leaf.gte_ms, 3)}s)"
+        case Confidence():
+            return f"confidence({_decimal(leaf.gte_permille, 3)})"
         case NoToolCalls():
             return "no_tool_calls"
         case ToolCalled():

@@ -202,7 +202,7 @@ class Price:
 class ModelPlan:
     """A model profile as it was when the plan was made.
 
-    `adapter` names the adapter (`litellm`, `scripted`). Keys, base URLs and script paths are not
+    `adapter` names the adapter (`openai`, `litellm`, `scripted`). Keys, base URLs and script paths are not
     here: the adapter looks them up under `profile`.
     """
 

@@ -10,10 +10,11 @@ be about. A repair and a retry belong to the turn that is under way.
 from collections.abc import Mapping
 from typing import assert_never
 
-from jackline_server.core import conditions, context, json_text, leaving, outcome, timing, turns
+from jackline_server.core import conditions, context, json_text, leaving, outcome, reflection, timing, turns
 from jackline_server.core.bounds import Limit
 from jackline_server.core.conditions import (
     AskFunction,
+    Confidence,
     Cost,
     Elapsed,
     Expression,
@@ -168,6 +169,8 @@ class _Leaves:
                 return visit.ledger.cost_micros >= leaf.gte_micros
             case Elapsed():
                 return self.now.active_ms - visit.started_active_ms >= leaf.gte_ms
+            case Confidence():
+                return reflection.confidence(visit) * 1_000 >= leaf.gte_permille
             case NoToolCalls():
                 reply = last_reply(visit)
                 return reply is not None and not reply.calls

@@ -15,6 +15,7 @@ from jackline_server.core.plan import ModelPlan
 from jackline_server.definitions import defaults
 from jackline_server.runtime.mcp_ports import Catalog as McpCatalog
 from jackline_server.runtime.mcp_ports import McpConnection
+from jackline_server.runtime.model_providers import automatic_adapter
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}(?:/[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,126}){1,4}")
 
@@ -87,7 +88,7 @@ class Catalog:
         return ModelPlan(
             profile=name,
             model=name,
-            adapter="litellm",
+            adapter=automatic_adapter(name),
             context_window=defaults.CONTEXT_WINDOW,
             max_output_tokens=defaults.MAX_OUTPUT_TOKENS,
             price=None,

@@ -13,6 +13,7 @@ from jackline_server.core.conditions import (
     AllOf,
     AnyOf,
     AskFunction,
+    Confidence,
     Cost,
     Elapsed,
     Expression,
@@ -165,7 +166,7 @@ class _Check:
             return deciding
         return None if None in values else not deciding
 
-    def _known(self, leaf: Leaf) -> _Known | None:
+    def _known(self, leaf: Leaf) -> _Known | None:  # noqa: C901 - one case a leaf
         match leaf:
             case Iterations():
                 return self._iterations(leaf)
@@ -179,6 +180,8 @@ class _Check:
                 return self._tool_called(leaf)
             case Expression():
                 return self._expression(leaf)
+            case Confidence():
+                return _Known(value=True, why="there is no less than 0") if leaf.gte_permille == 0 else None
             case NoToolCalls() | TextMention() | OutcomeIs() | AskFunction():
                 return None
             case _:

@@ -142,6 +142,9 @@ class Resolver:
         if not shape.tools:
             message = f"`{step_id}` has no tools, so there is nothing to hold its answer against"
             self.report.warning("ground_without_tools", message, path)
+        if shape.answer == AnswerForm.FINISH_TOOL.value:
+            message = "an answer by `finish_tool` can't be held against the tools yet; take another form"
+            self.report.error("ground_form", message, path)
         judge = shape.ground.model
         name = model if judge is None else self._profile(judge, (*path, "model"))
         return progress.ground_plan(shape.ground, name)

@@ -192,6 +192,12 @@ class AtLeastMoneyShape(Shape):
     gte: Micros
 
 
+class AtLeastShareShape(Shape):
+    """`confidence` of a stop condition."""
+
+    gte: Share
+
+
 class AtLeastTimeShape(Shape):
     """`elapsed` of a stop condition."""
 
@@ -223,7 +229,6 @@ class StopWhenShape(Shape):
     """`stop_when`, and each condition inside it: one key."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
-    not_built = frozenset({"confidence"})
     any_: Annotated[tuple["StopWhenShape", ...], Field(min_length=1)] | None = Field(
         default=None, alias="any"
     )
@@ -235,6 +240,7 @@ class StopWhenShape(Shape):
     tokens: AtLeastTokensShape | None = None
     cost_usd: AtLeastMoneyShape | None = None
     elapsed: AtLeastTimeShape | None = None
+    confidence: AtLeastShareShape | None = None
     no_tool_calls: Literal[True] | None = None
     tool_called: ToolCalledShape | None = None
     text_mention: TextMentionShape | None = None
@@ -254,10 +260,6 @@ class StopWhenShape(Shape):
 _STEP_NOT_BUILT = frozenset({"on_question", "hooks", "policy", "guardrails", "supervisor"})
 _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "approval",
-    "reflect",
-    "ground",
-    "repeat",
-    "stop_when",
     "compaction",
     "text_tool_calls",
     "on_model_unavailable",

@@ -9,6 +9,7 @@ from jackline_server.core.conditions import (
     AllOf,
     AnyOf,
     AskFunction,
+    Confidence,
     Cost,
     Elapsed,
     Expression,
@@ -45,11 +46,12 @@ def _measure(shape: StopWhenShape) -> Leaf | None:
         return Tokens(gte=shape.tokens.gte)
     if shape.cost_usd is not None:
         return Cost(gte_micros=shape.cost_usd.gte)
+    if shape.confidence is not None:
+        return Confidence(gte_permille=shape.confidence.gte)
     return None if shape.elapsed is None else Elapsed(gte_ms=shape.elapsed.gte)
 
 
 def _leaf(shape: StopWhenShape) -> Leaf:
-    # `confidence` comes here.
     if shape.tool_called is not None:
         return ToolCalled(name=shape.tool_called.name, success=shape.tool_called.success)
     if shape.text_mention is not None:
@@ -90,6 +92,7 @@ _KEYS: dict[type[StopCondition], str] = {
     Tokens: "tokens",
     Cost: "cost_usd",
     Elapsed: "elapsed",
+    Confidence: "confidence",
     NoToolCalls: "no_tool_calls",
     ToolCalled: "tool_called",
     TextMention: "text_mention",

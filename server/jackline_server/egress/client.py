@@ -1,7 +1,7 @@
 """The guarded way out: checks a request, follows the few redirects that are allowed, keeps the time.
 
-Implements `runtime.http_ports.HttpClients`. Owns the rules for a request as a whole; one connection is
-`exchange`, the judgement `policy`.
+Implements `runtime.http_ports.HttpClients` and `runtime.http_streams.HttpPools`. Owns the rules for a request
+as a whole; one connection is `exchange`, kept ones are `pool`, the judgement is `policy`.
 """
 
 import asyncio
@@ -9,12 +9,14 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Literal
 
 from yarl import URL
 
 from jackline_server.egress.exchange import Exchange
-from jackline_server.egress.policy import may_redirect, problem_of_origin
+from jackline_server.egress.policy import may_redirect, problem_of_address, problem_of_origin
+from jackline_server.egress.pool import GuardedPool
 from jackline_server.egress.resolving import MakeSocket, Resolve, resolve_by_system, system_socket
 from jackline_server.runtime.http_ports import (
     UNREACHABLE,
@@ -24,6 +26,7 @@ from jackline_server.runtime.http_ports import (
     HttpUnsent,
     Origin,
 )
+from jackline_server.runtime.http_streams import PoolSettings
 
 MAX_REDIRECTS = 3
 USER_AGENT = "jackline"
@@ -101,6 +104,18 @@ class GuardedClients:
             exchange = following
         return response
 
+    async def pool(self, settings: PoolSettings) -> GuardedPool:
+        """See `HttpPools.pool`."""
+        origin = settings.origin
+        problem = problem_of_origin(origin, settings.reach, self._own_ports)
+        if problem is None and _HOST.fullmatch(origin.host) is None:
+            problem = "the host is not written as one"
+        if problem is None and _is_address(origin.host):
+            problem = problem_of_address(origin.host, origin, settings.reach)
+        if problem is not None:
+            raise HttpRefused(UNREACHABLE, detail=problem)
+        return GuardedPool(settings, resolve=self._resolve, make_socket=self._make_socket, tls=self._tls)
+
     def _checked_url(self, request: HttpRequest) -> URL:
         origin = request.origin
         if (problem := problem_of_origin(origin, request.reach, self._own_ports)) is not None:
@@ -144,6 +159,14 @@ def _origin_of(url: URL) -> Origin | None:
     if url.raw_user is not None or url.raw_password is not None or not url.raw_host or url.port is None:
         return None
     return Origin(scheme=url.scheme, host=url.raw_host.lower(), port=url.port)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.split("%", 1)[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _with_defaults(headers: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from jackline_server.runtime.http_ports import UNREACHABLE, HttpRefused
+
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the addresses of a host, in order of preference. Raises OSError if there are none."""
 
@@ -50,6 +52,34 @@ class PinnedResolver(AbstractResolver):
             )
             for address in self._addresses
         ]
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+class CheckingResolver(AbstractResolver):
+    """Resolves anew for each connection; a host has addresses only if every one of them may be reached."""
+
+    def __init__(self, resolve: Resolve, refusal: Refusal) -> None:
+        self._resolve = resolve
+        self._refusal = refusal
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The addresses, of both families.
+
+        Raises:
+            OSError: there are none.
+            HttpRefused: one of them may not be reached.
+        """
+        addresses = await self._resolve(host, port)
+        for address in addresses:
+            if (problem := self._refusal(address)) is not None:
+                raise HttpRefused(UNREACHABLE, detail=f"{host}: {problem}")
+        if not addresses:
+            raise OSError("the host has no address")
+        return await PinnedResolver(addresses).resolve(host, port, family)
 
     async def close(self) -> None:
         """Nothing to close."""

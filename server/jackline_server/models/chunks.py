@@ -48,6 +48,8 @@ _FINISHES: Mapping[str, FinishReason] = {
 
 def _get(value: object, name: str) -> object:
     """A field of a mapping or an object; None if it is not there."""
+    if type(value) is dict:  # at once: the abstract check below costs most of what reading a stream does
+        return cast("dict[str, object]", value).get(name)
     if isinstance(value, Mapping):
         return cast("Mapping[str, object]", value).get(name)
     return getattr(value, name, None)

@@ -5,6 +5,7 @@ charged, and how long a provider asks to wait. Pure: it reads exceptions by thei
 provider library. The message is cleansed by `redaction`.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,16 +14,22 @@ from typing import cast
 
 from jackline_server.core.facts import FailureClass, Usage
 from jackline_server.core.frozen import frozen
+from jackline_server.models.provider_words import ProviderWords, read_error
 from jackline_server.models.redaction import safe_message
+from jackline_server.runtime.http_ports import (
+    HttpFailure,
+    HttpRefused,
+    HttpTooLarge,
+    HttpUnreadable,
+    HttpUnsent,
+)
 from jackline_server.runtime.ports import ModelFailure
 
 RETRY_AFTER_CAP_MS = 60_000
 """No provider makes us wait longer."""
 
+_RETRY_AFTER_MS = ("retry-after-ms", "x-ms-retry-after-ms")
 _MAX_CHAIN = 8
-
-_GATEWAY_TIMEOUT = 504
-"""The one 5xx behind which the provider may have worked, and will charge."""
 
 _BY_STATUS: Mapping[int, FailureClass] = {
     401: FailureClass.AUTHENTICATION,
@@ -32,6 +39,7 @@ _BY_STATUS: Mapping[int, FailureClass] = {
     413: FailureClass.CONTEXT_OVERFLOW,
     425: FailureClass.UNAVAILABLE,
     429: FailureClass.RATE_LIMITED,
+    504: FailureClass.TIMEOUT,  # the one 5xx behind which the provider may have worked, and will charge
 }
 _CONNECT_TIMEOUTS = frozenset({"ConnectTimeout", "PoolTimeout", "ConnectionTimeoutError"})
 _TIMEOUTS = frozenset({"ReadTimeout", "WriteTimeout", "TimeoutException", "APITimeoutError", "TimeoutError"})
@@ -75,16 +83,7 @@ _BY_CODE = (
     ("unavailable", FailureClass.UNAVAILABLE),
     ("timeout", FailureClass.TIMEOUT),
 )
-_OVERFLOW = re.compile(
-    r"context[_ ]length|context[_ ]window|maximum context|too many (?:input )?tokens|"
-    r"(?:prompt|input|request) is too (?:long|large)|"
-    r"exceeds? the (?:model|context|maximum)[^.]{0,40}(?:token|context|length)",
-    re.IGNORECASE,
-)
 _WRAPPING = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?:: | - ))+")
-_STATUS = re.compile(r"[3-5][0-9]{2}")
-_CODE = re.compile(r"[a-z][a-z0-9_.\-]{2,63}", re.IGNORECASE)
-
 _WORDS: Mapping[FailureClass, str] = {
     FailureClass.RATE_LIMITED: "the model's provider limits the rate of requests",
     FailureClass.UNAVAILABLE: "the model's provider is unavailable",
@@ -116,7 +115,7 @@ def classify(error: BaseException, context: FailureContext) -> ModelFailure:
     chain = list(_chain(error))
     names = {kind.__name__ for link in chain for kind in type(link).__mro__}
     status = next((status for link in chain if (status := _status(link)) is not None), None)
-    told = next((told for link in chain if (told := _told(link))), _Told())
+    told = next((told for link in chain if (told := _told(link))), ProviderWords())
     by_name = _class_of_names(names)
     if by_name is not None:  # the library's own words and guesses say less than the kind of exception
         failure, is_refused, status, text = *by_name, None, ""
@@ -124,7 +123,7 @@ def classify(error: BaseException, context: FailureContext) -> ModelFailure:
         failure, is_refused, text = FailureClass.INTERNAL, False, ""
     else:
         failure, is_refused = _class_of_answer(status, told)
-        text = safe_message(told.words(), secrets=context.secrets, said=context.said)
+        text = safe_message(told.shown(), secrets=context.secrets, said=context.said)
     if context.started and not failure.may_pass:
         failure = FailureClass.MALFORMED
     return ModelFailure(
@@ -135,9 +134,47 @@ def classify(error: BaseException, context: FailureContext) -> ModelFailure:
     )
 
 
+@frozen
+class ErrorAnswer:
+    """An answer that is no reply: its status, its headers by any case, and what its body says."""
+
+    status: int
+    headers: Mapping[str, str]
+    words: ProviderWords
+
+
+def answered_failure(answer: ErrorAnswer, context: FailureContext) -> ModelFailure:
+    """The failure that an HTTP answer stands for."""
+    failure, is_refused = _class_of_answer(answer.status, answer.words)
+    text = safe_message(answer.words.shown(), secrets=context.secrets, said=context.said)
+    return ModelFailure(
+        failure,
+        _message(failure, answer.status, text),
+        retry_after_ms=_asked_wait(answer.headers, context.now_unix_s),
+        usage=Usage() if is_refused else None,
+    )
+
+
+def unanswered_failure(error: HttpFailure) -> ModelFailure:
+    """The failure that a request without a whole answer stands for. An unsent one is charged nothing."""
+    match error:
+        case HttpRefused():
+            return refused(
+                FailureClass.BAD_REQUEST,
+                "the model's server may not be reached, or the request is no valid HTTP; "
+                "look at base_url and headers in its profile",
+            )
+        case HttpUnsent():
+            return refused(FailureClass.CONNECTION, _WORDS[FailureClass.CONNECTION])
+        case HttpUnreadable() | HttpTooLarge():
+            return ModelFailure(FailureClass.MALFORMED, _WORDS[FailureClass.MALFORMED])
+        case _:
+            return ModelFailure(FailureClass.CONNECTION, _WORDS[FailureClass.CONNECTION])
+
+
 def in_stream_failure(error: object) -> ModelFailure:
     """The failure that an error object inside a stream stands for. Nobody knows what it cost."""
-    told = _read_error(error)
+    told = read_error(error)
     failure, _ = _class_of_answer(None, told)
     return ModelFailure(failure, _message(failure, None, told.code), usage=None)
 
@@ -200,7 +237,7 @@ def _class_of_names(names: set[str]) -> tuple[FailureClass, bool] | None:
     return None
 
 
-def _class_of_answer(status: int | None, told: "_Told") -> tuple[FailureClass, bool]:
+def _class_of_answer(status: int | None, told: ProviderWords) -> tuple[FailureClass, bool]:
     """The class by what the provider answered. Without a status it was an error inside a stream."""
     code = status or told.status
     is_refused = status is not None
@@ -209,63 +246,38 @@ def _class_of_answer(status: int | None, told: "_Told") -> tuple[FailureClass, b
     if code is None:
         failure = next((failure for word, failure in _BY_CODE if word in told.code), FailureClass.MALFORMED)
         return failure, False
-    if code >= 500:  # noqa: PLR2004 - HTTP's own classes
-        return FailureClass.UNAVAILABLE, is_refused and code != _GATEWAY_TIMEOUT
-    failure = _BY_STATUS.get(code, FailureClass.BAD_REQUEST)
+    otherwise = FailureClass.UNAVAILABLE if code >= 500 else FailureClass.BAD_REQUEST  # noqa: PLR2004 - HTTP's own classes
+    failure = _BY_STATUS.get(code, otherwise)
     return failure, is_refused and failure is not FailureClass.TIMEOUT
 
 
-@frozen
-class _Told:
-    """What a provider said of an error. `code` is a short word, else empty."""
-
-    status: int | None = None
-    code: str = ""
-    text: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.status or self.code or self.text)
-
-    def is_overflow(self) -> bool:
-        return bool(_OVERFLOW.search(f"{self.code} {self.text}"))
-
-    def words(self) -> str:
-        return f"{self.text} ({self.code})" if self.code and self.text else self.text or self.code
-
-
-def _told(error: BaseException) -> _Told:
+def _told(error: BaseException) -> ProviderWords:
     """The provider's own words: the parsed body, else the message of a library that wraps it."""
-    told = _read_error(getattr(error, "body", None))
+    told = read_error(getattr(error, "body", None))
     if told or _status(error) is None:
         return told
     message = getattr(error, "message", None)
-    return _Told(text=_WRAPPING.sub("", message)) if isinstance(message, str) else told
-
-
-def _read_error(error: object) -> _Told:
-    """An error object; `error` may be nested, or a plain string."""
-    if isinstance(error, str):
-        return _Told(text=error)
-    if not isinstance(error, Mapping):
-        return _Told()
-    fields = cast("Mapping[str, object]", error)
-    if isinstance(inner := fields.get("error"), Mapping | str):
-        return _read_error(cast("object", inner))
-    code, kind, text = fields.get("code"), fields.get("type"), fields.get("message")
-    status = int(code) if isinstance(code, int | str) and _STATUS.fullmatch(str(code)[:4]) else None
-    words = (value for value in (code, kind) if isinstance(value, str) and _CODE.fullmatch(value))
-    return _Told(status=status, code=next(words, ""), text=text if isinstance(text, str) else "")
+    return ProviderWords(text=_WRAPPING.sub("", message)) if isinstance(message, str) else told
 
 
 def _retry_after(chain: Iterable[BaseException], now_unix_s: float) -> int | None:
     for link in chain:
         headers = getattr(getattr(link, "response", None), "headers", None)
-        if not isinstance(headers, Mapping):
-            continue
-        wait = retry_after_ms(cast("Mapping[str, object]", headers).get("retry-after"), now_unix_s=now_unix_s)
-        if wait is not None:
-            return wait
+        if isinstance(headers, Mapping):
+            wait = _asked_wait(cast("Mapping[str, str]", headers), now_unix_s)
+            if wait is not None:
+                return wait
     return None
+
+
+def _asked_wait(headers: Mapping[str, str], now_unix_s: float) -> int | None:
+    """What a provider asks to wait, by the most exact header that can be read."""
+    for name in _RETRY_AFTER_MS:
+        with contextlib.suppress(TypeError, ValueError):
+            exact = float(headers.get(name, ""))
+            if exact > 0:
+                return min(math.ceil(min(exact, RETRY_AFTER_CAP_MS)), RETRY_AFTER_CAP_MS)
+    return retry_after_ms(headers.get("retry-after"), now_unix_s=now_unix_s)
 
 
 def _message(failure: FailureClass, status: int | None, said: str) -> str:

@@ -198,10 +198,11 @@ class LiteLLMModels:
         supported = library.litellm.get_supported_openai_params(model=model, custom_llm_provider=provider)
         total_s = request.total_ms / 1000 + _BACKSTOP_S
         arguments: dict[str, object] = {
+            **profile.parameters,
             "model": request.plan.model,
             "messages": wire_messages(request.messages),
             "stream": True,
-            "max_tokens": request.max_output_tokens,
+            profile.max_tokens_key or "max_tokens": request.max_output_tokens,
             "max_retries": 0,
             "num_retries": 0,
             "timeout": httpx.Timeout(total_s, connect=profile.connect_ms / 1000),
@@ -215,12 +216,7 @@ class LiteLLMModels:
             arguments["tool_choice"] = wire_tool_choice(request.tool_choice)
         if request.reply_schema is not None:
             arguments["response_format"] = wire_reply_format(request.reply_schema)
-        if profile.api_key:
-            arguments["api_key"] = profile.api_key.reveal()
-        elif profile.base_url:
-            arguments["api_key"] = _NO_KEY
-        if profile.base_url:
-            arguments["api_base"] = profile.base_url
+        arguments |= _of_profile(profile)
         if provider == _OPENAI:
             arguments["client"] = self._client(library, request.plan.profile, profile).sdk
         return arguments
@@ -243,6 +239,7 @@ class LiteLLMModels:
 
     def _context(self, request: ModelRequest, profile: ModelProfile, *, started: bool) -> FailureContext:
         hidden = [profile.api_key.reveal()] if profile.api_key else []
+        hidden += [value.reveal() for value in profile.headers.values()]
         hidden += [profile.base_url, httpx.URL(profile.base_url).host] if profile.base_url else []
         return FailureContext(
             secrets=hidden, said=said(request.messages), started=started, now_unix_s=self.wall_clock()
@@ -288,6 +285,20 @@ async def _close_stream(wrapper: Any) -> None:  # noqa: ANN401 - litellm's own t
     if raw is not None and hasattr(raw, "close"):
         await raw.close()
     await wrapper.aclose()
+
+
+def _of_profile(profile: ModelProfile) -> dict[str, object]:
+    """What a profile adds to every request."""
+    added: dict[str, object] = {}
+    if profile.api_key or profile.base_url:
+        added["api_key"] = profile.api_key.reveal() if profile.api_key else _NO_KEY
+    if profile.base_url:
+        added["api_base"] = profile.base_url
+    if profile.api_version:
+        added["api_version"] = profile.api_version
+    if profile.headers:
+        added["extra_headers"] = {name: value.reveal() for name, value in profile.headers.items()}
+    return added
 
 
 def _provider(library: _Library, plan: ModelPlan, profile: ModelProfile) -> tuple[str, str]:

@@ -4,9 +4,12 @@ Owns the settings type. They come from the operator's config; `bootstrap` conver
 holds them.
 """
 
+from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 from jackline_server.core.frozen import frozen
+from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.secrets import Secret
 
 
@@ -14,9 +17,13 @@ from jackline_server.runtime.secrets import Secret
 class ModelProfile:
     """The settings of one profile.
 
-    `api_key` None sends no key of ours: without a `base_url` the provider library may then find one in the
-    environment under the provider's usual name, with one nothing is looked up. `script` is the scripted
-    adapter's file. `concurrency` is how many attempts may run at once. Times are milliseconds.
+    `api_key` None sends no key of ours: without a `base_url` the provider's usual variable of the
+    environment may then have one, with one nothing is looked up. `script` is the scripted adapter's file.
+    `concurrency` is how many attempts may run at once. Times are milliseconds.
+
+    `headers` go with every request, over those of the adapter. `parameters` are further fields of the
+    request's body. `api_version` is Azure's. `max_tokens_key` names the field that bounds the reply; None
+    lets the model's name decide. `streams` false asks for the reply in one piece, where an adapter can.
     """
 
     api_key: Secret | None = None
@@ -25,3 +32,8 @@ class ModelProfile:
     concurrency: int = 32
     connect_ms: int = 10_000
     first_token_ms: int = 60_000
+    headers: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    parameters: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    api_version: str | None = None
+    max_tokens_key: str | None = None
+    streams: bool = True

@@ -55,17 +55,19 @@ def _call(call: MessageToolCall) -> JsonObject:
 
 def wire_tools(tools: Sequence[ToolEntry]) -> list[JsonObject]:
     """The tools as function declarations."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.ref,
-                "description": well_formed(tool.description),
-                "parameters": json_text.parse_object(tool.parameters_json),
-            },
-        }
-        for tool in tools
-    ]
+    return [wire_tool(tool.ref, tool.description, tool.parameters_json) for tool in tools]
+
+
+def wire_tool(ref: str, description: str, parameters_json: str) -> JsonObject:
+    """One tool as a function declaration."""
+    return {
+        "type": "function",
+        "function": {
+            "name": ref,
+            "description": well_formed(description),
+            "parameters": json_text.parse_object(parameters_json),
+        },
+    }
 
 
 def wire_tool_choice(choice: ToolChoice) -> JsonValue:

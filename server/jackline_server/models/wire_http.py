@@ -11,14 +11,11 @@ from contextvars import ContextVar
 
 import httpx
 
+from jackline_server.models.wire_caps import MAX_ERROR_BYTES, MAX_LINE_BYTES, MAX_STREAM_BYTES
+
 under_way: ContextVar[asyncio.Event | None] = ContextVar("under_way", default=None)
 """Set by a caller who wants to know when its request has reached the transport."""
 
-MAX_LINE_BYTES = 8 * 1024 * 1024
-MAX_STREAM_BYTES = 64 * 1024 * 1024
-"""Raw bytes: a streamed token costs a few hundred on the wire."""
-
-MAX_ERROR_BYTES = 256 * 1024
 _FIRST_ERROR_STATUS = 300
 
 

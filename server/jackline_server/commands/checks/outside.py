@@ -28,6 +28,7 @@ from jackline_server.runtime.http_ports import (
     Reach,
 )
 from jackline_server.runtime.mcp_ports import BadPins, Catalog, McpConnection, McpProcess
+from jackline_server.runtime.model_providers import AZURE, OPENAI, read_model_name
 from jackline_server.tools.mcp.failures import ServerDown
 from jackline_server.tools.mcp.locks import read_lock_file
 
@@ -52,8 +53,6 @@ KEY_VARIABLES = {
     "xai": "XAI_API_KEY",
 }
 """The variable in which the model library looks for a provider's key. Others are not checked."""
-
-_SPEAKS_OPENAI = frozenset({"openai", "hosted_vllm", "litellm_proxy", "lm_studio"})
 
 
 def outside_checks(config: Config, bench: Workbench, *, limit_s: float) -> list[Check]:
@@ -114,7 +113,7 @@ async def _own_model_server(
     parts = urlsplit(url)
     scheme, host = parts.scheme.lower(), parts.hostname or ""
     origin = Origin(scheme=scheme, host=host, port=parts.port or _PORTS[scheme])
-    key = {} if profile.api_key is None else {"Authorization": f"Bearer {profile.api_key.reveal()}"}
+    key = _key_header(profile)
     tried = await _asked(
         clients,
         HttpRequest(
@@ -131,7 +130,7 @@ async def _own_model_server(
     where, advice = f"{profile.model} at {host}:{origin.port}", f"look at base_url in [models.{profile.name}]"
     if tried.problem:
         return problem(subject, f"{where}: {tried.problem}", advice)
-    if tried.status in _UNAUTHORIZED and profile.model.partition("/")[0] in _SPEAKS_OPENAI:
+    if tried.status in _UNAUTHORIZED and profile.adapter == OPENAI:
         said = "it refuses the key" if key else "it wants a key"
         return problem(
             subject, f"{where}: {said} ({tried.status})", f"set api_key in [models.{profile.name}]"
@@ -141,6 +140,14 @@ async def _own_model_server(
     if tried.status >= _SERVER_ERROR:
         return warning(subject, f"{where}: it answers with {tried.status}", "look at that server's log")
     return ok(subject, f"{where}: it answers ({tried.status} to GET /models); no model was called")
+
+
+def _key_header(profile: ModelProfile) -> dict[str, str]:
+    if profile.api_key is None:
+        return {}
+    if read_model_name(profile.model).provider == AZURE:
+        return {"api-key": profile.api_key.reveal()}
+    return {"Authorization": f"Bearer {profile.api_key.reveal()}"}
 
 
 # --- HTTP --------------------------------------------------------------------------------------

@@ -787,6 +787,7 @@ class StopCondition(_message.Message):
     ELAPSED_MS_FIELD_NUMBER: _builtins.int
     NO_TOOL_CALLS_FIELD_NUMBER: _builtins.int
     TOOL_CALLED_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_PERMILLE_FIELD_NUMBER: _builtins.int
     TEXT_MENTION_FIELD_NUMBER: _builtins.int
     OUTCOME_IS_FIELD_NUMBER: _builtins.int
     EXPRESSION_FIELD_NUMBER: _builtins.int
@@ -801,6 +802,8 @@ class StopCondition(_message.Message):
     """So much active time of the visit."""
     no_tool_calls: _builtins.bool
     """The last reply asked for no tool. Always true where it is set."""
+    confidence_permille: _builtins.int
+    """So much confidence in the visit's progress, in thousandths."""
     outcome_is: _builtins.str
     """The last reply is a sound answer with this outcome."""
     expression: _builtins.str
@@ -841,16 +844,17 @@ class StopCondition(_message.Message):
         elapsed_ms: _builtins.int = ...,
         no_tool_calls: _builtins.bool = ...,
         tool_called: Global___ToolCalledCondition | None = ...,
+        confidence_permille: _builtins.int = ...,
         text_mention: Global___TextMentionCondition | None = ...,
         outcome_is: _builtins.str = ...,
         expression: _builtins.str = ...,
         function: Global___FunctionCondition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "condition", b"condition", "cost_micros", b"cost_micros", "elapsed_ms", b"elapsed_ms", "expression", b"expression", "function", b"function", "iterations", b"iterations", "negated", b"negated", "no_tool_calls", b"no_tool_calls", "outcome_is", b"outcome_is", "text_mention", b"text_mention", "tokens", b"tokens", "tool_called", b"tool_called"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "condition", b"condition", "confidence_permille", b"confidence_permille", "cost_micros", b"cost_micros", "elapsed_ms", b"elapsed_ms", "expression", b"expression", "function", b"function", "iterations", b"iterations", "negated", b"negated", "no_tool_calls", b"no_tool_calls", "outcome_is", b"outcome_is", "text_mention", b"text_mention", "tokens", b"tokens", "tool_called", b"tool_called"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "condition", b"condition", "cost_micros", b"cost_micros", "elapsed_ms", b"elapsed_ms", "expression", b"expression", "function", b"function", "iterations", b"iterations", "negated", b"negated", "no_tool_calls", b"no_tool_calls", "outcome_is", b"outcome_is", "text_mention", b"text_mention", "tokens", b"tokens", "tool_called", b"tool_called"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_of", b"all_of", "any_of", b"any_of", "condition", b"condition", "confidence_permille", b"confidence_permille", "cost_micros", b"cost_micros", "elapsed_ms", b"elapsed_ms", "expression", b"expression", "function", b"function", "iterations", b"iterations", "negated", b"negated", "no_tool_calls", b"no_tool_calls", "outcome_is", b"outcome_is", "text_mention", b"text_mention", "tokens", b"tokens", "tool_called", b"tool_called"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_condition: _TypeAlias = _typing.Literal["any_of", "all_of", "negated", "iterations", "tokens", "cost_micros", "elapsed_ms", "no_tool_calls", "tool_called", "text_mention", "outcome_is", "expression", "function"]  # noqa: Y015
+    _WhichOneofReturnType_condition: _TypeAlias = _typing.Literal["any_of", "all_of", "negated", "iterations", "tokens", "cost_micros", "elapsed_ms", "no_tool_calls", "tool_called", "confidence_permille", "text_mention", "outcome_is", "expression", "function"]  # noqa: Y015
     _WhichOneofArgType_condition: _TypeAlias = _typing.Literal["condition", b"condition"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_condition) -> _WhichOneofReturnType_condition | None: ...
 
