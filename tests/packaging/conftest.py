@@ -1,6 +1,7 @@
 """Wheel and sdist, and the environments with them, each made once for all processes that share the tests."""
 
 import fcntl
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from tests.packaging.environments import ROOT, Built, Environment, build, built_
 
 def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    done = folder.with_suffix(".done")
-    with folder.with_suffix(".lock").open("w") as lock:
+    done = folder.with_name(f"{folder.name}.done")
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             make(folder)
@@ -45,19 +46,31 @@ def plain(shared: Path, built: Built) -> Environment:
 
 
 @pytest.fixture(scope="session")
-def server(shared: Path, built: Built) -> Environment:
-    """`pip install jackline[server]` as a deployment does it: the lock file by hash, then the wheel alone."""
+def server_on(shared: Path, built: Built) -> Callable[[str, Path], Environment]:
+    """`pip install jackline[server]` as a deployment does it, on a Python of that version that stands there.
 
-    def make(folder: Path) -> None:
-        environment = make_environment(folder)
-        environment.install(
-            "--require-hashes",
-            "--no-deps",
-            "--only-binary",
-            ":all:",
-            "-r",
-            ROOT / "requirements" / "server.txt",
-        )
-        environment.install("--no-index", "--no-deps", built.wheel)
+    The lock file by hash, then the wheel alone.
+    """
 
-    return Environment(folder=_made_once(shared / "server", make))
+    def server_on(version: str, python: Path) -> Environment:
+        def make(folder: Path) -> None:
+            environment = make_environment(folder, python=python)
+            environment.install(
+                "--require-hashes",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "-r",
+                ROOT / "requirements" / "server.txt",
+            )
+            environment.install("--no-index", "--no-deps", built.wheel)
+
+        return Environment(folder=_made_once(shared / f"server-{version}", make))
+
+    return server_on
+
+
+@pytest.fixture(scope="session")
+def server(server_on: Callable[[str, Path], Environment]) -> Environment:
+    """The same on the Python that runs the tests."""
+    return server_on(f"3.{sys.version_info.minor}", Path(sys.executable))

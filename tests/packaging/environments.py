@@ -124,10 +124,17 @@ def built_in(folder: Path) -> Built:
     return Built(tree=folder / "tree", wheel=wheel, sdist=sdist, wheel_of_sdist=wheel_of_sdist)
 
 
-def make_environment(folder: Path) -> Environment:
-    """A new environment of this Python, without pip."""
-    _uv("venv", "--quiet", "--python", sys.executable, folder)
+def make_environment(folder: Path, *, python: Path = Path(sys.executable)) -> Environment:
+    """A new environment of a Python, without pip."""
+    _uv("venv", "--quiet", "--python", python, folder)
     return Environment(folder=folder)
+
+
+def resolve(lock: Path, *, version: str, platform: str, target: Path) -> None:
+    """Fail unless a lock file has a wheel of each package for that Python and platform; installs nothing."""
+    which = ("--python-version", version, "--python-platform", platform, "--target", target)
+    wheels = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
+    _uv("pip", "install", "--quiet", "--dry-run", "--python", sys.executable, *which, *wheels, "-r", lock)
 
 
 def _uv(*words: str | Path) -> None:

@@ -1,6 +1,5 @@
 """The wheel, installed where nothing of this tree is: a client alone, and a server."""
 
-import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -8,8 +7,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.packaging.environments import COMMAND_S, ROOT, Environment
+from tests.packaging.environments import ROOT, Environment
 from tests.packaging.locks import pinned
+from tests.packaging.serving import serving
 from tests.packaging.test_archives import PROJECT
 
 pytestmark = pytest.mark.timeout(900)
@@ -40,13 +40,6 @@ NEEDS_SERVER = {
 NEED_NO_MORE = {"config", "init"}
 """Commands of the server that happen to need nothing that a plain install lacks."""
 EXIT_USAGE = 2
-CONFIG = """
-[server]
-workflows = "./workflows"
-[models.demo]
-script = "./script.yaml"
-price = {input_per_million = 0, output_per_million = 0}
-"""
 
 
 def test_a_plain_install_brings_the_client_and_nothing_of_the_server(plain: Environment) -> None:
@@ -99,30 +92,9 @@ def test_what_is_locked_is_what_the_server_extra_asks_for(server: Environment) -
 
 @pytest.fixture
 def served(server: Environment, tmp_path: Path) -> Generator[str]:
-    """The address of an installed server, in a folder of its own."""
-    folder = tmp_path / "server"
-    (folder / "workflows").mkdir(parents=True)
-    (folder / "jackline.toml").write_text(CONFIG, encoding="utf-8")
-    for name in ("script.yaml", "workflows/greeting.yaml"):
-        (folder / name).write_bytes((ROOT / "deploy" / "config" / name).read_bytes())
-    process = subprocess.Popen(
-        [str(server.jackline), "serve", "--config", "jackline.toml", "--listen", "127.0.0.1:0"],
-        cwd=folder,
-        env=server.environ(tmp_path),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        said = next((line for line in process.stdout if line.startswith("listening on ")), "")
-        assert said, f"it ended with {process.wait(COMMAND_S)}"
-        yield said.split()[-1]
-        process.terminate()
-        assert process.wait(COMMAND_S) == 0
-    finally:
-        process.kill()
-        process.stdout.close()
-        process.wait(COMMAND_S)
+    """The address of an installed server."""
+    with serving(server, tmp_path) as address:
+        yield address
 
 
 def test_an_installed_client_streams_a_run_of_an_installed_server(

@@ -115,7 +115,7 @@ class ScriptUsage(_Strict):
 class ScriptFailure(_Strict):
     """How the attempt fails."""
 
-    failure: Annotated[FailureClass, BeforeValidator(FailureClass)] = Field(alias="class")
+    failure: Annotated[FailureClass, Field(strict=False)] = Field(alias="class")
     message: str = "the script says so"
     retry_after_ms: Milliseconds | None = None
 
@@ -131,7 +131,7 @@ class Turn(_Strict):
     usage: ScriptUsage | Literal["none"] | None = None
     delay_ms: Milliseconds = 0
     chunk_delay_ms: Milliseconds = 0
-    finish: Annotated[FinishReason, BeforeValidator(FinishReason)] | None = None
+    finish: Annotated[FinishReason, Field(strict=False)] | None = None
     error: ScriptFailure | None = None
 
     @cached_property
