@@ -39,7 +39,7 @@ from jackline_server.runtime.ports import Envelope, Record
 FEW = settings(max_examples=25, deadline=None)
 FACT_TYPES: tuple[type[Fact], ...] = get_args(Fact)
 COUNTS = st.integers(0, 2**31 - 1)
-NAMES = st.text(max_size=20)
+NAMES = st.text(max_size=12)
 PLAIN: dict[type[Any], st.SearchStrategy[Any]] = {
     type(None): st.none(),
     bool: st.booleans(),
@@ -174,7 +174,7 @@ def records(draw: st.DrawFn, shape: type[Fact]) -> Record:
 
 STEPS = st.lists(
     st.one_of(instances_of(ModelStep), instances_of(ToolStep), instances_of(RouterStep)),
-    max_size=3,
+    max_size=2,
     unique_by=lambda step: step.step_id,
 )
 
