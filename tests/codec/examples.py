@@ -15,6 +15,7 @@ from jackline_server.core.conditions import (
     AllOf,
     AnyOf,
     AskFunction,
+    Confidence,
     Cost,
     Elapsed,
     Expression,
@@ -74,6 +75,7 @@ LEAVES: st.SearchStrategy[StopCondition] = st.one_of(
     st.builds(Tokens, gte=COUNTS),
     st.builds(Cost, gte_micros=COUNTS),
     st.builds(Elapsed, gte_ms=COUNTS),
+    st.builds(Confidence, gte_permille=st.integers(0, 1_000)),
     st.builds(NoToolCalls),
     st.builds(ToolCalled, name=NAMES, success=st.none() | st.booleans()),
     st.builds(TextMention, text=NAMES, case=st.booleans()),
@@ -97,7 +99,16 @@ def conditions(levels: int) -> st.SearchStrategy[StopCondition]:
     )
 
 
-CONDITIONS = conditions(4).filter(lambda tree: not oversize(tree))
+_TREES = conditions(4).filter(lambda tree: not oversize(tree))
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> StopCondition:
+    """Any tree. A function of its own, because what is built of it would else show all levels in its name."""
+    return draw(_TREES)
+
+
+CONDITIONS = trees()
 
 BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "stop_when": st.none() | CONDITIONS,
