@@ -216,6 +216,11 @@ def _no_folder_for_it(_data: Path, target: Path) -> None:
     target.parent.rmdir()
 
 
+def _its_folder_is_a_link_to_itself(_data: Path, target: Path) -> None:
+    target.parent.rmdir()
+    target.parent.symlink_to(target.parent)
+
+
 def _no_store(data: Path, _target: Path) -> None:
     (data / "jackline.db").unlink()
 
@@ -234,6 +239,7 @@ def _damaged(data: Path, _target: Path) -> None:
 REFUSALS = [
     (_target_is_there, StoreUnsuitable, _CANT_CREATE),
     (_no_folder_for_it, StoreUnsuitable, _CANT_CREATE),
+    (_its_folder_is_a_link_to_itself, StoreUnsuitable, _CANT_CREATE),
     (_no_store, StoreUnsuitable, _CANT_CREATE),
     (_not_a_database, StoreDamaged, _STORE),
     (_damaged, StoreDamaged, _STORE),

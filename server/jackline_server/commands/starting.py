@@ -4,6 +4,7 @@ Owns which files it has and that none is overwritten unasked. What is in them st
 whose names are those of the project, but for `dot-` in place of a leading dot and `.txt` after a program.
 """
 
+import errno
 import json
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -74,8 +75,14 @@ def init(
 def _leads_out(folder: Path, inner: Path) -> bool:
     """True if what stands for a folder of the project is one elsewhere, or can't be followed."""
     try:
+        inner.stat()
+    except OSError as error:
+        # Asked for, since `resolve` raises for it (RuntimeError) only before Python 3.13.
+        if error.errno == errno.ELOOP:
+            return inner != folder
+    try:
         return not inner.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # a link to itself
+    except OSError:  # the folder that all is relative to is gone
         return inner != folder
 
 

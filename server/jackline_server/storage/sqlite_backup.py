@@ -166,7 +166,8 @@ def back_up(data: Path, target: Path) -> int:
 
 def _refuse_name(target: Path) -> None:
     """Refuse a name under which the copy would be taken for something else. Raises StoreUnsuitable."""
-    name, folder = target.name.casefold(), target.parent.resolve()
+    # Not `resolve`, which before Python 3.13 raises RuntimeError for a link to itself.
+    name, folder = target.name.casefold(), Path(os.path.realpath(target.parent))
     if name.endswith(BESIDE):
         raise StoreUnsuitable(
             f"{target} can't be the name of a copy: SQLite takes a file whose name ends with "
