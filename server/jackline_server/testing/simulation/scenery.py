@@ -95,7 +95,7 @@ def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> S
 
 
 def _stop_when(chance: random.Random, tools: list[ToolStep]) -> when.StopCondition | None:
-    if _happens(chance, 0.6):
+    if _happens(chance, 0.75):
         return None
     leaves: list[when.StopCondition] = [
         when.Iterations(gte=2),
