@@ -73,7 +73,7 @@ def test_a_history_of_the_simulator_survives_its_json_form() -> None:
 
 def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     """What a few hundred worlds hold together: else a green run would say little."""
-    outcomes = [simulate(seed) for seed in range(200)]
+    outcomes = [simulate(seed) for seed in range(800)]
     kinds = {event.kind for one in outcomes for run in one.history.runs for event in run.events}
     endings = {stream.ending for one in outcomes for stream in one.history.streams}
     causes = {

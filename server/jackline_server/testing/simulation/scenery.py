@@ -174,7 +174,7 @@ def _ground(chance: random.Random) -> GroundPlan | None:
 
 
 def _stop_when(chance: random.Random, tools: list[ToolStep]) -> when.StopCondition | None:
-    if _happens(chance, 0.6):
+    if _happens(chance, 0.75):
         return None
     leaves: list[when.StopCondition] = [
         when.Iterations(gte=2),
