@@ -5,9 +5,8 @@ Owns its files. The model is the bundled scripted one, the tool an async functio
 
 import json
 
-from jackline.v1.run_pb2 import RunState
-
 from benchmarks.histories import Expected
+from jackline.v1.run_pb2 import RunState
 
 WORKFLOW = "loop"
 INPUT = b'{"subject": "berths"}'

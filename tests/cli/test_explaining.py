@@ -3,9 +3,9 @@
 import json
 
 import grpc
+
 from jackline.v1.run_pb2 import Run, View
 from jackline.v1.run_service_pb2 import GetRunResponse, StreamProgressRequest, StreamProgressResponse
-
 from tests.cli.console import Console
 from tests.client.explained import FOLDER, RULE, recorded
 from tests.support.scripted_service import Failure, ScriptedService, StreamScript

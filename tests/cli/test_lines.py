@@ -28,7 +28,6 @@ from jackline.v1.event_pb2 import (
     ToolCallRequested,
 )
 from jackline.v1.run_pb2 import InterruptKind, RunState, StopReason, ToolCallStatus, Usage
-
 from jackline_client.cli.event_lines import EventLines
 
 

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+
 from jackline.v1.event_pb2 import (
     CallContent,
     Content,
@@ -20,7 +21,6 @@ from jackline.v1.event_pb2 import (
     ToolResultContent,
 )
 from jackline.v1.run_pb2 import Effect, RunState, StopReason, ToolCallStatus, Usage
-
 from jackline_client.explaining import Cause, Explanation, explain
 from tests.client.explained import FOLDER, NAMES, explained, recorded, text_of
 

@@ -3,8 +3,8 @@
 from itertools import cycle
 
 import pytest
-from jackline.v1.run_pb2 import Run, RunState, StopReason
 
+from jackline.v1.run_pb2 import Run, RunState, StopReason
 from jackline_client import TERMINAL_STATES
 from tests.outside import worlds
 from tests.outside.recording import Recorder, recording

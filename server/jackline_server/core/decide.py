@@ -9,7 +9,7 @@
      -  between steps                                       -> the next step, or the end
      5  tool calls still to do                              -> calls
      6  (a steer waiting is settled by `control` at the same boundary)
-     7  a call of `finish`, or a reply without tool calls   -> finishing.judge, grounding.check, turns.judge
+     7  a call of `finish`, or a reply without tool calls   -> finishing.judge, grounding.check, judging.judge
      8  a stop condition true, at the top of a turn         -> stopping.ask
      9  turns repeated, a look back due                     -> turns.look_back
     10  a limit reached                                     -> turns.at_limit
@@ -27,6 +27,7 @@ from jackline_server.core import (
     exits,
     finishing,
     grounding,
+    judging,
     leaving,
     partial,
     routing,
@@ -179,7 +180,7 @@ def _model_step(
     if visit.answer is not None:
         schemas, at_ms = instruments.schemas, now.active_ms
         check = grounding.check(state, visit, step, schemas, now_active_ms=at_ms)
-        return check or turns.judge(state, visit, step, visit.answer, schemas, now_active_ms=at_ms)
+        return check or judging.judge(state, visit, step, visit.answer, schemas, now_active_ms=at_ms)
     return (
         stopping.ask(state, visit, step, now=now, instruments=instruments)
         or turns.look_back(state, visit, step, now_active_ms=now.active_ms)

@@ -5,7 +5,7 @@ them have succeeded. If one has not, the model has answered without knowing that
 its next turn. A call that is rejected has an error as its result, so that the conversation stays paired.
 """
 
-from jackline_server.core import evolve_calls, finish_tool, leaving, outcome, turns
+from jackline_server.core import evolve_calls, finish_tool, judging, leaving, outcome, turns
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     AnswerProblem,
@@ -57,7 +57,7 @@ def judge(state: RunState, visit: Visit, step: ModelStep, call: ToolCall, schema
     )
     settled = evolve_calls.finish(state, accepted)
     if visit.closing is not None:
-        left = turns.close(settled, current(settled), verdict)
+        left = judging.close(settled, current(settled), verdict)
     else:
         end = Exit(
             signal=verdict.signal, reason=StopReason.FINISH_TOOL, result=verdict.result, has_result=True
@@ -84,7 +84,7 @@ def _verdict(
     verdict = outcome.read_call(call.arguments, reply.finish, step.outcome, schemas)
     if visit.closing is not None or turns.choice_met(state, visit, step):
         return verdict
-    return turns.tool_required(verdict)
+    return judging.tool_required(verdict)
 
 
 def _rejected(state: RunState, step: ModelStep, call: ToolCall, verdict: Wrong) -> Record:
@@ -102,9 +102,9 @@ def _rejected(state: RunState, step: ModelStep, call: ToolCall, verdict: Wrong) 
         settled = evolve_calls.finish(settled, fact)
     visit = current(settled)
     if visit.closing is not None:
-        left = turns.close(settled, visit, verdict)
+        left = judging.close(settled, visit, verdict)
     else:
-        left = turns.reject(settled, visit, step, verdict, call_id=call.call_id)
+        left = judging.reject(settled, visit, step, verdict, call_id=call.call_id)
     return Record(facts=(*denied, *left.facts))
 
 

@@ -1,16 +1,15 @@
-"""Turns of a model step: judging an answer, and the next call of the model under every bound.
+"""Turns of a model step: the next call of the model under every bound, and what a limit leads to.
 
-Owns questions 7, 9, 10 and 11 of the loop; what 9 asks belongs to `repetition` and `reflection`. A turn is
-one model call with its tool calls; mending an answer and the closing answer use a request, not a turn.
+Owns questions 9, 10 and 11 of the loop; what 9 asks belongs to `repetition` and `reflection`, and judging an
+answer to `judging`. A turn is one model call with its tool calls; mending an answer and the closing answer
+use a request, not a turn.
 """
 
-from jackline_server.core import bounds, exits, finish_tool, leaving, outcome, reflection, repetition, timing
+from jackline_server.core import bounds, exits, finish_tool, leaving, reflection, repetition, timing
 from jackline_server.core import transcript as conversation
 from jackline_server.core.bounds import Hold, Limit, Scope
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
-    AnswerProblem,
-    AnswerRejected,
     CallStatus,
     ModelCallStarted,
     NoticeCode,
@@ -18,20 +17,15 @@ from jackline_server.core.facts import (
     Purpose,
     StopReason,
 )
-from jackline_server.core.frozen import change
-from jackline_server.core.instruments import SchemaValidator
-from jackline_server.core.outcome import Accepted, Wrong
 from jackline_server.core.partial import with_best
 from jackline_server.core.plan import (
-    FINISH,
     AnswerForm,
     ChoiceMode,
-    Completion,
     ModelStep,
     OnLimit,
     ToolChoice,
 )
-from jackline_server.core.state import Reply, RunState, Visit
+from jackline_server.core.state import RunState, Visit
 from jackline_server.core.steps import CallModel, Record, Step, Wait
 
 CLOSING_OUTPUT_TOKENS = 512
@@ -56,7 +50,7 @@ def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: 
     """The next call of the model, or what stands in its way."""
     attempts = visit.attempts
     if attempts is None and visit.closing is not None:
-        return _close_without_answer(state, visit)  # the closing reply asked for tools; it is not asked again
+        return close_without_answer(state, visit)  # the closing reply asked for tools; it is not asked again
     if attempts is not None:
         if attempts.retry_at_active_ms is None:
             return _give_up(state, visit)
@@ -77,7 +71,7 @@ def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: 
 def _give_up(state: RunState, visit: Visit) -> Record:
     attempts = visit.attempts
     if visit.closing is not None or attempts is None:
-        return _close_without_answer(state, visit)
+        return close_without_answer(state, visit)
     leaf = f"MODEL_{attempts.last.name}"
     end = exits.abnormal(StopReason.MODEL_ERROR, leaf=leaf, error=attempts.error)
     return leaving.leave(state, visit, with_best(end, state, visit))
@@ -92,17 +86,18 @@ def at_limit(
         if isinstance(call, CallModel):
             return call
     if visit.closing is not None:
-        return _close_without_answer(state, visit)
-    return leaving.leave(state, visit, _cut(limit, state, visit))
+        return close_without_answer(state, visit)
+    return leaving.leave(state, visit, cut(limit, state, visit))
 
 
-def _cut(limit: Limit, state: RunState, visit: Visit) -> Exit:
+def cut(limit: Limit, state: RunState, visit: Visit) -> Exit:
     """The exit without an answer: a bound leaves the best there is, a stop condition nothing."""
-    end = _limit_exit(limit)
+    end = limit_exit(limit)
     return end if limit.reason is StopReason.STOP_CONDITION else with_best(end, state, visit)
 
 
-def _limit_exit(limit: Limit) -> Exit:
+def limit_exit(limit: Limit) -> Exit:
+    """The exit that a reached limit leads to, without a result."""
     return exits.abnormal(limit.reason, leaf=limit.leaf, error=limit_words(limit))
 
 
@@ -119,8 +114,9 @@ def limit_words(limit: Limit) -> str:
             return f"{limit.leaf}: {limit.words}" if limit.words else f"{limit.leaf} is reached"
 
 
-def _close_without_answer(state: RunState, visit: Visit) -> Record:
-    return leaving.leave(state, visit, _cut(visit.closing or EMPTY_REPLY, state, visit))
+def close_without_answer(state: RunState, visit: Visit) -> Record:
+    """End the visit, whose closing answer did not come."""
+    return leaving.leave(state, visit, cut(visit.closing or EMPTY_REPLY, state, visit))
 
 
 # --- the next call -----------------------------------------------------------------------------
@@ -255,92 +251,6 @@ def _nearly_used(state: RunState, visit: Visit, step: ModelStep) -> Noticed | No
 def _is_nearly_used(budget: int | None, held: int) -> bool:
     parts, whole = _NOTICE_AT
     return bool(budget) and held * whole >= budget * parts
-
-
-# --- judging an answer -------------------------------------------------------------------------
-
-
-def judge(
-    state: RunState,
-    visit: Visit,
-    step: ModelStep,
-    reply: Reply,
-    schemas: SchemaValidator,
-    *,
-    now_active_ms: int,
-) -> Step:
-    """What a reply without tool calls leads to."""
-    verdict = outcome.read(reply, step.outcome, schemas)
-    if visit.closing is not None:
-        return close(state, visit, verdict)
-    if isinstance(verdict, Wrong) and verdict.problem is AnswerProblem.EMPTY:
-        return _empty(state, visit, step, verdict, now_active_ms=now_active_ms)
-    if step.completion is Completion.EXPLICIT:
-        return reject(state, visit, step, _NOT_FINISHED)
-    if not choice_met(state, visit, step):
-        verdict = tool_required(verdict)
-    if isinstance(verdict, Wrong):
-        return reject(state, visit, step, verdict)
-    return leaving.leave(state, visit, _accepted(verdict, step))
-
-
-_NOT_FINISHED = Wrong(
-    problem=AnswerProblem.NOT_FINISHED,
-    explanation=f"This step goes on until you call `{FINISH}` with your answer. Go on, or call it.",
-)
-
-
-def tool_required(verdict: Accepted | Wrong) -> Wrong:
-    """The verdict on an answer that comes before the call that has to succeed first."""
-    if isinstance(verdict, Wrong) and verdict.problem is AnswerProblem.TRUNCATED:
-        return verdict
-    return Wrong(
-        problem=AnswerProblem.TOOL_REQUIRED,
-        explanation="A tool call has to succeed before you answer. Call the tool.",
-    )
-
-
-def reject(state: RunState, visit: Visit, step: ModelStep, verdict: Wrong, *, call_id: str = "") -> Record:
-    """Send a wrong answer back, or end the step. `call_id` is the call of `finish` that gave it."""
-    if verdict.problem.costs_a_turn:
-        return Record(facts=(_rejected(verdict, 0, call_id),))
-    if visit.repairs < step.outcome.repairs:
-        return Record(facts=(_rejected(verdict, visit.repairs + 1, call_id),))
-    reason = StopReason.INVALID_OUTPUT
-    if verdict.problem is AnswerProblem.TOOL_REQUIRED:
-        reason = StopReason.NO_TOOL_SUCCEEDED
-    end = exits.abnormal(reason, leaf=verdict.problem.value, error=verdict.explanation)
-    left = leaving.leave(state, visit, with_best(end, state, visit))
-    return Record(facts=(_rejected(verdict, 0, call_id), *left.facts))
-
-
-def _rejected(verdict: Wrong, repair: int, call_id: str = "") -> AnswerRejected:
-    return AnswerRejected(
-        problem=verdict.problem, repair=repair, explanation=verdict.explanation, call_id=call_id
-    )
-
-
-def _accepted(verdict: Accepted, step: ModelStep) -> Exit:
-    reason = StopReason.OUTCOME if step.outcome.enum else StopReason.DEFAULT
-    return Exit(signal=verdict.signal, reason=reason, result=verdict.result, has_result=True)
-
-
-def _empty(state: RunState, visit: Visit, step: ModelStep, verdict: Wrong, *, now_active_ms: int) -> Step:
-    """An empty reply is asked for again once, then a closing answer is tried, then the step fails."""
-    if visit.empty_replies == 0:
-        return Record(facts=(_rejected(verdict, 1),))
-    call = model_call(state, visit, step, closing=EMPTY_REPLY, now_active_ms=now_active_ms)
-    return call if isinstance(call, CallModel) else _close_without_answer(state, visit)
-
-
-def close(state: RunState, visit: Visit, verdict: Accepted | Wrong) -> Record:
-    """A closing answer: the signal stays the limit's. After a bound the answer is the partial result."""
-    limit = visit.closing or EMPTY_REPLY
-    if isinstance(verdict, Wrong):
-        return leaving.leave(state, visit, _cut(limit, state, visit))
-    partial = limit.reason is not StopReason.STOP_CONDITION
-    end = change(_limit_exit(limit), result=verdict.result, has_result=True, partial=partial)
-    return leaving.leave(state, visit, end)
 
 
 def choice_met(state: RunState, visit: Visit, step: ModelStep) -> bool:

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
 from jackline.v1.event_pb2 import StepEvent
 from jackline.v1.run_pb2 import View
-
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Column, Listing, Output, chosen_form
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument

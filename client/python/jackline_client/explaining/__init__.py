@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from jackline.v1.event_pb2 import StepEvent
-
 from jackline_client.explaining.accounts import Share, shares
 from jackline_client.explaining.causes import chain, on_the_way, standing
 from jackline_client.explaining.findings import Finding, contradictions, cycles

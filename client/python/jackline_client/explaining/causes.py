@@ -11,7 +11,6 @@ from dataclasses import replace
 from jackline.v1.control_pb2 import CommandKind
 from jackline.v1.event_pb2 import ModelCallPurpose, NoticeCode, RecoveryCause, StepEvent
 from jackline.v1.run_pb2 import RunState, StopReason, ToolCallStatus
-
 from jackline_client.explaining.findings import cycles
 from jackline_client.explaining.history import OPEN, Call, History, Turn, Visit, is_turn, word
 from jackline_client.explaining.telling import Cause, counted, ending, said, tell, tell_call

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jackline.v1.run_pb2 import Effect, StopReason, ToolCallStatus
-
 from jackline_client.explaining.history import OPEN, Call, History, Turn, Visit, times
 
 _PERIODS = (1, 2, 3)

@@ -18,7 +18,6 @@ from jackline.v1.event_pb2 import (
     StepEvent,
 )
 from jackline.v1.run_pb2 import StopReason, ToolCallStatus
-
 from jackline_client.explaining.history import Call, word
 
 
