@@ -142,7 +142,7 @@ BROKEN_WORKFLOWS = [
     AGENT + "stop_when: {not: {iteration: {gte: 2}}}}\n",
     AGENT + "stop_when: {all: [{elapsed: {gte: 2}}]}}\n",
     AGENT + "stop_when: {no_tool_calls: false}}\n",
-    AGENT + "stop_when: {confidence: {gte: 0.9}}}\n",
+    AGENT + "stop_when: {confidence: {gte: 1.9}}}\n",
     AGENT + "allow_effects: [destructive]}\n",
     STEPS + "{kind: completion}\n",
     STEPS + "{kind: completion, prompt: x, tools: []}\n",
