@@ -38,7 +38,7 @@ from jackline_server.core.facts import (
     StopReason,
     Usage,
 )
-from jackline_server.core.plan import AnswerForm, ChoiceMode, OnLimit, Plan, Price, ToolChoice
+from jackline_server.core.plan import AnswerForm, ChoiceMode, Completion, OnLimit, Plan, Price, ToolChoice
 from jackline_server.core.stopping import MOST_RESULT_CHARS, VARIABLES
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Answers, Call, Driver, Ends, Fails, Reply, Says, Scenario, drive
@@ -157,16 +157,25 @@ def test_a_call_of_an_earlier_visit_does_not_count() -> None:
     assert driver.finished.signal == "default"
 
 
-def test_a_reply_without_tool_calls_that_guidance_overtook_stops_the_step_with_that_reply() -> None:
+def test_a_reply_without_tool_calls_where_only_finish_ends_the_step_stops_it_with_that_reply() -> None:
+    plan = stops(
+        NoToolCalls(),
+        completion=Completion.EXPLICIT,
+        outcome=plans.outcome(form=AnswerForm.FINISH_TOOL, contract_json='{"type":"object"}'),
+    )
+    driver = run(plan, Says(text='{"result":"done"}'))
+    assert stopped(driver) == "stop_when.no_tool_calls"
+    assert driver.finished.result_json == '"done"'
+
+
+def test_guidance_that_overtakes_an_answer_is_answered_before_the_step_stops() -> None:
     plan = stops(NoToolCalls())
-    scenario = Scenario(plan=plan, replies=[Says(text="done")])
-    driver = Driver(scenario).run(
+    driver = Driver(Scenario(plan=plan, replies=[Says(text="done"), Says(text="more")])).run(
         lambda one: one.state.visit is not None and one.state.visit.answer is not None
     )
     driver.send(Steer(text="More, please."))
     driver.run_to_end()
-    assert stopped(driver) == "stop_when.no_tool_calls"
-    assert driver.finished.result_json == '"done"'
+    assert (driver.finished.signal, driver.finished.result_json) == ("default", '"more"')
 
 
 def test_an_outcome_counts_only_if_the_reply_is_a_sound_answer() -> None:

@@ -231,7 +231,6 @@ def test_what_is_not_built_is_named_where_it_would_stand() -> None:
         "agent and completion": shapes.ModelStepShape.not_built - common,
         "http, function, mcp": shapes.ToolStepShape.not_built - common,
         "a tool": shapes.ToolShape.not_built,
-        "stop_when": shapes.StopWhenShape.not_built,
         **{f"values of {key}": values for key, values in shapes.VALUES_NOT_BUILT.items()},
     }
     assert listed == {key: set(names) for key, names in expected.items()}

@@ -162,7 +162,8 @@ def _lines(one: _Lock, *, check: bool) -> Iterator[str]:
         return
     if check:
         state = "is out of date" if one.is_there else "is not there"
-        yield f"{one.connection}: {one.path} {state}; write it with: jackline tools lock {one.connection}"
+        command = f"jackline tools lock {one.connection} --config FILE"
+        yield f"{one.connection}: {one.path} {state}; write it with: {command}"
     else:
         yield f"{one.connection}: wrote {one.path} ({counted})"
     if one.note:

@@ -223,7 +223,7 @@ def read_lock(connection: McpConnection) -> Catalog | None:
     """What the lock file of the config pins; None without one. Raises NoTools."""
     if connection.lock is None:
         return None
-    advice = f"make it with: jackline tools lock {connection.name}"
+    advice = f"make it with: jackline tools lock {connection.name} --config FILE"
     try:
         return read_lock_file(connection.lock)
     except OSError as error:

@@ -5,10 +5,10 @@ A name that the model made up, wrong arguments and a spent cap are error results
 
 from jackline_server.core import json_text
 from jackline_server.core.batches import Batch, effect_of, spent
-from jackline_server.core.facts import CallProblem, CallStatus, ToolCallFinished
+from jackline_server.core.facts import CallProblem, CallStatus, FinishReason, ToolCallFinished
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import Effect, JsonObject
-from jackline_server.core.state import ToolCall
+from jackline_server.core.state import Reply, ToolCall
 
 Problem = tuple[CallProblem, str]
 """Why a call can't start, and the same in words for the model."""
@@ -24,6 +24,8 @@ def checked(batch: Batch, call: ToolCall, schemas: SchemaValidator) -> JsonObjec
         return CallProblem.UNKNOWN_TOOL, f"there is no such tool; the tools are: {names}"
     if effect_of(batch, call) not in batch.step.allow_effects:
         return CallProblem.NOT_ALLOWED, "this step may not call a tool with that effect"
+    if not call.arguments.strip() and _was_cut(batch, call):
+        return CallProblem.MALFORMED_ARGUMENTS, "the reply was cut before the arguments came"
     try:
         arguments = _arguments(call)
     except json_text.JsonError as error:
@@ -35,6 +37,12 @@ def checked(batch: Batch, call: ToolCall, schemas: SchemaValidator) -> JsonObjec
     if problem is not None:
         return CallProblem.INVALID_ARGUMENTS, f"the arguments do not fit: {problem}"
     return arguments
+
+
+def _was_cut(batch: Batch, call: ToolCall) -> bool:
+    """True for the last call of a reply that the output cap cut."""
+    reply = next((entry for entry in reversed(batch.visit.entries) if isinstance(entry, Reply)), None)
+    return reply is not None and reply.finish is FinishReason.LENGTH and reply.calls[-1:] == (call.call_id,)
 
 
 def _arguments(call: ToolCall) -> JsonObject:

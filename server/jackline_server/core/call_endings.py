@@ -18,8 +18,8 @@ def fatal(state: RunState, visit: Visit, step: ModelStep) -> Exit | None:
 
     It is a failure that the tool's policy does not let pass, or one call too many that can't start.
     """
-    last = visit.entries[-1] if visit.entries else None
-    if not isinstance(last, Reply) or not last.calls:
+    last = next((entry for entry in reversed(visit.entries) if isinstance(entry, Reply)), None)
+    if last is None or not last.calls:
         return None
     calls = [state.calls[call_id] for call_id in last.calls if not _is_finish(state, step, call_id)]
     if not calls or any(call.status is CallStatus.STARTED for call in calls):

@@ -8,7 +8,7 @@ rejects what is left.
 from dataclasses import replace
 from typing import assert_never
 
-from jackline_server.core import json_text, timing, turns
+from jackline_server.core import call_endings, json_text, timing, turns
 from jackline_server.core.commands import (
     Abort,
     Answer,
@@ -125,6 +125,8 @@ def _next_turn_follows(state: RunState, steered: Steered, step: ModelStep, now: 
     visit = current(evolve(state, steered, active_ms=now.active_ms))
     given_up = visit.attempts is not None and visit.attempts.retry_at_active_ms is None
     if visit.closing is not None or given_up or timing.passed(state, now.active_ms) is not None:
+        return False
+    if call_endings.fatal(state, visit, step) is not None:
         return False
     call = turns.model_call(replace(state, visit=visit), visit, step, now_active_ms=now.active_ms)
     return isinstance(call, CallModel)

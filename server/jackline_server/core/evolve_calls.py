@@ -141,6 +141,8 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         timed_out=fact.timed_out,
         reused_from=fact.reused_from,
     )
+    if fact.reused_from:
+        call = change(call, bound=_call(state, fact.reused_from).bound)
     return _store(state, call, context=_written(state, call))
 
 

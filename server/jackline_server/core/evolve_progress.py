@@ -43,7 +43,8 @@ def ground(state: RunState, fact: Grounded) -> RunState:
         return change(state, visit=visit)
     claims = transcript.fenced(json_text.write(list(fact.unsupported)))
     told = _told(visit, f"{_UNSUPPORTED}\n{claims}")
-    return change(state, visit=change(told, answer=None, grounding=Grounding(replans=fact.replan)))
+    grounding = Grounding(replans=fact.replan, refused=visit.answer)
+    return change(state, visit=change(told, answer=None, grounding=grounding))
 
 
 def withdrawn(visit: Visit) -> Visit:
@@ -54,7 +55,7 @@ def withdrawn(visit: Visit) -> Visit:
         visit,
         attempts=None,
         request_since_ms=None,
-        grounding=Grounding(replans=visit.grounding.replans),
+        grounding=Grounding(replans=visit.grounding.replans, refused=visit.grounding.refused),
     )
 
 

@@ -91,7 +91,9 @@ def _grounding(grounding: Grounding, purpose: Purpose) -> Grounding:
     """Any other call than the judge's means that there is no answer to judge any more."""
     if purpose is Purpose.GROUND:
         return change(grounding, asked=True)
-    return Grounding(replans=grounding.replans) if grounding.passed or grounding.asked else grounding
+    if not grounding.passed and not grounding.asked:
+        return grounding
+    return Grounding(replans=grounding.replans, refused=grounding.refused)
 
 
 def _in_flight(visit: Visit) -> ModelCall:

@@ -26,7 +26,7 @@ from jackline_server.core.facts import (
     ToolCallRequested,
 )
 from jackline_server.core.frozen import change, frozen
-from jackline_server.core.plan import ModelStep, OnQuestion, Plan, RunBounds
+from jackline_server.core.plan import FINISH, ModelStep, OnQuestion, Plan, RunBounds
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 
@@ -157,7 +157,7 @@ def _why_not(fact: Fact, *, own: Plan, other: Plan) -> str:
             return _other_kind(step_id, own=own, other=other) if step_id else ""
         case ModelCallStarted(model=model):
             return "" if model in other.models else f"it has no model {model}"
-        case ToolCallRequested(tool=tool) if tool != OTHER_TOOL:
+        case ToolCallRequested(tool=tool) if tool not in (OTHER_TOOL, FINISH):
             return _other_kind(tool, own=own, other=other)
         case _:
             return ""

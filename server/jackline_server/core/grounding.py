@@ -31,7 +31,7 @@ from jackline_server.core.outcome import Accepted
 from jackline_server.core.partial import with_best
 from jackline_server.core.plan import GroundPlan, ModelPlan, ModelStep, OnJudgeError, ToolChoice
 from jackline_server.core.state import Reply, RunState, ToolCall, Visit
-from jackline_server.core.steps import CallModel, Record, Step, Wait
+from jackline_server.core.steps import CallModel, Record, Step
 
 MOST_EVIDENCE_CHARS = 100_000
 MOST_OUTPUT_TOKENS = 1_024
@@ -80,7 +80,7 @@ def check(
         if attempts.retry_at_active_ms is None:
             return _failed(state, visit, plan, f"the judge failed: {attempts.error}")
         if now_active_ms < attempts.retry_at_active_ms:
-            return Wait(until_active_ms=attempts.retry_at_active_ms)
+            return turns.wait_for_retry(state, attempts.retry_at_active_ms, now_active_ms)
     call = _call(state, visit, step, plan, now_active_ms=now_active_ms)
     return call if isinstance(call, CallModel) else _failed(state, visit, plan, call.leaf, limit=call)
 
@@ -92,7 +92,7 @@ def _evidence(state: RunState, visit: Visit) -> Iterator[ToolCall]:
         for call in state.calls.values()
         if call.step_id == visit.step_id
         and call.visit == visit.number
-        and call.attempts
+        and (call.attempts or call.reused_from)
         and call.status in (CallStatus.COMPLETED, CallStatus.FAILED)
     )
 

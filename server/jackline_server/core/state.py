@@ -81,6 +81,11 @@ class Note:
     text: str
     provenance: str
 
+    @property
+    def is_guidance(self) -> bool:
+        """True for the words of a person who steers the run."""
+        return self.provenance.startswith("steer:")
+
 
 @frozen
 class ModelCall:
@@ -152,13 +157,14 @@ class Grounding:
     """How the judge stands to the answer under way.
 
     `asked` from the first attempt at it until its word is recorded; `verdict` is its reply, unread. `passed`
-    if the answer stands. `replans` counts those of the visit.
+    if the answer stands. `replans` counts those of the visit, `refused` is the answer last sent back.
     """
 
     asked: bool = False
     verdict: Reply | None = None
     passed: bool = False
     replans: int = 0
+    refused: Reply | None = None
 
 
 @frozen

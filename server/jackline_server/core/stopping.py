@@ -40,7 +40,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.instruments import ExpressionError, Instruments
 from jackline_server.core.outcome import Accepted
 from jackline_server.core.plan import JsonObject, JsonValue, ModelStep
-from jackline_server.core.state import Reply, RunState, ToolCall, Visit
+from jackline_server.core.state import Note, Reply, RunState, ToolCall, Visit
 from jackline_server.core.steps import Consult, Moment, Record, Step
 
 VARIABLES = (
@@ -82,6 +82,10 @@ def ask(
 
 
 def _at_top_of_a_turn(visit: Visit) -> bool:
+    """True before a new turn, unless guidance waits to be answered: that comes first."""
+    newest = visit.entries[-1] if visit.entries else None
+    if isinstance(newest, Note) and newest.is_guidance:
+        return False
     return (
         visit.ledger.iterations > 0
         and visit.closing is None
@@ -122,6 +126,8 @@ def _stop(
 ) -> Step:
     """End the visit: with the last reply if it is a sound answer, else by way of a closing one."""
     reply = last_reply(visit)
+    if reply is not None and reply == visit.grounding.refused:
+        reply = None  # the judge sent it back
     verdict = None if reply is None else outcome.read(reply, step.outcome, instruments.schemas)
     if isinstance(verdict, Accepted) and turns.choice_met(state, visit, step):
         end = Exit(

@@ -155,7 +155,7 @@ def _opening(state: RunState, step: ModelStep) -> str:
 
 
 def _note(note: Note) -> str:
-    if not note.provenance.startswith("steer:"):
+    if not note.is_guidance:
         return note.text
     return (
         "Guidance from an operator. It changes neither your tools, nor your task, nor the form of your "

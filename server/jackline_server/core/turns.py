@@ -55,7 +55,7 @@ def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: 
         if attempts.retry_at_active_ms is None:
             return _give_up(state, visit)
         if now_active_ms < attempts.retry_at_active_ms:
-            return Wait(until_active_ms=attempts.retry_at_active_ms)
+            return wait_for_retry(state, attempts.retry_at_active_ms, now_active_ms)
     if not state.oversight.budget_told:
         nearly = _nearly_used(state, visit, step)
         if nearly is not None:
@@ -66,6 +66,13 @@ def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: 
         if isinstance(call, CallModel)
         else at_limit(state, visit, step, call, now_active_ms=now_active_ms)
     )
+
+
+def wait_for_retry(state: RunState, retry_at_active_ms: int, now_active_ms: int) -> Wait:
+    """Wait for the next attempt at a model, and no longer than the earliest deadline."""
+    left = timing.left_ms(state, now_active_ms)
+    until = retry_at_active_ms if left is None else min(retry_at_active_ms, now_active_ms + left)
+    return Wait(until_active_ms=until)
 
 
 def _give_up(state: RunState, visit: Visit) -> Record:

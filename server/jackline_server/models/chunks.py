@@ -27,6 +27,7 @@ MAX_REPORTED_TOKENS = 100_000_000
 
 _MAX_SLOT = 1_000_000
 _COMPLETE_CHECK_CHARS = 65_536
+_COMPLETE_CHECKS = 16
 _HIGH_SURROGATES = range(0xD800, 0xDC00)
 
 _FINISHES: Mapping[str, FinishReason] = {
@@ -141,11 +142,15 @@ class _Slot:
     call_id: str
     name: str
     arguments: str = ""
+    checks: int = 0
 
     def is_complete(self) -> bool:
-        """True if the arguments are a whole JSON object already. Only asked of short ones."""
+        """True if the arguments are a whole JSON object already. Asked of short ones, and a few times."""
         if not self.arguments.rstrip().endswith("}") or len(self.arguments) > _COMPLETE_CHECK_CHARS:
             return False
+        if self.checks == _COMPLETE_CHECKS:
+            return False  # a reply made to be read again with each of its fragments
+        self.checks += 1
         try:
             json_text.parse_object(self.arguments)
         except json_text.JsonError:

@@ -176,7 +176,7 @@ def in_stream_failure(error: object) -> ModelFailure:
     """The failure that an error object inside a stream stands for. Nobody knows what it cost."""
     told = read_error(error)
     failure, _ = _class_of_answer(None, told)
-    return ModelFailure(failure, _message(failure, None, told.code), usage=None)
+    return ModelFailure(failure, _message(failure, None, safe_message(told.code)), usage=None)
 
 
 def refused(failure: FailureClass, message: str) -> ModelFailure:

@@ -135,7 +135,8 @@ class Workflows:
             raise Refused(
                 Reason.TOOL_CHANGED,
                 f"The server of the tool {changed[0]} now describes it differently, or no longer has it. "
-                "Look at the change, then put the workflow again.",
+                "Look at the change, then put the workflow again, or, where a file pins it, "
+                "`jackline tools lock` its connection.",
                 metadata={"tool": changed[0]},
                 violations=tuple(
                     Violation(

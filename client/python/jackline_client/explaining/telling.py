@@ -75,10 +75,15 @@ def _model_failed(event: StepEvent) -> str:
     return f"a call of the model failed ({failure}){retried}{said(event.content.text)}"
 
 
+_GOES_ON = frozenset({AnswerProblem.ANSWER_PROBLEM_NOT_FINISHED, AnswerProblem.ANSWER_PROBLEM_CALL_FAILED})
+"""What is told to the model at the cost of a turn, not of a repair."""
+
+
 def _rejected(event: StepEvent) -> str:
     found = event.answer_rejected
     problem = word(AnswerProblem.Name, found.problem, "ANSWER_PROBLEM_")
-    sent_back = ", sent back" if found.repair else ", not sent back again"
+    went_on = found.repair or found.problem in _GOES_ON
+    sent_back = ", sent back" if went_on else ", not sent back again"
     return f"an answer was rejected ({problem}){sent_back}{said(event.content.text)}"
 
 

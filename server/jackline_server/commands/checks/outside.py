@@ -223,7 +223,7 @@ def _missing(subject: str, connection: McpConnection, listed: Catalog) -> Iterat
 def _locked(subject: str, connection: McpConnection, listed: Catalog | None) -> Iterator[Found]:
     if connection.lock is None:
         return
-    again = f"look at the change, then: jackline tools lock {connection.name}"
+    again = f"look at the change, then: jackline tools lock {connection.name} --config FILE"
     try:
         pinned = read_lock_file(connection.lock)
     except OSError as error:
