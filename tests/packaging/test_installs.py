@@ -33,6 +33,7 @@ NEEDS_SERVER = {
     "health": (),
     "restore": ("copy.db",),
     "schema": (),
+    "replay": ("run_1",),
     "serve": (),
     "tools": ("test",),
 }
