@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+from jackline_server.core.boundaries import is_boundary
 from jackline_server.core.commands import Steer
 from jackline_server.core.conditions import Iterations, ToolCalled
 from jackline_server.core.facts import (
+    AnswerProblem,
+    AnswerRejected,
     CallProblem,
     CallStatus,
     CommandRejected,
@@ -12,9 +15,12 @@ from jackline_server.core.facts import (
     FinishReason,
     Purpose,
     Rejection,
+    StepFinished,
     StopReason,
+    ToolCallFinished,
 )
 from jackline_server.core.plan import (
+    FINISH,
     Effect,
     GroundPlan,
     OnFailure,
@@ -87,6 +93,17 @@ def test_a_wait_for_a_model_ends_with_the_time_of_the_run() -> None:
     assert driver.state.finished is not None
     assert driver.state.finished.signal == "time_exceeded"
     assert driver.state.active_ms <= 1_001
+
+
+def test_what_a_call_of_finish_leads_to_is_one_with_its_end() -> None:
+    accepted = ToolCallFinished(call_id="c", tool=FINISH, status=CallStatus.COMPLETED)
+    refused = ToolCallFinished(call_id="c", tool=FINISH, status=CallStatus.DENIED)
+    sent_back = AnswerRejected(problem=AnswerProblem.SCHEMA, repair=1, explanation="wrong")
+    driver = drive(plans.agent_plan(), ANSWER)
+    left = next(fact for fact in driver.facts if isinstance(fact, StepFinished))
+    assert not is_boundary(driver.state, accepted, left)
+    assert not is_boundary(driver.state, refused, sent_back)
+    assert is_boundary(driver.state, replace(accepted, tool="look"), sent_back)
 
 
 def test_a_call_whose_arguments_were_cut_off_is_never_made_without_them() -> None:

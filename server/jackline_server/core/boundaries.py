@@ -31,6 +31,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import frozen
 from jackline_server.core.leaving import CUT_OFF
+from jackline_server.core.plan import FINISH
 from jackline_server.core.state import RunState
 
 
@@ -87,8 +88,12 @@ def completes(before: Fact, fact: Fact) -> bool:
 
 
 def _ends_what(before: Fact, fact: Fact) -> bool:
-    """True if the fact ends the step that the one before it made ready to end."""
-    if not isinstance(fact, StepFinished):
+    """True if the fact ends what the one before it made ready to end: the step, or a call of `finish`."""
+    if not isinstance(fact, StepFinished | AnswerRejected):
+        return False
+    if isinstance(before, ToolCallFinished) and before.tool == FINISH:
+        return True
+    if isinstance(fact, AnswerRejected):
         return False
     match before:
         case AnswerRejected(repair=repair):
