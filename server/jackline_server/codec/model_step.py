@@ -44,9 +44,7 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
         into.invalid_args = step.invalid_args
     if step.stop_when is not None:
         set_condition(into.stop_when, step.stop_when)
-    if (
-        step.completion is not Completion.AUTO
-    ):  # left out as plans of before have it: equal plans, equal bytes
+    if step.completion is not Completion.AUTO:  # as plans of before have it: equal plans, equal bytes
         into.completion = COMPLETION.wire[step.completion]
     set_progress(into, step)
 

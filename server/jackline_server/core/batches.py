@@ -7,7 +7,7 @@ from jackline_server.core import finish_tool
 from jackline_server.core.evolve_calls import entry_of, is_settled
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, ModelStep, ToolEntry, ToolStep
-from jackline_server.core.state import RunState, ToolCall, Visit
+from jackline_server.core.state import RunState, ToolCall, Visit, calls_of
 
 
 @frozen
@@ -44,9 +44,8 @@ def open_batch(state: RunState, visit: Visit) -> Batch:
 def spent(batch: Batch) -> dict[str, int]:
     """Attempts of this visit by tool."""
     attempts: dict[str, int] = {}
-    for call in batch.state.calls.values():
-        if call.step_id == batch.visit.step_id and call.visit == batch.visit.number:
-            attempts[call.tool] = attempts.get(call.tool, 0) + call.attempts
+    for call in calls_of(batch.state, batch.visit):
+        attempts[call.tool] = attempts.get(call.tool, 0) + call.attempts
     return attempts
 
 

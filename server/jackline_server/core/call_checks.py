@@ -8,7 +8,7 @@ from jackline_server.core.batches import Batch, effect_of, spent
 from jackline_server.core.facts import CallProblem, CallStatus, FinishReason, ToolCallFinished
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import Effect, JsonObject
-from jackline_server.core.state import Reply, ToolCall
+from jackline_server.core.state import ToolCall, last_reply
 
 Problem = tuple[CallProblem, str]
 """Why a call can't start, and the same in words for the model."""
@@ -41,7 +41,7 @@ def checked(batch: Batch, call: ToolCall, schemas: SchemaValidator) -> JsonObjec
 
 def _was_cut(batch: Batch, call: ToolCall) -> bool:
     """True for the last call of a reply that the output cap cut."""
-    reply = next((entry for entry in reversed(batch.visit.entries) if isinstance(entry, Reply)), None)
+    reply = last_reply(batch.visit)
     return reply is not None and reply.finish is FinishReason.LENGTH and reply.calls[-1:] == (call.call_id,)
 
 

@@ -10,7 +10,7 @@ from jackline_server.core.evolve_calls import failure_policy, is_settled
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import CallProblem, CallStatus, StopReason
 from jackline_server.core.plan import ModelStep, OnFailure
-from jackline_server.core.state import Reply, RunState, ToolCall, Visit
+from jackline_server.core.state import Reply, RunState, ToolCall, Visit, last_reply
 
 
 def fatal(state: RunState, visit: Visit, step: ModelStep) -> Exit | None:
@@ -18,7 +18,7 @@ def fatal(state: RunState, visit: Visit, step: ModelStep) -> Exit | None:
 
     It is a failure that the tool's policy does not let pass, or one call too many that can't start.
     """
-    last = next((entry for entry in reversed(visit.entries) if isinstance(entry, Reply)), None)
+    last = last_reply(visit)
     if last is None or not last.calls:
         return None
     calls = [state.calls[call_id] for call_id in last.calls if not _is_finish(state, step, call_id)]

@@ -34,7 +34,7 @@ from jackline_server.core.plan import (
     ToolExecution,
     ToolStep,
 )
-from jackline_server.core.state import RunState, ToolCall, Visit
+from jackline_server.core.state import RunState, ToolCall, Visit, calls_of
 from jackline_server.core.steps import CallTools, Moment, Record, Step, ToolAttempt, Wait
 from jackline_server.core.waves import Candidate
 
@@ -96,10 +96,8 @@ def own_call(state: RunState, step: ToolStep) -> Record:
 
 def of_visit(state: RunState, visit: Visit) -> ToolCall | None:
     """The own call of a tool step's visit, if it was made."""
-    for call in reversed(tuple(state.calls.values())):
-        if call.step_id == visit.step_id and call.visit == visit.number:
-            return call
-    return None
+    calls = calls_of(state, visit)
+    return calls[-1] if calls else None
 
 
 def output_exit(call: ToolCall) -> Exit:

@@ -30,7 +30,7 @@ from jackline_server.core.messages import SystemMessage, UserMessage
 from jackline_server.core.outcome import Accepted
 from jackline_server.core.partial import with_best
 from jackline_server.core.plan import GroundPlan, ModelPlan, ModelStep, OnJudgeError, ToolChoice
-from jackline_server.core.state import Reply, RunState, ToolCall, Visit
+from jackline_server.core.state import Reply, RunState, ToolCall, Visit, calls_of
 from jackline_server.core.steps import CallModel, Record, Step
 
 MOST_EVIDENCE_CHARS = 100_000
@@ -89,11 +89,8 @@ def _evidence(state: RunState, visit: Visit) -> Iterator[ToolCall]:
     """The calls of the visit that returned something, in their order."""
     return (
         call
-        for call in state.calls.values()
-        if call.step_id == visit.step_id
-        and call.visit == visit.number
-        and (call.attempts or call.reused_from)
-        and call.status in (CallStatus.COMPLETED, CallStatus.FAILED)
+        for call in calls_of(state, visit)
+        if (call.attempts or call.reused_from) and call.status in (CallStatus.COMPLETED, CallStatus.FAILED)
     )
 
 

@@ -8,7 +8,7 @@ from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import ModelPlan, ModelStep
 from jackline_server.core.state import Visit
 
-LONGEST_RETRY_AFTER_MS = 60_000
+_LONGEST_ASKED_MS = 60_000
 
 
 @frozen
@@ -17,6 +17,16 @@ class Failed:
 
     failure: FailureClass
     retry_after_ms: int | None
+
+
+def backoff_ms(attempt: int, *, base_ms: int, cap_ms: int, asked_ms: int | None, fraction: float) -> int:
+    """How long to wait after the failed attempt of that number, from 1.
+
+    Full jitter under a doubling cap; what the other side asks for is honoured up to a minute. `fraction` is
+    from 0 up to 1.
+    """
+    wait = int(min(cap_ms, base_ms * 2 ** (attempt - 1)) * fraction)
+    return wait if asked_ms is None else max(wait, min(asked_ms, _LONGEST_ASKED_MS))
 
 
 def retry_in_ms(
@@ -30,16 +40,18 @@ def retry_in_ms(
 ) -> int | None:
     """How long to wait before the next attempt; None if there is none.
 
-    Full jitter under a doubling cap; what the provider asks for is honoured up to a minute. The logical
-    request has to fit into the model timeout with its waits. `fraction` is from 0 up to 1.
+    The logical request has to fit into the model timeout with its waits. `fraction` is that of `backoff_ms`.
     """
     call = visit.model_call
     if call is None or not failed.failure.may_pass or call.started.attempt > model.retries:
         return None
-    ceiling = min(model.retry_cap_ms, model.retry_base_ms * 2 ** (call.started.attempt - 1))
-    wait = int(ceiling * fraction)
-    if failed.retry_after_ms is not None:
-        wait = max(wait, min(failed.retry_after_ms, LONGEST_RETRY_AFTER_MS))
+    wait = backoff_ms(
+        call.started.attempt,
+        base_ms=model.retry_base_ms,
+        cap_ms=model.retry_cap_ms,
+        asked_ms=failed.retry_after_ms,
+        fraction=fraction,
+    )
     since = now_active_ms if visit.request_since_ms is None else visit.request_since_ms
     if now_active_ms + wait - since >= step.bounds.model_timeout_ms:
         return None

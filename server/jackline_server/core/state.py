@@ -320,3 +320,15 @@ def current(state: RunState) -> Visit:
     if state.visit is None:
         raise CorruptLog("a fact of a step stands outside one")
     return state.visit
+
+
+def last_reply(visit: Visit) -> Reply | None:
+    """The newest reply of the visit."""
+    return next((entry for entry in reversed(visit.entries) if isinstance(entry, Reply)), None)
+
+
+def calls_of(state: RunState, visit: Visit) -> list[ToolCall]:
+    """The calls of the visit, in the order in which they were asked for."""
+    return [
+        call for call in state.calls.values() if call.step_id == visit.step_id and call.visit == visit.number
+    ]

@@ -40,7 +40,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.instruments import ExpressionError, Instruments
 from jackline_server.core.outcome import Accepted
 from jackline_server.core.plan import JsonObject, JsonValue, ModelStep
-from jackline_server.core.state import Note, Reply, RunState, ToolCall, Visit
+from jackline_server.core.state import Note, Reply, RunState, ToolCall, Visit, calls_of, last_reply
 from jackline_server.core.steps import Consult, Moment, Record, Step
 
 VARIABLES = (
@@ -142,11 +142,6 @@ def _stop(
     return turns.at_limit(state, visit, step, limit, now_active_ms=now.active_ms)
 
 
-def last_reply(visit: Visit) -> Reply | None:
-    """The newest reply of the visit."""
-    return next((entry for entry in reversed(visit.entries) if isinstance(entry, Reply)), None)
-
-
 class _Leaves:
     """What the leaves of a step's condition hold at one moment, each looked at when it is asked for."""
 
@@ -181,7 +176,7 @@ class _Leaves:
                 reply = last_reply(visit)
                 return reply is not None and not reply.calls
             case ToolCalled():
-                return any(_ended(call, leaf) for call in _calls_of(self.state, visit))
+                return any(_ended(call, leaf) for call in calls_of(self.state, visit))
             case TextMention():
                 return _mentions(last_reply(visit), leaf)
             case OutcomeIs():
@@ -228,12 +223,6 @@ def _ended(call: ToolCall, leaf: ToolCalled) -> bool:
     if call.tool != leaf.name or call.status in _OPEN:
         return False
     return leaf.success is None or (call.status is CallStatus.COMPLETED) is leaf.success
-
-
-def _calls_of(state: RunState, visit: Visit) -> list[ToolCall]:
-    return [
-        call for call in state.calls.values() if call.step_id == visit.step_id and call.visit == visit.number
-    ]
 
 
 def _mentions(reply: Reply | None, leaf: TextMention) -> bool:

@@ -8,7 +8,7 @@ from jackline_server.core import timing
 from jackline_server.core.batches import may_repeat, open_batch
 from jackline_server.core.evolve_calls import failure_policy
 from jackline_server.core.frozen import frozen
-from jackline_server.core.retries import LONGEST_RETRY_AFTER_MS
+from jackline_server.core.retries import backoff_ms
 from jackline_server.core.state import RunState
 
 
@@ -25,8 +25,7 @@ def retry_in_ms(
 ) -> int | None:
     """How long to wait before the next attempt at a call that is under way; None if there is none.
 
-    Full jitter under a doubling cap; what the tool asks for is honoured up to a minute. The next attempt has
-    to begin before the earliest deadline. `fraction` is from 0 up to 1.
+    The next attempt has to begin before the earliest deadline. `fraction` is that of `backoff_ms`.
     """
     call, visit = state.calls[call_id], state.visit
     policy = failure_policy(state, call)
@@ -36,9 +35,12 @@ def retry_in_ms(
         return None
     if not may_repeat(open_batch(state, visit), call):
         return None
-    ceiling = min(policy.retry_cap_ms, policy.retry_base_ms * 2 ** (call.attempts - 1))
-    wait = int(ceiling * fraction)
-    if failed.retry_after_ms is not None:
-        wait = max(wait, min(failed.retry_after_ms, LONGEST_RETRY_AFTER_MS))
+    wait = backoff_ms(
+        call.attempts,
+        base_ms=policy.retry_base_ms,
+        cap_ms=policy.retry_cap_ms,
+        asked_ms=failed.retry_after_ms,
+        fraction=fraction,
+    )
     left = timing.left_ms(state, now_active_ms)
     return None if left is not None and wait >= left else wait

@@ -25,7 +25,7 @@ from jackline_server.core.plan import (
     OnLimit,
     ToolChoice,
 )
-from jackline_server.core.state import RunState, Visit
+from jackline_server.core.state import RunState, Visit, calls_of
 from jackline_server.core.steps import CallModel, Record, Step, Wait
 
 CLOSING_OUTPUT_TOKENS = 512
@@ -267,8 +267,6 @@ def choice_met(state: RunState, visit: Visit, step: ModelStep) -> bool:
         return True
     return any(
         call.status is CallStatus.COMPLETED
-        for call in state.calls.values()
-        if call.step_id == visit.step_id
-        and call.visit == visit.number
-        and (choice.mode is ChoiceMode.REQUIRED or call.tool == choice.name)
+        for call in calls_of(state, visit)
+        if choice.mode is ChoiceMode.REQUIRED or call.tool == choice.name
     )
