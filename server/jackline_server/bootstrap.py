@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import NoReturn
 
 from jackline_server import failpoints
 from jackline_server.api.server_info import ServerInfo
@@ -41,6 +42,7 @@ from jackline_server.runtime.model_providers import LITELLM, OPENAI, SCRIPTED
 from jackline_server.runtime.ports import Models
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import Store, StoreError
+from jackline_server.runtime.sweeping import Sweeper
 from jackline_server.signals.in_process import InProcessSignals
 from jackline_server.storage.memory import memory_store
 from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
@@ -116,6 +118,8 @@ async def running(
         register.open(config, environ, address)
         await runtime.scheduler.start()
         stack.push_async_callback(_cancel, asyncio.create_task(folder.watch(), name="workflow folder"))
+        sweeper = Sweeper(blobs=store.blobs, clock=SystemClock())
+        stack.push_async_callback(_cancel, asyncio.create_task(sweeper.run(), name="sweeping blobs"))
         await server.set_serving(serving=True)
         yield Running(address=address, runtime=runtime)
 
@@ -154,7 +158,7 @@ async def _go_down(server: RpcServer, runtime: Runtime, broken: asyncio.Event) -
     await server.stop(grace_s=2)
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None] | asyncio.Task[NoReturn]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

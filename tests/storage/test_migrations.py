@@ -33,6 +33,7 @@ from tests.storage.upgrades import (
     PRIORITY,
     RUNS,
     SUMS,
+    TODAY,
     at,
     backups_in,
     content_of,
@@ -75,7 +76,7 @@ async def test_migrations_out_of_order_are_a_mistake_that_nothing_is_opened_with
 # --- what an upgrade does ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("migrations", "version"), [((PRIORITY,), 2), ((PRIORITY, SUMS), 3)])
+@pytest.mark.parametrize(("migrations", "version"), [((PRIORITY,), TODAY + 1), ((PRIORITY, SUMS), TODAY + 2)])
 async def test_an_upgrade_changes_the_tables_and_keeps_every_fact(
     folder: Path, migrations: tuple[Migration, ...], version: int
 ):
@@ -85,7 +86,7 @@ async def test_an_upgrade_changes_the_tables_and_keeps_every_fact(
     opened = await open_sqlite(folder, to(*migrations))
 
     assert opened.upgrade is not None
-    assert (opened.upgrade.old, opened.upgrade.new) == (1, version)
+    assert (opened.upgrade.old, opened.upgrade.new) == (TODAY, version)
     assert [len(await log(opened.store, f"run_{number}")) for number in range(RUNS)] == [4, 5, 4, 5]
     await opened.store.journal.create(new_run("run_new"))
     await opened.close()
@@ -93,7 +94,7 @@ async def test_an_upgrade_changes_the_tables_and_keeps_every_fact(
     assert version_of(folder / "jackline.db") == version
     assert after["events"][: len(before["events"])] == before["events"]
     assert {"runs_by_priority"} <= {str(name) for name, _ in after[""]}
-    if version == 3:
+    if version == TODAY + 2:
         assert len(after["sums"]) == len(before["events"])
 
 
@@ -108,7 +109,7 @@ async def test_an_upgrade_begins_with_a_backup_of_all_that_there_was(folder: Pat
     assert (
         backups_in(folder)
         == [opened.upgrade.backup]
-        == [folder / "backups" / "jackline-v1-20260921T141320Z.db"]
+        == [folder / "backups" / f"jackline-v{TODAY}-20260921T141320Z.db"]
     )
     assert opened.upgrade.backup.stat().st_mode & 0o777 == 0o600
     assert (folder / "backups").stat().st_mode & 0o777 == 0o700
@@ -176,18 +177,18 @@ async def test_the_newest_backups_stay_and_other_files_are_left_alone(folder: Pa
         (folder / "jackline.db").write_bytes(newest.read_bytes())
 
     names = [backup.name for backup in backups_in(folder)]
-    assert names == [f"jackline-v1-20260921T14132{second}Z.db" for second in (2, 3, 4)] + ["mine.db"]
+    assert names == [f"jackline-v{TODAY}-20260921T14132{second}Z.db" for second in (2, 3, 4)] + ["mine.db"]
 
 
 async def test_attempts_that_fail_do_not_fill_the_disk_with_backups(folder: Path):
     await old_store(folder)
-    failing = Migration(version=2, title="fails", apply=_nonsense)
+    failing = Migration(version=TODAY + 1, title="fails", apply=_nonsense)
     for number in range(6):
         with pytest.raises(UpgradeFailed):
             await open_sqlite(folder, to(failing, clock=at(NOW + number)))
 
     assert len(backups_in(folder)) == 3
-    assert all(version_of(backup) == 1 for backup in backups_in(folder))
+    assert all(version_of(backup) == TODAY for backup in backups_in(folder))
 
 
 async def test_a_clock_that_jumped_back_does_not_cost_the_backup_just_made(folder: Path):
@@ -213,7 +214,7 @@ async def test_a_migration_that_fails_leaves_the_store_as_it_was(
 ):
     await old_store(folder)
     before = content_of(folder / "jackline.db")
-    broken = Migration(version=3, title="breaks", apply=harm)
+    broken = Migration(version=TODAY + 2, title="breaks", apply=harm)
 
     with pytest.raises(UpgradeFailed):
         await open_sqlite(folder, to(PRIORITY, broken))
@@ -229,7 +230,9 @@ async def test_a_disk_without_room_for_it_is_noticed_before_an_upgrade_begins(fo
     await old_store(folder)
     before = content_of(folder / "jackline.db")
     size = (folder / "jackline.db").stat().st_size
-    tight = replace(to(PRIORITY), upgrade=UpgradeSettings(migrations=(PRIORITY,), free=lambda _: 2 * size))
+    tight = replace(
+        to(PRIORITY), upgrade=UpgradeSettings(migrations=(*MIGRATIONS, PRIORITY), free=lambda _: 2 * size)
+    )
 
     with pytest.raises(StoreFull):
         await open_sqlite(folder, tight)
@@ -241,13 +244,13 @@ async def test_a_disk_without_room_for_it_is_noticed_before_an_upgrade_begins(fo
 @pytest.mark.parametrize(
     ("name", "version"),
     [
-        ("backup.before", 1),
-        ("backup.mid", 1),
-        ("backup.before_publish", 1),
-        ("migrate.before", 1),
-        ("migrate.mid", 1),
-        ("migrate.before_commit", 1),
-        ("migrate.after", 2),
+        ("backup.before", TODAY),
+        ("backup.mid", TODAY),
+        ("backup.before_publish", TODAY),
+        ("migrate.before", TODAY),
+        ("migrate.mid", TODAY),
+        ("migrate.before_commit", TODAY),
+        ("migrate.after", TODAY + 1),
     ],
 )
 @pytest.mark.parametrize(("error", "met"), [("ENOSPC", StoreFull), ("EIO", StoreUnavailable)])
@@ -288,13 +291,13 @@ async def test_a_disk_that_fails_at_any_call_leaves_the_old_schema_or_the_new_on
         try:
             opened = await open_sqlite(folder, settings)
         except StoreError:
-            assert version_of(folder / "jackline.db") in (1, 2)
+            assert version_of(folder / "jackline.db") in (TODAY, TODAY + 1)
         else:
             disk.fail = lambda _: None
             await opened.close()
         disk.fail = lambda _: None
-        if version_of(folder / "jackline.db") == 2 and failed:
-            newest = [backup for backup in backups_in(folder) if version_of(backup) == 1][-1]
+        if version_of(folder / "jackline.db") == TODAY + 1 and failed:
+            newest = [backup for backup in backups_in(folder) if version_of(backup) == TODAY][-1]
             (folder / "jackline.db").write_bytes(newest.read_bytes())
         assert len(content_of(folder / "jackline.db")["events"]) == 18
     assert at_call > 2
@@ -323,7 +326,7 @@ async def test_a_store_that_another_process_writes_is_not_upgraded_under_it(fold
         foreign.execute("ROLLBACK")
         foreign.close()
 
-    assert version_of(folder / "jackline.db") == 1
+    assert version_of(folder / "jackline.db") == TODAY
 
 
 async def test_a_damaged_store_is_not_upgraded(folder: Path):
@@ -354,7 +357,7 @@ async def test_damage_that_the_quick_search_misses_is_found_in_the_backup(folder
     with pytest.raises(StoreDamaged):
         await open_sqlite(folder, replace(to(PRIORITY), check_ms=0))
 
-    assert version_of(folder / "jackline.db") == 1
+    assert version_of(folder / "jackline.db") == TODAY
     assert backups_in(folder) == []
 
 
@@ -371,7 +374,9 @@ async def test_a_newer_store_is_refused_with_the_name_of_the_release_that_wrote_
         await open_sqlite(folder, SqliteSettings(upgrade=UpgradeSettings(release="1.0.0")))
 
     words = str(refused.value)
-    assert all(word in words for word in ("2.0.0", "1.0.0", "schema 2", str(opened.upgrade.backup)))
+    assert all(
+        word in words for word in ("2.0.0", "1.0.0", f"schema {TODAY + 1}", str(opened.upgrade.backup))
+    )
 
 
 async def test_a_newer_store_whose_tables_nobody_knows_is_refused_all_the_same(folder: Path):

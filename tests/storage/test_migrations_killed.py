@@ -16,7 +16,17 @@ import pytest
 
 from jackline_server.storage.sqlite import open_sqlite
 from tests.conformance.stores import log
-from tests.storage.upgrades import PRIORITY, RUNS, SUMS, backups_in, content_of, old_store, to, version_of
+from tests.storage.upgrades import (
+    PRIORITY,
+    RUNS,
+    SUMS,
+    TODAY,
+    backups_in,
+    content_of,
+    old_store,
+    to,
+    version_of,
+)
 
 _UPGRADE = """
 import asyncio, sys
@@ -53,13 +63,13 @@ back_up(Path(sys.argv[1]), Path(sys.argv[1]).with_name("copy.db"))
 """
 
 CASES = {
-    "backup.before=kill": (1, 0),
-    "backup.mid=kill": (1, 0),
-    "backup.before_publish=kill": (1, 0),
-    "migrate.before=kill": (1, 1),
-    "migrate.mid=kill": (1, 1),
-    "migrate.before_commit=kill": (1, 1),
-    "migrate.after=kill": (3, 1),
+    "backup.before=kill": (TODAY, 0),
+    "backup.mid=kill": (TODAY, 0),
+    "backup.before_publish=kill": (TODAY, 0),
+    "migrate.before=kill": (TODAY, 1),
+    "migrate.mid=kill": (TODAY, 1),
+    "migrate.before_commit=kill": (TODAY, 1),
+    "migrate.after=kill": (TODAY + 2, 1),
 }
 """Where the kill comes: the schema that it leaves, and how many complete backups."""
 
@@ -85,13 +95,13 @@ async def test_a_kill_during_an_upgrade_leaves_a_store_that_either_version_can_g
     assert version_of(folder / "jackline.db") == version
     complete = [path for path in backups_in(folder) if path.suffix == ".db"]
     assert [content_of(backup) for backup in complete] == [before] * backups
-    if version == 1:
+    if version == TODAY:
         assert content_of(folder / "jackline.db") == before
         await (await open_sqlite(folder)).close()
     opened = await open_sqlite(folder, to(PRIORITY, SUMS))
     assert [len(await log(opened.store, f"run_{number}")) for number in range(RUNS)] == [4, 5, 4, 5]
     await opened.close()
-    assert version_of(folder / "jackline.db") == 3
+    assert version_of(folder / "jackline.db") == TODAY + 2
     assert all(path.suffix == ".db" for path in backups_in(folder))
 
 
@@ -100,7 +110,7 @@ async def test_kills_again_and_again_change_nothing_and_do_not_fill_the_disk(fol
     before = content_of(folder / "jackline.db")
 
     for specification in [*CASES] * 2:
-        if CASES[specification][0] == 1:
+        if CASES[specification][0] == TODAY:
             await killed(_UPGRADE, folder, specification)
 
     assert content_of(folder / "jackline.db") == before

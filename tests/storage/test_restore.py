@@ -21,7 +21,7 @@ from jackline_server.storage.sqlite_probe import look_at
 from jackline_server.storage.sqlite_restore import restore
 from tests.conformance.stores import event, new_run
 from tests.storage.disks import Disk, look_into
-from tests.storage.upgrades import BIG, NOW, command, content_of, left_by_a_kill, version_of
+from tests.storage.upgrades import BIG, NOW, TODAY, command, content_of, left_by_a_kill, version_of
 
 OLD = ["run_early", "run_late"]
 NEW = ["run_early"]
@@ -408,5 +408,5 @@ async def test_a_store_that_was_brought_here_is_taken_over_whatever_call_of_the_
         disk.fail = lambda _: None
         assert await booted(folder) == NEW
     assert at_call > 2
-    assert version_of(copy) == 1
+    assert version_of(copy) == TODAY
     assert data.exists()

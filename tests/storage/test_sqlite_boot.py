@@ -20,6 +20,7 @@ from jackline_server.runtime.store_ports import (
 )
 from jackline_server.storage.boot_errors import StoreInUse, StoreUnsuitable
 from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
+from jackline_server.storage.sqlite_schema import SCHEMA_VERSION
 from tests.conformance.stores import (
     LEASE_MS,
     ManualTime,
@@ -96,7 +97,7 @@ async def test_the_file_carries_its_application_version_and_generation(folder: P
 
     look = look_into(folder / "jackline.db")
     assert look.execute("PRAGMA application_id").get == 0x4A4C4E45
-    assert look.execute("PRAGMA user_version").get == 1
+    assert look.execute("PRAGMA user_version").get == SCHEMA_VERSION
     assert look.execute("PRAGMA journal_mode").get == "wal"
     look.close()
 

@@ -77,7 +77,7 @@ async def test_a_database_that_vanished_is_not_begun_anew(folder: Path):
 async def test_a_newer_store_is_refused_by_its_own_error(folder: Path):
     await (await open_sqlite(folder)).close()
     connection = look_into(folder / "jackline.db")
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 1000")
     connection.close()
 
     with pytest.raises(StoreTooNew):

@@ -16,7 +16,8 @@ from jackline_server.runtime.store_ports import Store
 from jackline_server.storage.clocks import StoreClock
 from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
 from jackline_server.storage.sqlite_database import Database
-from jackline_server.storage.sqlite_migrations import Migration
+from jackline_server.storage.sqlite_migrations import MIGRATIONS, Migration
+from jackline_server.storage.sqlite_schema import SCHEMA_VERSION
 from jackline_server.storage.sqlite_upgrade import UpgradeSettings
 from tests.conformance.stores import append, event, finish, new_run, revision
 from tests.storage.disks import look_into
@@ -39,13 +40,16 @@ def _sum_up(connection: Database) -> None:
     connection.executemany("INSERT INTO sums VALUES (?, ?)", sums)
 
 
-PRIORITY = Migration(version=2, title="runs have a priority", apply=_add_priority)
-SUMS = Migration(version=3, title="events have sums", apply=_sum_up)
+TODAY = SCHEMA_VERSION
+"""The schema of the store that the tests upgrade."""
+
+PRIORITY = Migration(version=TODAY + 1, title="runs have a priority", apply=_add_priority)
+SUMS = Migration(version=TODAY + 2, title="events have sums", apply=_sum_up)
 
 
 def to(*migrations: Migration, release: str = "9.9.0", clock: StoreClock | None = None) -> SqliteSettings:
     """The settings of a later release with these migrations."""
-    upgrade = UpgradeSettings(release=release, migrations=migrations)
+    upgrade = UpgradeSettings(release=release, migrations=(*MIGRATIONS, *migrations))
     return SqliteSettings(upgrade=upgrade, clock=clock or StoreClock())
 
 

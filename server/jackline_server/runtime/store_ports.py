@@ -23,11 +23,18 @@ from jackline_server.core.frozen import frozen
 # ├── Fenced             a newer epoch owns the run; the call had no effect
 # ├── HeadMismatch       the log is not as long as the writer knows; the call had no effect
 # ├── CommandsWaiting    a finishing append missed commands; the call had no effect
+# ├── BlobMissing        a commit names a blob that is not in the store; the call had no effect
 # └── AliasMoved         compare-and-set of an alias failed; the call had no effect
 
 
 READ_BYTES = 256 * 1024
 """What one read of a log holds at most, unless a single event is larger."""
+
+BLOB_BYTES = 16 << 20
+"""What one blob holds at most."""
+
+BLOB_GRACE_MS = 24 * 3_600_000
+"""How long a blob that nothing names may wait for a commit that does, at least."""
 
 
 class StoreError(Exception):
@@ -61,6 +68,14 @@ class HeadMismatch(StoreError):
 
 class CommandsWaiting(StoreError):
     """A finishing append did not account for all commands; the call had no effect."""
+
+
+class BlobMissing(StoreError):
+    """A commit names a blob that is not in the store; the call had no effect. Put the bytes again."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(f"the blob {digest} is not in the store")
+        self.digest = digest
 
 
 class AliasMoved(StoreError):
@@ -116,7 +131,8 @@ class NewRun:
 
     `owner` takes the lease at `epoch` 1; None leaves the run queued at epoch 0. `fingerprint` is
     compared when `request_id` was used before; an empty `request_id` never was. `summary` is the encoded
-    metadata view of the run, as lists show it.
+    metadata view of the run, as lists show it. `blobs` are the digests that the events name: the run holds
+    them from this commit on.
     """
 
     tenant: Tenant
@@ -133,6 +149,7 @@ class NewRun:
     rest: Sequence[StoredEvent] = ()
     head: RunHead
     summary: bytes
+    blobs: Sequence[str] = ()
 
 
 class Creation(Enum):
@@ -188,7 +205,8 @@ class Append:
     `finishing` marks the last commit of the run; it fails with CommandsWaiting unless every pending
     command of the run is in `settled`. The lease of a finished run is given up by the same commit.
     `summary` replaces what lists show of the run, and is a sign of life of its owner; None leaves both, so
-    that a turn need not write them.
+    that a turn need not write them. `blobs` are the digests that the events name: the run holds them from
+    this commit on.
     """
 
     run_id: str
@@ -200,6 +218,7 @@ class Append:
     settled: Sequence[CommandOutcome] = ()
     finishing: bool = False
     finished_unix_ms: int | None = None
+    blobs: Sequence[str] = ()
 
 
 @frozen
@@ -267,7 +286,11 @@ class Journal(Protocol):
     """The facts of all runs: one log per run, numbered from 1 without holes."""
 
     async def create(self, new: NewRun) -> Created:
-        """Store the run, its plan, its request id and its first events in one commit."""
+        """Store the run, its plan, its request id and its first events in one commit.
+
+        Raises:
+            BlobMissing: the tenant has no blob of a digest in `blobs`.
+        """
         ...
 
     async def append(self, append: Append) -> None:
@@ -277,6 +300,7 @@ class Journal(Protocol):
             Fenced: the epoch is not the run's current one.
             HeadMismatch: the log does not end at `after_sequence`.
             CommandsWaiting: `finishing`, and a pending command is not in `settled`.
+            BlobMissing: the run's tenant has no blob of a digest in `blobs`.
         """
         ...
 
@@ -408,13 +432,47 @@ class Revisions(Protocol):
         ...
 
 
+class Blobs(Protocol):
+    """Bytes by their digest: the lower-case hexadecimal SHA-256. Immutable, and of one tenant.
+
+    Bytes are put first and named by a commit after (`blobs` of `NewRun` and `Append`), which makes whatever
+    it belongs to a holder of them. A blob lives as long as it has a holder; one without stays for
+    BLOB_GRACE_MS after it was last put, so that a crash between the two leaves no more than what a sweep
+    removes.
+    """
+
+    async def put(self, tenant: Tenant, data: bytes) -> str:
+        """Store bytes and return their digest. Known ones are not stored twice; their grace begins anew.
+
+        Raises:
+            ValueError: more than BLOB_BYTES.
+        """
+        ...
+
+    async def size(self, tenant: Tenant, digest: str) -> int | None:
+        """How many bytes the blob has; None if the tenant has none of that digest."""
+        ...
+
+    async def read(self, tenant: Tenant, digest: str, *, offset: int, limit: int) -> bytes | None:
+        """At most `limit` bytes from `offset` on, empty at or beyond the end.
+
+        None if the tenant has no blob of that digest.
+        """
+        ...
+
+    async def sweep(self, *, limit: int) -> int:
+        """Remove at most `limit` blobs that nothing holds and whose grace is over; how many there were."""
+        ...
+
+
 @frozen
 class Store:
-    """All of it, as bootstrap hands it around; usually one object in five roles."""
+    """All of it, as bootstrap hands it around; usually one object in six roles."""
 
     journal: Journal
     runs: Runs
     commands: Commands
     leases: Leases
     revisions: Revisions
+    blobs: Blobs
     durability: Durability

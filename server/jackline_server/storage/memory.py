@@ -1,6 +1,6 @@
 """A store that lives and dies with the process: for tests, simulations and volatile servers.
 
-Owns the roles over the tables of `memory_tables`; revisions have their own module.
+Owns the roles over the tables of `memory_tables`; revisions and blobs have their own modules.
 Several workers may share one instance on one event loop: no method awaits, so each is one atomic step.
 """
 
@@ -30,7 +30,9 @@ from jackline_server.runtime.store_ports import (
     Submission,
     Tenant,
 )
+from jackline_server.storage.blob_names import RUN
 from jackline_server.storage.clocks import LEASE_MS, StoreClock, silence_ms
+from jackline_server.storage.memory_blobs import MemoryBlobs, hold, refuse_missing
 from jackline_server.storage.memory_revisions import MemoryRevisions
 from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
 from jackline_server.storage.order import check_append, check_create
@@ -50,6 +52,7 @@ def memory_store(*, clock: StoreClock | None = None, lease_ms: int = LEASE_MS, f
         commands=MemoryCommands(tables),
         leases=MemoryLeases(tables),
         revisions=MemoryRevisions(),
+        blobs=MemoryBlobs(tables),
         durability=Durability.NONE,
     )
 
@@ -70,12 +73,14 @@ class MemoryJournal:
             return Created(creation=creation, run_id=known[0])
         if new.run_id in tables.runs:
             return Created(creation=Creation.CONFLICT, run_id=new.run_id)
+        refuse_missing(tables, new.tenant, new.blobs)
         run = MemoryRun(
             new=new, epoch=0, owner=None, head=new.head, summary=new.summary, log=[new.first, *new.rest]
         )
         if new.owner is not None:
             tables.grant(run, new.owner, epoch=1)
         tables.runs[new.run_id] = run
+        hold(tables, new.tenant, new.blobs, kind=RUN, holder=new.run_id)
         tables.plans.setdefault(new.plan_digest, new.plan)
         if new.request_id:
             tables.requests[new.tenant.id, new.request_id] = (new.run_id, new.fingerprint)
@@ -93,6 +98,8 @@ class MemoryJournal:
             settled = {outcome.command_id for outcome in append.settled}
             if any(row.command_id not in settled for row in run.pending()):
                 raise CommandsWaiting(append.run_id)
+        refuse_missing(self._tables, run.new.tenant, append.blobs)
+        hold(self._tables, run.new.tenant, append.blobs, kind=RUN, holder=append.run_id)
         at = append.after_sequence
         run.log[at : at + len(append.events)] = append.events
         run.head = append.head

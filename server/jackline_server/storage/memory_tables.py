@@ -62,6 +62,15 @@ class MemoryRun:
 
 
 @dataclass(slots=True, kw_only=True)
+class MemoryBlob:
+    """One blob. `holders` are the kinds and ids of what names it; `touched_ms` is when it was last put."""
+
+    data: bytes
+    touched_ms: int
+    holders: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+
+@dataclass(slots=True, kw_only=True)
 class MemoryTables:
     """The tables that the roles share."""
 
@@ -73,6 +82,7 @@ class MemoryTables:
     requests: dict[tuple[str, str], tuple[str, bytes]] = field(
         default_factory=dict[tuple[str, str], tuple[str, bytes]]
     )
+    blobs: dict[tuple[str, str], MemoryBlob] = field(default_factory=dict[tuple[str, str], MemoryBlob])
 
     def grant(self, run: MemoryRun, worker: str, *, epoch: int) -> None:
         """Give a worker the lease."""

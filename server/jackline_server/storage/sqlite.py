@@ -15,6 +15,7 @@ from jackline_server.core.frozen import frozen
 from jackline_server.runtime.store_ports import Durability, Store, StoreError
 from jackline_server.storage.boot_errors import StoreInUse, StoreUnsuitable
 from jackline_server.storage.clocks import LEASE_MS, StoreClock
+from jackline_server.storage.sqlite_blobs import SqliteBlobs
 from jackline_server.storage.sqlite_commands import SqliteCommands
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_folder import DataFolder, lock_folder
@@ -91,6 +92,7 @@ class SqliteStore:
             commands=SqliteCommands(writer=self._writer, readers=self._readers),
             leases=SqliteLeases(writer=self._writer),
             revisions=SqliteRevisions(writer=self._writer, readers=self._readers),
+            blobs=SqliteBlobs(writer=self._writer, readers=self._readers),
             durability=Durability.FSYNC,
         )
         self._writer.start()

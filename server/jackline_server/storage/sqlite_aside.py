@@ -13,8 +13,16 @@ from typing import NoReturn, TypeVar
 import apsw
 
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.store_ports import Journal, Revisions, Runs, StoreDamaged, StoreUnavailable
+from jackline_server.runtime.store_ports import (
+    Blobs,
+    Journal,
+    Revisions,
+    Runs,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from jackline_server.storage.boot_errors import StoreTooNew, StoreUnsuitable
+from jackline_server.storage.sqlite_blobs import SqliteBlobs
 from jackline_server.storage.sqlite_copy import open_aside
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_folder import DATABASE, DataFolder
@@ -43,6 +51,7 @@ class StoreAside:
     journal: Journal
     runs: Runs
     revisions: Revisions
+    blobs: Blobs
 
 
 @asynccontextmanager
@@ -63,6 +72,7 @@ async def reading_aside(data: Path) -> AsyncGenerator[StoreAside]:
             journal=SqliteJournal(writer=_NoWriter(), readers=readers),
             runs=SqliteRuns(readers=readers),
             revisions=SqliteRevisions(writer=_NoWriter(), readers=readers),
+            blobs=SqliteBlobs(writer=_NoWriter(), readers=readers),
         )
     finally:
         await readers.close(within_ms=_CLOSE_MS)

@@ -18,8 +18,10 @@ from jackline_server.runtime.store_ports import (
     StoreDamaged,
     StoredEvent,
 )
+from jackline_server.storage.blob_names import RUN
 from jackline_server.storage.order import check_append, check_create
 from jackline_server.storage.reading import within_read
+from jackline_server.storage.sqlite_blobs import find_blobs, hold
 from jackline_server.storage.sqlite_commands import refuse_unsettled, settle
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_readers import Readers
@@ -39,6 +41,7 @@ INSERT INTO runs (tenant, run_id, workflow, plan_digest, labels, created_unix_ms
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?)
 """
 _INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, ?, ?, ?, ?)"
+_TENANT = "SELECT tenant FROM runs WHERE run_key = ?"
 
 _READ = """
 SELECT sequence, meta, content FROM events
@@ -86,10 +89,19 @@ def _append(session: Session, append: Append) -> None:
     if append.finishing and head.pending:
         session.flush()
         refuse_unsettled(session, head, append.settled)
+    if append.blobs:
+        session.flush()
+        hold(session, _blobs_of(session, head, append), kind=RUN, holder=append.run_id)
     for event in append.events:
         session.add_event(head, event.sequence, event.meta, event.content)
     head.sequence += len(append.events)
     _move(session, head, append)
+
+
+def _blobs_of(session: Session, head: Head, append: Append) -> list[int]:
+    """The keys of the blobs that an append names."""
+    tenant = session.connection.execute(_TENANT, (head.run_key,)).get
+    return find_blobs(session, cast("str", tenant), append.blobs)
 
 
 def _move(session: Session, head: Head, append: Append) -> None:
@@ -124,7 +136,9 @@ def _create(session: Session, new: NewRun) -> Created:
             return Created(creation=creation, run_id=run_id)
     if session.head(new.run_id) is not None:
         return Created(creation=Creation.CONFLICT, run_id=new.run_id)
+    blobs = find_blobs(session, new.tenant.id, new.blobs)
     run_key = _insert_run(session, new)
+    hold(session, blobs, kind=RUN, holder=new.run_id)
     connection.execute(_INSERT_PLAN, (new.plan_digest, new.plan))
     if new.labels:
         connection.executemany(_INSERT_LABEL, [(name, value, run_key) for name, value in new.labels.items()])

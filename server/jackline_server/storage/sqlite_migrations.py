@@ -34,7 +34,38 @@ class Migration:
     apply: Callable[[Database], None]
 
 
-MIGRATIONS: tuple[Migration, ...] = ()
+def _add_blobs(connection: Database) -> None:
+    connection.execute(
+        """
+        CREATE TABLE blobs (
+          blob_key INTEGER PRIMARY KEY,
+          tenant TEXT NOT NULL,
+          digest TEXT NOT NULL,
+          size INTEGER NOT NULL,
+          holders INTEGER NOT NULL,
+          touched_unix_ms INTEGER NOT NULL,
+          content_key_id TEXT
+        );
+        CREATE UNIQUE INDEX blobs_by_digest ON blobs (tenant, digest);
+        CREATE INDEX blobs_unheld ON blobs (touched_unix_ms) WHERE holders = 0;
+        CREATE TABLE blob_parts (
+          part_key INTEGER PRIMARY KEY,
+          blob_key INTEGER NOT NULL,
+          part INTEGER NOT NULL,
+          data BLOB NOT NULL
+        );
+        CREATE UNIQUE INDEX blob_parts_in_order ON blob_parts (blob_key, part);
+        CREATE TABLE blob_holders (
+          kind TEXT NOT NULL,
+          holder TEXT NOT NULL,
+          blob_key INTEGER NOT NULL,
+          PRIMARY KEY (kind, holder, blob_key)
+        ) WITHOUT ROWID;
+        """
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (Migration(version=2, title="blobs", apply=_add_blobs),)
 """Every migration since the first release, in order."""
 
 

@@ -19,7 +19,7 @@ from jackline_server.storage.sqlite_upgrade import readable_backup
 APPLICATION_ID = 0x4A4C4E45
 """`JLNE`, in the header of the file."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The schema of the tables below."""
 
 BUSY_MS = 2_000
@@ -145,6 +145,37 @@ CREATE TABLE aliases (
   alias TEXT NOT NULL,
   digest TEXT NOT NULL,
   PRIMARY KEY (tenant, name, alias)
+) WITHOUT ROWID;
+
+-- `holders` is how many rows of `blob_holders` name the blob, so that a sweep finds those without any.
+-- `touched_unix_ms` is when it was last put.
+CREATE TABLE blobs (
+  blob_key INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  holders INTEGER NOT NULL,
+  touched_unix_ms INTEGER NOT NULL,
+  content_key_id TEXT
+);
+CREATE UNIQUE INDEX blobs_by_digest ON blobs (tenant, digest);
+CREATE INDEX blobs_unheld ON blobs (touched_unix_ms) WHERE holders = 0;
+
+-- The bytes, in parts of one length but for the last, so that a range is read without the rest.
+CREATE TABLE blob_parts (
+  part_key INTEGER PRIMARY KEY,
+  blob_key INTEGER NOT NULL,
+  part INTEGER NOT NULL,
+  data BLOB NOT NULL
+);
+CREATE UNIQUE INDEX blob_parts_in_order ON blob_parts (blob_key, part);
+
+-- What names a blob: `kind` says what `holder` is the id of.
+CREATE TABLE blob_holders (
+  kind TEXT NOT NULL,
+  holder TEXT NOT NULL,
+  blob_key INTEGER NOT NULL,
+  PRIMARY KEY (kind, holder, blob_key)
 ) WITHOUT ROWID;
 """
 

@@ -1,5 +1,5 @@
 PRAGMA application_id = 1246514757;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 BEGIN TRANSACTION;
 CREATE TABLE aliases (
   tenant TEXT NOT NULL,
@@ -8,6 +8,27 @@ CREATE TABLE aliases (
   digest TEXT NOT NULL,
   PRIMARY KEY (tenant, name, alias)
 ) WITHOUT ROWID;
+CREATE TABLE blob_holders (
+  kind TEXT NOT NULL,
+  holder TEXT NOT NULL,
+  blob_key INTEGER NOT NULL,
+  PRIMARY KEY (kind, holder, blob_key)
+) WITHOUT ROWID;
+CREATE TABLE blob_parts (
+  part_key INTEGER PRIMARY KEY,
+  blob_key INTEGER NOT NULL,
+  part INTEGER NOT NULL,
+  data BLOB NOT NULL
+);
+CREATE TABLE blobs (
+  blob_key INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  holders INTEGER NOT NULL,
+  touched_unix_ms INTEGER NOT NULL,
+  content_key_id TEXT
+);
 CREATE TABLE commands (
   command_key INTEGER PRIMARY KEY,
   run_key INTEGER NOT NULL,
@@ -217,4 +238,7 @@ CREATE UNIQUE INDEX commands_by_id ON commands (run_key, command_id);
 CREATE UNIQUE INDEX commands_in_order ON commands (run_key, ordinal);
 CREATE INDEX commands_pending ON commands (run_key, ordinal) WHERE state = 'pending';
 CREATE UNIQUE INDEX revisions_by_digest ON revisions (tenant, name, digest);
+CREATE UNIQUE INDEX blobs_by_digest ON blobs (tenant, digest);
+CREATE INDEX blobs_unheld ON blobs (touched_unix_ms) WHERE holders = 0;
+CREATE UNIQUE INDEX blob_parts_in_order ON blob_parts (blob_key, part);
 COMMIT;

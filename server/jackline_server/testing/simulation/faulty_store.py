@@ -67,6 +67,7 @@ def faulty(store: Store, line: Line) -> Store:
         commands=FaultyCommands(line=line, store=store),
         leases=FaultyLeases(line=line, store=store),
         revisions=store.revisions,
+        blobs=FaultyBlobs(line=line, store=store),
         durability=store.durability,
     )
 
@@ -175,3 +176,27 @@ class FaultyLeases:
     async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
         """As the port says."""
         await self.line.ask(lambda: self.store.leases.release(worker, run_id, epoch=epoch), mutates=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyBlobs:
+    """The Blobs role."""
+
+    line: Line
+    store: Store
+
+    async def put(self, tenant: Tenant, data: bytes) -> str:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.blobs.put(tenant, data), mutates=True)
+
+    async def size(self, tenant: Tenant, digest: str) -> int | None:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.blobs.size(tenant, digest))
+
+    async def read(self, tenant: Tenant, digest: str, *, offset: int, limit: int) -> bytes | None:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.blobs.read(tenant, digest, offset=offset, limit=limit))
+
+    async def sweep(self, *, limit: int) -> int:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.blobs.sweep(limit=limit), mutates=True)
