@@ -58,6 +58,14 @@ async def test_a_context_is_set_used_shown_changed_and_removed(console: Console)
     assert (set(left.by_name), left.current) == ({"dev"}, "")
 
 
+async def test_a_token_file_that_is_not_there_yet_is_warned_of(console: Console) -> None:
+    words = ("context", "set", "dev", "--address", "127.0.0.1:2", "--token-file", "missing")
+    done = await console.run(*words)
+    assert done.code == 0
+    assert "missing" in done.err
+    assert read_contexts(path_in(console)).by_name["dev"].token_file.endswith("missing")
+
+
 async def test_using_a_context_warns_of_what_wins_over_it(console: Console) -> None:
     await console.run("context", "set", "dev", "--address", "127.0.0.1:2")
     assert "JACKLINE_ADDRESS" in (await console.run("context", "use", "dev")).err

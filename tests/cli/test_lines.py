@@ -61,6 +61,21 @@ def test_a_failed_attempt_says_what_it_is_charged_and_that_this_is_an_estimate()
     assert "charged 123 tokens (estimated)" in lines([CALLED, failed])[-1]
 
 
+def test_a_result_that_was_used_again_took_no_time_and_says_so() -> None:
+    ok = ToolCallStatus.TOOL_CALL_STATUS_COMPLETED
+    (line,) = lines(
+        [
+            StepEvent(
+                tool_call_finished=ToolCallFinished(
+                    call_id="c2", tool="look", status=ok, reused_from="c1", duration_ms=0
+                )
+            )
+        ]
+    )
+    assert "used again" in line
+    assert " ms" not in line
+
+
 def test_a_call_that_a_person_answered_for_says_so_and_keeps_its_arguments() -> None:
     unknown, ok = ToolCallStatus.TOOL_CALL_STATUS_UNKNOWN, ToolCallStatus.TOOL_CALL_STATUS_COMPLETED
     shown = lines(

@@ -106,6 +106,18 @@ async def test_a_run_is_shown_event_by_event_to_its_end(console: Console, servic
         assert line in done.out
 
 
+async def test_events_are_numbered_as_a_fork_names_them_if_asked_for(
+    console: Console, service: ScriptedService
+) -> None:
+    service.log = refund_log()
+    service.script("GetRun", ended_run(service.log))
+    done = await console.run("watch", RUN_ID, "--numbers")
+    numbered = [line for line in done.out.splitlines() if line[:5].strip()]
+    for line in numbered[:-1]:
+        assert int(line[:5]) <= len(service.log)
+    assert next(line for line in numbered if "lookup_order(" in line).split()[0] == "6"
+
+
 async def test_json_is_the_answer_to_the_start_and_then_one_event_a_line(
     console: Console, service: ScriptedService
 ) -> None:

@@ -188,6 +188,17 @@ def test_a_new_visit_of_a_step_starts_its_own_counts_and_the_runs_go_on() -> Non
 # --- tokens and money --------------------------------------------------------------------------
 
 
+def test_the_budget_of_a_run_is_not_given_again_to_a_second_visit() -> None:
+    again = plans.agent(
+        routes={"again": plans.AGENT, "*": "end"}, outcome=plans.outcome(enum=("again", "ok"))
+    )
+    plan = plans.plan_of(again, bounds=plans.run_bounds(token_budget=1_000))
+    spends = Usage(prompt_tokens=950, completion_tokens=10)
+    driver = drive(plan, Says(text='{"outcome":"again"}', usage=spends))
+    assert ended(driver) == ("budget_exceeded", StopReason.TOKEN_BUDGET, "run.token_budget")
+    assert driver.state.ledger.steps == 2
+
+
 def one_call(**run: int) -> Driver:
     plan = replace(plans.agent_plan(), models={plans.MODEL: plans.model(price=PRICE)})
     bounds = plans.run_bounds(token_budget=run.get("run_tokens"), cost_budget_micros=run.get("run_cost"))
@@ -282,6 +293,17 @@ def test_what_a_call_holds_is_held_in_both_scopes_until_it_is_settled() -> None:
     assert visit.ledger.reserved_tokens == driver.state.ledger.reserved_tokens == 0
     assert visit.ledger.tokens == driver.state.ledger.tokens == started.reserved_tokens
     assert driver.state.usage.estimated
+
+
+def test_a_run_has_used_what_its_calls_used_and_parts_of_a_count_are_not_added_to_it() -> None:
+    cached = Usage(prompt_tokens=100, completion_tokens=20, cached_tokens=60, reasoning_tokens=15)
+    driver = drive(
+        plans.agent_plan(LOOK), replace(LOOKS, usage=cached), replace(ANSWER, usage=cached), look=[Ends()]
+    )
+    assert driver.state.usage == Usage(
+        prompt_tokens=200, completion_tokens=40, cached_tokens=120, reasoning_tokens=30
+    )
+    assert driver.state.ledger.tokens == 240
 
 
 def test_a_failed_attempt_is_charged_what_it_used() -> None:

@@ -441,3 +441,13 @@ async def test_the_endpoint_runs_as_a_process_and_logs_its_hits(tmp_path: Path) 
             await process.wait()
     (line,) = hits.read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["messages"][-1]["content"] == PROMPT
+
+
+async def test_what_the_library_keeps_for_itself_is_closed_too() -> None:
+    adapter = LiteLLMModels({"p": ModelProfile(api_key=Secret(KEY))})
+    await adapter.load()
+    openai, litellm = sys.modules["openai"], sys.modules["litellm"]
+    kept = openai.AsyncOpenAI(api_key=KEY)
+    litellm.in_memory_llm_clients_cache.set_cache("kept", kept)
+    await adapter.close()
+    assert kept.is_closed()

@@ -186,6 +186,8 @@ def set_context(
             Contexts(by_name={**contexts.by_name, name: made}, current=name if use else contexts.current),
         )
         screen.line(f"{name} is {made.address}" + (", the current context" if use else ""), style="good")
+        if made.token_file and not Path(made.token_file).is_file():
+            screen.problem(f"jackline: warning: there is no file {made.token_file} yet")
 
     _carry_out(work)
 

@@ -217,6 +217,8 @@ class EventLines:
             status += f" ({enum_word(CallProblem.Name, fact.problem, 'CALL_PROBLEM_')})"
         good = fact.status == ToolCallStatus.TOOL_CALL_STATUS_COMPLETED
         took = f" {fact.duration_ms:,} ms" if fact.duration_ms or good else ""
+        if fact.reused_from:
+            took = ", the result of an equal call used again"
         if (who := self._answered.pop(fact.call_id, None)) is not None:
             took = f", as answered by {short(who)}"
         left = ", left behind" if fact.abandoned else ""

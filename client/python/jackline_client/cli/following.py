@@ -51,6 +51,8 @@ class Following:
     deltas: bool
     after_sequence: int = 0
     kinds: tuple[str, ...] = ()
+    numbers: bool = False
+    """Whether lines for a person begin with the number of their event."""
     view: View.ValueType = View.VIEW_FULL
     server: Named
     """As it was given on the command line: it goes into the commands that are shown."""
@@ -234,6 +236,7 @@ class _LiveView:
     def __init__(self, screen: Screen, how: Following) -> None:
         self._screen = screen
         self._lines = EventLines(address_flag=how.server.flag)
+        self._numbers = how.numbers
         self._text = ""
         self._degraded = False
 
@@ -242,8 +245,10 @@ class _LiveView:
             self._show_live("")
         for event in frame.events:
             self._text = ""
+            number = f"{event.sequence:>5}  " if self._numbers else ""
             for line in self._lines.of(event):
-                self._screen.line(line.text, style=line.style)
+                self._screen.line(number + line.text, style=line.style)
+                number = " " * len(number)
         if frame.store_degraded and not self._degraded:
             self._screen.problem("jackline: the server can't reach its store just now; nothing is lost")
         self._degraded = frame.store_degraded

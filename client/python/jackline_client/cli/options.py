@@ -73,4 +73,8 @@ KindOption = Annotated[
         autocompletion=completing.event_kinds,
     ),
 ]
+NumbersOption = Annotated[
+    bool,
+    typer.Option("--numbers", help="Put its number before each event; `fork --at` and `--after` take one."),
+]
 NoDeltasOption = Annotated[bool, typer.Option("--no-deltas", help="Show no text before it is final.")]

@@ -29,6 +29,7 @@ from jackline_client.cli.options import (
     JsonOption,
     KindOption,
     NoDeltasOption,
+    NumbersOption,
     ReconnectOption,
     RunArgument,
 )
@@ -298,6 +299,7 @@ def watch(
     after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Start after this event.")] = 0,
     *,
     kind: KindOption = None,
+    numbers: NumbersOption = False,
     as_json: JsonOption = False,
     no_deltas: NoDeltasOption = False,
     reconnect_for: ReconnectOption = RECONNECT_FOR,
@@ -311,6 +313,7 @@ def watch(
         deltas=not no_deltas,
         after_sequence=after,
         kinds=read_kinds(kind or ()),
+        numbers=numbers,
         server=server,
     )
     policy = jackline_client.WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))

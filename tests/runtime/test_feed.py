@@ -1,0 +1,54 @@
+"""The live side of a run: what is kept at hand, and what watchers of an attempt are told."""
+
+import pytest
+
+from jackline_server.runtime.feed import TAIL_EVENTS, Feed
+from jackline_server.runtime.use_cases import LiveDelta
+from tests.conformance.stores import event
+
+
+@pytest.mark.parametrize(
+    ("after", "kept"),
+    [
+        (0, None),
+        (9, None),
+        (10, [11, 12, 13]),
+        (12, [13]),
+        (13, []),
+        (99, []),
+    ],
+)
+def test_a_page_is_taken_from_memory_only_if_nothing_is_missing_before_it(
+    after: int, kept: list[int] | None
+) -> None:
+    channel = Feed().drive("run_a")
+    channel.publish([event(sequence) for sequence in (11, 12, 13)], ended=False)
+    found = channel.after(after, 100)
+    assert (None if found is None else [one.sequence for one in found]) == kept
+
+
+def test_what_does_not_follow_what_is_kept_takes_its_place() -> None:
+    channel = Feed().drive("run_a")
+    channel.publish([event(1), event(2)], ended=False)
+    channel.publish([event(5)], ended=False)
+    assert channel.after(1, 100) is None
+    assert [one.sequence for one in channel.after(4, 100) or ()] == [5]
+
+
+def test_no_more_events_are_kept_than_it_says() -> None:
+    channel = Feed().drive("run_a")
+    for sequence in range(1, TAIL_EVENTS + 3):
+        channel.publish([event(sequence)], ended=False)
+    assert channel.after(1, 1) is None
+    assert [one.sequence for one in channel.after(2, 1) or ()] == [3]
+
+
+def test_a_watcher_of_an_attempt_that_was_given_up_is_told_to_drop_it() -> None:
+    feed = Feed()
+    channel, live = feed.subscribe("run_a", deltas=True)
+    _, uninterested = feed.subscribe("run_a", deltas=False)
+    channel.publish_delta(LiveDelta(7, "agent", 1, text="hal"))
+    channel.reset(7)
+    _, late = feed.subscribe("run_a", deltas=True)
+    assert (live.reset, late.reset, uninterested.reset) == (7, 7, 0)
+    assert live.take_deltas() == ()
