@@ -17,9 +17,10 @@ from typing import NoReturn
 from jackline_server import failpoints
 from jackline_server.api.server_info import ServerInfo
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.config import Config, model_plans
+from jackline_server.config import Config, TenantLimits, model_plans
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
+from jackline_server.core.plan import BoundsCap
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.egress.late import LateClients
@@ -40,6 +41,7 @@ from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.machine import SystemChance, SystemClock
 from jackline_server.runtime.model_providers import LITELLM, OPENAI, SCRIPTED
 from jackline_server.runtime.ports import Models
+from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import Store, StoreError
 from jackline_server.runtime.sweeping import Sweeper
@@ -246,6 +248,18 @@ def _ring(config: Config, store: Store, models: Models, tools: _Tools) -> Ring:
         consultants=FunctionConsultants(
             functions=FunctionTool(catalog=tools.functions, threads=CONSULT_THREADS)
         ),
+        limits=_run_limits(config.tenant),
+    )
+
+
+def _run_limits(tenant: TenantLimits) -> RunLimits:
+    return RunLimits(
+        most=BoundsCap(
+            run_timeout_ms=tenant.run_timeout_ms,
+            token_budget=tenant.run_token_budget,
+            cost_budget_micros=tenant.run_cost_budget_micros,
+        ),
+        starter_adjusts=tenant.adjust_own_runs,
     )
 
 
@@ -287,8 +301,8 @@ class _Described:
 def _scheduling(config: Config) -> SchedulerSettings:
     server = config.server
     limit = server.max_active_runs
-    if config.tenant_active_runs is not None:
-        limit = min(limit, config.tenant_active_runs)
+    if config.tenant.active_runs is not None:
+        limit = min(limit, config.tenant.active_runs)
     return SchedulerSettings(
         worker=SystemChance().new_id(f"{socket.gethostname()}-"),
         max_active_runs=limit,

@@ -88,7 +88,7 @@ def test_every_section_is_read(load: Load, tmp_path: Path):
     assert (orders.base_path, orders.timeout_ms, orders.concurrency) == ("/api", 10_000, 4)
     assert orders.headers["authorization"].reveal() == "Bearer from-a-file"
     assert orders.reach.trusted == frozenset({orders.origin})
-    assert (config.function_roots, config.tenant_active_runs) == (("company.tools",), 200)
+    assert (config.function_roots, config.tenant.active_runs) == (("company.tools",), 200)
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,10 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bound_unreachable", W, changed(("token_budget: 40000", "token_budget: 20")), "bounds.token_budget"),
     ("price_unknown", E, changed(("model: fast", "model: unpriced")), "bounds.cost_budget_usd"),
     ("price_unknown", E, changed(("model: fast", "model: openai/gpt-4o-mini")), "bounds.cost_budget_usd"),
+    ("bounds_cap_low", E, changed(("flow:", "bounds_cap: {token_budget: 100}\nflow:")), "bounds_cap.token_budget"),
+    ("bounds_cap_low", E, changed(("flow:", "bounds_cap: {tool_calls: 1}\nflow:")), "bounds_cap.tool_calls"),
+    ("unknown_key", E, changed(("flow:", "bounds_cap: {max_iteration: 1}\nflow:")), "bounds_cap.max_iteration"),
+    ("not_built", E, changed(("flow:", "bounds_cap: {child_depth: 1}\nflow:")), "bounds_cap.child_depth"),
     ("worst_case", I, RIGHT, ""),
     # stop conditions
     ("bad_share", E, stops("{confidence: {gte: 1.5}}"), "steps.handle.stop_when.confidence.gte"),

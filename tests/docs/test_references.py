@@ -187,6 +187,7 @@ def own_keys(shape: type[BaseModel], *bases: type[BaseModel]) -> set[str]:
 SHAPES: Mapping[str, set[str]] = {
     "## The top": own_keys(shapes.WorkflowShape),
     "### Bounds of the run": own_keys(shapes.RunBoundsShape),
+    "### Raising a live run": own_keys(shapes.BoundsCapShape),
     "## Every step": own_keys(shapes.StepShape),
     "### What `agent` and `completion` have": own_keys(shapes.ModelStepShape, shapes.StepShape),
     "### What only `agent` has": own_keys(shapes.AgentShape, shapes.ModelStepShape),
@@ -226,6 +227,7 @@ def test_what_is_not_built_is_named_where_it_would_stand() -> None:
     expected = {
         "the top": shapes.WorkflowShape.not_built,
         "bounds of the run": shapes.RunBoundsShape.not_built,
+        "bounds_cap": shapes.BoundsCapShape.not_built,
         "bounds of a visit": shapes.AgentBoundsShape.not_built,
         "every step": common,
         "agent and completion": shapes.ModelStepShape.not_built - common,

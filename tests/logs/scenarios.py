@@ -6,8 +6,9 @@ of the connection `shop`, so that a real server with those can go on with the on
 
 from collections.abc import Sequence
 
-from jackline_server.core.commands import Abort, Answer, Pause, Resume, Steer, SubmitToolResult
+from jackline_server.core.commands import Abort, AdjustBounds, Answer, Pause, Resume, Steer, SubmitToolResult
 from jackline_server.core.facts import AbortMode, FailureClass, Phase, Usage
+from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.runtime.ports import ConsultReply, Invocation, ModelFailure, ToolEnding, ToolResult
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.testing.doubles import ScriptedReply, returns
@@ -106,6 +107,17 @@ async def _controlled(stage: Stage) -> str:
     await stage.control(run_id, Pause(), "pause")
     await stage.until_phase(run_id, Phase.PAUSED)
     await stage.control(run_id, Resume(), "resume")
+    return await stage.to_the_end(run_id)
+
+
+async def _adjusted(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "tool_call_started")
+    action = AdjustBounds(
+        run=NewRunBounds(token_budget=60_000, run_timeout_ms=90_000, steps=9, events=900),
+        visit=NewVisitBounds(max_iterations=4, model_requests=9, tool_calls=7, timeout_ms=80_000),
+    )
+    await stage.control(run_id, action, "more")
     return await stage.to_the_end(run_id)
 
 
@@ -338,6 +350,17 @@ SCENARIOS: tuple[Scenario, ...] = (
         replies=_FIRST_TURN_AND_END,
         tools=_BOTH,
         play=_controlled,
+    ),
+    Scenario(
+        name="adjusted",
+        about="Other bounds for the run and for the visit, while a tool is called.",
+        workflow=_agent(
+            top="bounds: {run_timeout: 2m, token_budget: 40000}\n"
+            "bounds_cap: {token_budget: 80000, tool_calls: 50}"
+        ),
+        replies=_FIRST_TURN_AND_END,
+        tools=_BOTH,
+        play=_adjusted,
     ),
     Scenario(
         name="aborted",

@@ -190,7 +190,7 @@ async def test_every_answer_names_its_request(door: Harness, given: str) -> None
     ("method", "needs"),
     [
         ("StartRun", {Scope.RUNS_START}),
-        ("Control", {Scope.RUNS_CONTROL, Scope.RUNS_APPROVE}),
+        ("Control", {Scope.RUNS_CONTROL, Scope.RUNS_APPROVE, Scope.RUNS_BOUNDS}),
         ("GetRun", {Scope.RUNS_OBSERVE}),
         ("WaitRun", {Scope.RUNS_OBSERVE}),
         ("ListRuns", {Scope.RUNS_OBSERVE}),

@@ -30,7 +30,7 @@ from jackline.v1.run_service_pb2 import (
     WaitRunResponse,
 )
 from jackline_server.api.limits import LIMITS
-from jackline_server.core.commands import Abort, Answer, Steer
+from jackline_server.core.commands import Abort, AdjustBounds, Answer, Steer
 from jackline_server.core.facts import AbortMode, Phase
 from jackline_server.core.messages import (
     AssistantMessage,
@@ -39,6 +39,7 @@ from jackline_server.core.messages import (
     ToolMessage,
     UserMessage,
 )
+from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.identity.principals import Scope
 from jackline_server.runtime.store_ports import (
     DEFAULT_TENANT,
@@ -145,16 +146,68 @@ async def test_the_tenant_is_the_credentials(door: Harness) -> None:
             Scope.RUNS_APPROVE,
             Scope.RUNS_CONTROL,
         ),
+        (
+            ControlRequest(
+                run_id=RUN_ID,
+                adjust_bounds=control_pb2.AdjustBoundsCommand(run=run_pb2.RunBounds(steps=9)),
+            ),
+            Scope.RUNS_BOUNDS,
+            Scope.RUNS_CONTROL,
+        ),
     ],
-    ids=["pause", "answer", "submit"],
+    ids=["pause", "answer", "submit", "adjust"],
 )
-async def test_steering_and_answering_are_two_permissions(
+async def test_steering_answering_and_adjusting_are_three_permissions(
     door: Harness, request_: ControlRequest, scope: Scope, missing: Scope
 ) -> None:
     door.script.always("control", RECEIPT)
     assert (await door.ask("Control", request_, ControlResponse, token=token_for(scope))).reached
     refused = await door.refused("Control", request_, token=token_for(missing))
     assert (refused.reason, refused.info.metadata["scope"]) == ("SCOPE_MISSING", scope.value)
+
+
+async def test_new_bounds_reach_the_use_case_field_by_field(door: Harness) -> None:
+    door.script.always("control", RECEIPT)
+    command = control_pb2.AdjustBoundsCommand(
+        run=run_pb2.RunBounds(token_budget=9, run_timeout=Duration(seconds=2)),
+        visit=run_pb2.VisitBounds(max_iterations=3, tool_calls=0),
+    )
+    await door.ask("Control", ControlRequest(run_id=RUN_ID, adjust_bounds=command), ControlResponse)
+    asked: ControlRun = door.script.asked[0][1][0]
+    assert asked.action == AdjustBounds(
+        run=NewRunBounds(token_budget=9, run_timeout_ms=2_000),
+        visit=NewVisitBounds(max_iterations=3, tool_calls=0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        (control_pb2.AdjustBoundsCommand(), "adjust_bounds"),
+        (control_pb2.AdjustBoundsCommand(run=run_pb2.RunBounds()), "adjust_bounds"),
+        (
+            control_pb2.AdjustBoundsCommand(run=run_pb2.RunBounds(token_budget=0)),
+            "adjust_bounds.run.token_budget",
+        ),
+        (
+            control_pb2.AdjustBoundsCommand(run=run_pb2.RunBounds(token_budget=2**63)),
+            "adjust_bounds.run.token_budget",
+        ),
+        (
+            control_pb2.AdjustBoundsCommand(visit=run_pb2.VisitBounds(max_iterations=0)),
+            "adjust_bounds.visit.max_iterations",
+        ),
+        (
+            control_pb2.AdjustBoundsCommand(visit=run_pb2.VisitBounds(timeout=Duration(seconds=-1))),
+            "adjust_bounds.visit.timeout",
+        ),
+    ],
+)
+async def test_bounds_that_no_run_can_have_are_refused_at_the_door(
+    door: Harness, command: control_pb2.AdjustBoundsCommand, field: str
+) -> None:
+    refused = await door.refused("Control", ControlRequest(run_id=RUN_ID, adjust_bounds=command))
+    assert (refused.reason, refused.fields) == ("INVALID_REQUEST", [field])
 
 
 async def test_a_command_reaches_the_use_case_as_it_was_sent(door: Harness) -> None:
@@ -375,5 +428,5 @@ async def test_the_server_says_what_it_is_to_any_credential(door: Harness) -> No
     assert (info.version, info.durability) == ("1.2.3", run_service_pb2.DURABILITY_CLASS_FSYNC)
     assert {limit.name: limit.value for limit in info.limits} == LIMITS.published()
     assert (list(info.step_kinds), list(info.models), sorted(info.commands)) == (
-        ["agent"], ["fast"], [1, 2, 3, 4, 5, 6],
+        ["agent"], ["fast"], [1, 2, 3, 4, 5, 6, 7],
     )  # fmt: skip

@@ -41,6 +41,8 @@ const (
 	CommandKind_COMMAND_KIND_ANSWER CommandKind = 5
 	// Say what a tool call whose outcome is unknown returned.
 	CommandKind_COMMAND_KIND_SUBMIT_TOOL_RESULT CommandKind = 6
+	// Change the caps of the run, or of the visit under way.
+	CommandKind_COMMAND_KIND_ADJUST_BOUNDS CommandKind = 7
 )
 
 // Enum value maps for CommandKind.
@@ -53,6 +55,7 @@ var (
 		4: "COMMAND_KIND_ABORT",
 		5: "COMMAND_KIND_ANSWER",
 		6: "COMMAND_KIND_SUBMIT_TOOL_RESULT",
+		7: "COMMAND_KIND_ADJUST_BOUNDS",
 	}
 	CommandKind_value = map[string]int32{
 		"COMMAND_KIND_UNSPECIFIED":        0,
@@ -62,6 +65,7 @@ var (
 		"COMMAND_KIND_ABORT":              4,
 		"COMMAND_KIND_ANSWER":             5,
 		"COMMAND_KIND_SUBMIT_TOOL_RESULT": 6,
+		"COMMAND_KIND_ADJUST_BOUNDS":      7,
 	}
 )
 
@@ -599,6 +603,64 @@ func (*SubmitToolResultCommand_OutputJson) isSubmitToolResultCommand_Result() {}
 
 func (*SubmitToolResultCommand_Error) isSubmitToolResultCommand_Result() {}
 
+// Change the caps of the run and of the visit under way. At least one has to be set; what is unset stays as it is.
+//
+// Nothing is raised above what the workflow says in `bounds_cap` and the operator in `limits`, and nothing lowered below
+// what has been spent or is held. Timers follow at once, also where a call of a model is under way.
+type AdjustBoundsCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Caps of the whole run.
+	Run *RunBounds `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// Caps of the visit under way. `expect.sequence` makes sure which one that is.
+	Visit         *VisitBounds `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdjustBoundsCommand) Reset() {
+	*x = AdjustBoundsCommand{}
+	mi := &file_jackline_v1_control_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdjustBoundsCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdjustBoundsCommand) ProtoMessage() {}
+
+func (x *AdjustBoundsCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_control_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdjustBoundsCommand.ProtoReflect.Descriptor instead.
+func (*AdjustBoundsCommand) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_control_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AdjustBoundsCommand) GetRun() *RunBounds {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *AdjustBoundsCommand) GetVisit() *VisitBounds {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
 // What has to hold for a command to be taken.
 type Expectation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -612,7 +674,7 @@ type Expectation struct {
 
 func (x *Expectation) Reset() {
 	*x = Expectation{}
-	mi := &file_jackline_v1_control_proto_msgTypes[6]
+	mi := &file_jackline_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +686,7 @@ func (x *Expectation) String() string {
 func (*Expectation) ProtoMessage() {}
 
 func (x *Expectation) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_control_proto_msgTypes[6]
+	mi := &file_jackline_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +699,7 @@ func (x *Expectation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expectation.ProtoReflect.Descriptor instead.
 func (*Expectation) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Expectation) GetState() RunState {
@@ -677,7 +739,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_jackline_v1_control_proto_msgTypes[7]
+	mi := &file_jackline_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +751,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_control_proto_msgTypes[7]
+	mi := &file_jackline_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +764,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Receipt) GetCommandId() string {
@@ -776,7 +838,10 @@ const file_jackline_v1_control_proto_rawDesc = "" +
 	"\voutput_json\x18\x02 \x01(\fH\x00R\n" +
 	"outputJson\x12\x16\n" +
 	"\x05error\x18\x03 \x01(\tH\x00R\x05errorB\b\n" +
-	"\x06result\"h\n" +
+	"\x06result\"o\n" +
+	"\x13AdjustBoundsCommand\x12(\n" +
+	"\x03run\x18\x01 \x01(\v2\x16.jackline.v1.RunBoundsR\x03run\x12.\n" +
+	"\x05visit\x18\x02 \x01(\v2\x18.jackline.v1.VisitBoundsR\x05visit\"h\n" +
 	"\vExpectation\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.jackline.v1.RunStateR\x05state\x12\x1f\n" +
 	"\bsequence\x18\x02 \x01(\x04H\x00R\bsequence\x88\x01\x01B\v\n" +
@@ -789,7 +854,7 @@ const file_jackline_v1_control_proto_rawDesc = "" +
 	"\bsequence\x18\x04 \x01(\x04R\bsequence\x126\n" +
 	"\trejection\x18\x05 \x01(\x0e2\x18.jackline.v1.ErrorReasonR\trejection\x12)\n" +
 	"\x10already_terminal\x18\x06 \x01(\bR\x0falreadyTerminal\x12\x1a\n" +
-	"\brepeated\x18\a \x01(\bR\brepeated*\xd0\x01\n" +
+	"\brepeated\x18\a \x01(\bR\brepeated*\xf0\x01\n" +
 	"\vCommandKind\x12\x1c\n" +
 	"\x18COMMAND_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12COMMAND_KIND_PAUSE\x10\x01\x12\x17\n" +
@@ -797,7 +862,8 @@ const file_jackline_v1_control_proto_rawDesc = "" +
 	"\x12COMMAND_KIND_STEER\x10\x03\x12\x16\n" +
 	"\x12COMMAND_KIND_ABORT\x10\x04\x12\x17\n" +
 	"\x13COMMAND_KIND_ANSWER\x10\x05\x12#\n" +
-	"\x1fCOMMAND_KIND_SUBMIT_TOOL_RESULT\x10\x06\"\x04\b\a\x10\x13*T\n" +
+	"\x1fCOMMAND_KIND_SUBMIT_TOOL_RESULT\x10\x06\x12\x1e\n" +
+	"\x1aCOMMAND_KIND_ADJUST_BOUNDS\x10\a\"\x04\b\b\x10\x13*T\n" +
 	"\tAbortMode\x12\x1a\n" +
 	"\x16ABORT_MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eABORT_MODE_NOW\x10\x01\x12\x17\n" +
@@ -828,7 +894,7 @@ func file_jackline_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_jackline_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_jackline_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_jackline_v1_control_proto_goTypes = []any{
 	(CommandKind)(0),                // 0: jackline.v1.CommandKind
 	(AbortMode)(0),                  // 1: jackline.v1.AbortMode
@@ -840,22 +906,27 @@ var file_jackline_v1_control_proto_goTypes = []any{
 	(*AbortCommand)(nil),            // 7: jackline.v1.AbortCommand
 	(*AnswerCommand)(nil),           // 8: jackline.v1.AnswerCommand
 	(*SubmitToolResultCommand)(nil), // 9: jackline.v1.SubmitToolResultCommand
-	(*Expectation)(nil),             // 10: jackline.v1.Expectation
-	(*Receipt)(nil),                 // 11: jackline.v1.Receipt
-	(RunState)(0),                   // 12: jackline.v1.RunState
-	(ErrorReason)(0),                // 13: jackline.v1.ErrorReason
+	(*AdjustBoundsCommand)(nil),     // 10: jackline.v1.AdjustBoundsCommand
+	(*Expectation)(nil),             // 11: jackline.v1.Expectation
+	(*Receipt)(nil),                 // 12: jackline.v1.Receipt
+	(*RunBounds)(nil),               // 13: jackline.v1.RunBounds
+	(*VisitBounds)(nil),             // 14: jackline.v1.VisitBounds
+	(RunState)(0),                   // 15: jackline.v1.RunState
+	(ErrorReason)(0),                // 16: jackline.v1.ErrorReason
 }
 var file_jackline_v1_control_proto_depIdxs = []int32{
 	1,  // 0: jackline.v1.AbortCommand.mode:type_name -> jackline.v1.AbortMode
-	12, // 1: jackline.v1.Expectation.state:type_name -> jackline.v1.RunState
-	2,  // 2: jackline.v1.Receipt.stage:type_name -> jackline.v1.ReceiptStage
-	3,  // 3: jackline.v1.Receipt.disposition:type_name -> jackline.v1.CommandDisposition
-	13, // 4: jackline.v1.Receipt.rejection:type_name -> jackline.v1.ErrorReason
-	5,  // [5:5] is the sub-list for method output_type
-	5,  // [5:5] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	13, // 1: jackline.v1.AdjustBoundsCommand.run:type_name -> jackline.v1.RunBounds
+	14, // 2: jackline.v1.AdjustBoundsCommand.visit:type_name -> jackline.v1.VisitBounds
+	15, // 3: jackline.v1.Expectation.state:type_name -> jackline.v1.RunState
+	2,  // 4: jackline.v1.Receipt.stage:type_name -> jackline.v1.ReceiptStage
+	3,  // 5: jackline.v1.Receipt.disposition:type_name -> jackline.v1.CommandDisposition
+	16, // 6: jackline.v1.Receipt.rejection:type_name -> jackline.v1.ErrorReason
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_control_proto_init() }
@@ -869,14 +940,14 @@ func file_jackline_v1_control_proto_init() {
 		(*SubmitToolResultCommand_OutputJson)(nil),
 		(*SubmitToolResultCommand_Error)(nil),
 	}
-	file_jackline_v1_control_proto_msgTypes[6].OneofWrappers = []any{}
+	file_jackline_v1_control_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_control_proto_rawDesc), len(file_jackline_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -38,7 +38,7 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_REQUEST ErrorReason = 2
 	// INVALID_ARGUMENT: a field is over its size. Keys: `field`, `limit`, `size`.
 	ErrorReason_ERROR_REASON_FIELD_TOO_LARGE ErrorReason = 3
-	// INVALID_ARGUMENT: a bound is looser than the workflow allows. Keys: `field`, `limit`.
+	// INVALID_ARGUMENT, or a rejection: a bound is looser than the workflow or the operator allows. Keys: `field`, `limit`.
 	ErrorReason_ERROR_REASON_BOUND_TOO_HIGH ErrorReason = 4
 	// INVALID_ARGUMENT: the page token is not one of this server for this query.
 	ErrorReason_ERROR_REASON_BAD_PAGE_TOKEN ErrorReason = 5
@@ -49,10 +49,14 @@ const (
 	// INVALID_ARGUMENT: the events that a fork takes over do not fit the workflow given for it. Keys: `sequence`, the first
 	// event that does not, `fact`, its kind, `workflow`.
 	ErrorReason_ERROR_REASON_PREFIX_MISFIT ErrorReason = 8
+	// INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`.
+	ErrorReason_ERROR_REASON_PRICE_UNKNOWN ErrorReason = 9
 	// UNAUTHENTICATED: no credential, or one that is wrong or expired.
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 20
 	// PERMISSION_DENIED: the credential lacks a scope. Keys: `scope`.
 	ErrorReason_ERROR_REASON_SCOPE_MISSING ErrorReason = 21
+	// PERMISSION_DENIED: the operator lets nobody do this to a run of their own. Keys: `run_id`.
+	ErrorReason_ERROR_REASON_OWN_RUN ErrorReason = 22
 	// NOT_FOUND: no such run for this caller. Keys: `run_id`.
 	ErrorReason_ERROR_REASON_RUN_NOT_FOUND ErrorReason = 30
 	// NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`.
@@ -88,6 +92,11 @@ const (
 	// FAILED_PRECONDITION: no fork can be made at that event. Keys: `sequence`, and the nearest events that will do, where
 	// there are any: `before`, `after`.
 	ErrorReason_ERROR_REASON_FORK_POINT ErrorReason = 72
+	// FAILED_PRECONDITION: more than that is spent or held already. Keys: `field`, `spent`.
+	ErrorReason_ERROR_REASON_BOUND_TOO_LOW ErrorReason = 73
+	// FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
+	// `field`.
+	ErrorReason_ERROR_REASON_NO_BOUNDED_VISIT ErrorReason = 74
 	// ABORTED: the alias has moved. Keys: `alias`, `digest`.
 	ErrorReason_ERROR_REASON_ALIAS_MOVED ErrorReason = 60
 	// OUT_OF_RANGE: events that far back are gone. Keys: `oldest_sequence`.
@@ -130,8 +139,10 @@ var (
 		6:   "ERROR_REASON_INVALID_WORKFLOW",
 		7:   "ERROR_REASON_INVALID_INPUT",
 		8:   "ERROR_REASON_PREFIX_MISFIT",
+		9:   "ERROR_REASON_PRICE_UNKNOWN",
 		20:  "ERROR_REASON_UNAUTHENTICATED",
 		21:  "ERROR_REASON_SCOPE_MISSING",
+		22:  "ERROR_REASON_OWN_RUN",
 		30:  "ERROR_REASON_RUN_NOT_FOUND",
 		31:  "ERROR_REASON_WORKFLOW_NOT_FOUND",
 		32:  "ERROR_REASON_INTERRUPT_NOT_FOUND",
@@ -149,6 +160,8 @@ var (
 		58:  "ERROR_REASON_DATA_VERSION_NEWER",
 		59:  "ERROR_REASON_TOOL_CHANGED",
 		72:  "ERROR_REASON_FORK_POINT",
+		73:  "ERROR_REASON_BOUND_TOO_LOW",
+		74:  "ERROR_REASON_NO_BOUNDED_VISIT",
 		60:  "ERROR_REASON_ALIAS_MOVED",
 		70:  "ERROR_REASON_EVENTS_EXPIRED",
 		71:  "ERROR_REASON_SEQUENCE_IN_FUTURE",
@@ -174,8 +187,10 @@ var (
 		"ERROR_REASON_INVALID_WORKFLOW":        6,
 		"ERROR_REASON_INVALID_INPUT":           7,
 		"ERROR_REASON_PREFIX_MISFIT":           8,
+		"ERROR_REASON_PRICE_UNKNOWN":           9,
 		"ERROR_REASON_UNAUTHENTICATED":         20,
 		"ERROR_REASON_SCOPE_MISSING":           21,
+		"ERROR_REASON_OWN_RUN":                 22,
 		"ERROR_REASON_RUN_NOT_FOUND":           30,
 		"ERROR_REASON_WORKFLOW_NOT_FOUND":      31,
 		"ERROR_REASON_INTERRUPT_NOT_FOUND":     32,
@@ -193,6 +208,8 @@ var (
 		"ERROR_REASON_DATA_VERSION_NEWER":      58,
 		"ERROR_REASON_TOOL_CHANGED":            59,
 		"ERROR_REASON_FORK_POINT":              72,
+		"ERROR_REASON_BOUND_TOO_LOW":           73,
+		"ERROR_REASON_NO_BOUNDED_VISIT":        74,
 		"ERROR_REASON_ALIAS_MOVED":             60,
 		"ERROR_REASON_EVENTS_EXPIRED":          70,
 		"ERROR_REASON_SEQUENCE_IN_FUTURE":      71,
@@ -241,8 +258,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xef\n" +
-	"\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xec\v\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eERROR_REASON_MALFORMED_REQUEST\x10\x01\x12 \n" +
@@ -252,9 +268,11 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1bERROR_REASON_BAD_PAGE_TOKEN\x10\x05\x12!\n" +
 	"\x1dERROR_REASON_INVALID_WORKFLOW\x10\x06\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_INPUT\x10\a\x12\x1e\n" +
-	"\x1aERROR_REASON_PREFIX_MISFIT\x10\b\x12 \n" +
+	"\x1aERROR_REASON_PREFIX_MISFIT\x10\b\x12\x1e\n" +
+	"\x1aERROR_REASON_PRICE_UNKNOWN\x10\t\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\x14\x12\x1e\n" +
-	"\x1aERROR_REASON_SCOPE_MISSING\x10\x15\x12\x1e\n" +
+	"\x1aERROR_REASON_SCOPE_MISSING\x10\x15\x12\x18\n" +
+	"\x14ERROR_REASON_OWN_RUN\x10\x16\x12\x1e\n" +
 	"\x1aERROR_REASON_RUN_NOT_FOUND\x10\x1e\x12#\n" +
 	"\x1fERROR_REASON_WORKFLOW_NOT_FOUND\x10\x1f\x12$\n" +
 	" ERROR_REASON_INTERRUPT_NOT_FOUND\x10 \x12\x1f\n" +
@@ -271,7 +289,9 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"$ERROR_REASON_WORKFLOW_OWNED_BY_FILES\x109\x12#\n" +
 	"\x1fERROR_REASON_DATA_VERSION_NEWER\x10:\x12\x1d\n" +
 	"\x19ERROR_REASON_TOOL_CHANGED\x10;\x12\x1b\n" +
-	"\x17ERROR_REASON_FORK_POINT\x10H\x12\x1c\n" +
+	"\x17ERROR_REASON_FORK_POINT\x10H\x12\x1e\n" +
+	"\x1aERROR_REASON_BOUND_TOO_LOW\x10I\x12!\n" +
+	"\x1dERROR_REASON_NO_BOUNDED_VISIT\x10J\x12\x1c\n" +
 	"\x18ERROR_REASON_ALIAS_MOVED\x10<\x12\x1f\n" +
 	"\x1bERROR_REASON_EVENTS_EXPIRED\x10F\x12#\n" +
 	"\x1fERROR_REASON_SEQUENCE_IN_FUTURE\x10G\x12\x1a\n" +

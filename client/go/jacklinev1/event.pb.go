@@ -782,6 +782,7 @@ type StepEvent struct {
 	//	*StepEvent_Noticed
 	//	*StepEvent_Reflected
 	//	*StepEvent_Grounded
+	//	*StepEvent_BoundsAdjusted
 	//	*StepEvent_Consulted
 	Fact isStepEvent_Fact `protobuf_oneof:"fact"`
 	// What was said, given and returned. Empty in view METADATA.
@@ -1106,6 +1107,15 @@ func (x *StepEvent) GetGrounded() *Grounded {
 	return nil
 }
 
+func (x *StepEvent) GetBoundsAdjusted() *BoundsAdjusted {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_BoundsAdjusted); ok {
+			return x.BoundsAdjusted
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetConsulted() *Consulted {
 	if x != nil {
 		if x, ok := x.Fact.(*StepEvent_Consulted); ok {
@@ -1246,6 +1256,11 @@ type StepEvent_Grounded struct {
 	Grounded *Grounded `protobuf:"bytes,36,opt,name=grounded,proto3,oneof"`
 }
 
+type StepEvent_BoundsAdjusted struct {
+	// Caps were changed.
+	BoundsAdjusted *BoundsAdjusted `protobuf:"bytes,37,opt,name=bounds_adjusted,json=boundsAdjusted,proto3,oneof"`
+}
+
 type StepEvent_Consulted struct {
 	// Somebody who can change nothing was asked, and answered.
 	Consulted *Consulted `protobuf:"bytes,38,opt,name=consulted,proto3,oneof"`
@@ -1298,6 +1313,8 @@ func (*StepEvent_Noticed) isStepEvent_Fact() {}
 func (*StepEvent_Reflected) isStepEvent_Fact() {}
 
 func (*StepEvent_Grounded) isStepEvent_Fact() {}
+
+func (*StepEvent_BoundsAdjusted) isStepEvent_Fact() {}
 
 func (*StepEvent_Consulted) isStepEvent_Fact() {}
 
@@ -2807,6 +2824,70 @@ func (x *Steered) GetBytes() uint32 {
 	return 0
 }
 
+// Caps of the run, or of the visit under way, were changed.
+type BoundsAdjusted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who changed them.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Caps of the run, as they are from here on; what is unset stays as it was.
+	Run *RunBounds `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Caps of the visit, as they are from here on; what is unset stays as it was.
+	Visit         *VisitBounds `protobuf:"bytes,3,opt,name=visit,proto3" json:"visit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoundsAdjusted) Reset() {
+	*x = BoundsAdjusted{}
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoundsAdjusted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoundsAdjusted) ProtoMessage() {}
+
+func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoundsAdjusted.ProtoReflect.Descriptor instead.
+func (*BoundsAdjusted) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *BoundsAdjusted) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *BoundsAdjusted) GetRun() *RunBounds {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *BoundsAdjusted) GetVisit() *VisitBounds {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
 // A timer in absolute time went off.
 type TimerFired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2820,7 +2901,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +2913,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +2926,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TimerFired) GetKind() TimerKind {
@@ -2873,7 +2954,7 @@ type Noticed struct {
 
 func (x *Noticed) Reset() {
 	*x = Noticed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +2966,7 @@ func (x *Noticed) String() string {
 func (*Noticed) ProtoMessage() {}
 
 func (x *Noticed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +2979,7 @@ func (x *Noticed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noticed.ProtoReflect.Descriptor instead.
 func (*Noticed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Noticed) GetCode() NoticeCode {
@@ -2925,7 +3006,7 @@ type Consulted struct {
 
 func (x *Consulted) Reset() {
 	*x = Consulted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3018,7 @@ func (x *Consulted) String() string {
 func (*Consulted) ProtoMessage() {}
 
 func (x *Consulted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3031,7 @@ func (x *Consulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consulted.ProtoReflect.Descriptor instead.
 func (*Consulted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Consulted) GetKind() ConsultKind {
@@ -2998,7 +3079,7 @@ type Reflected struct {
 
 func (x *Reflected) Reset() {
 	*x = Reflected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3091,7 @@ func (x *Reflected) String() string {
 func (*Reflected) ProtoMessage() {}
 
 func (x *Reflected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3104,7 @@ func (x *Reflected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflected.ProtoReflect.Descriptor instead.
 func (*Reflected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Reflected) GetPattern() ReflectionPattern {
@@ -3071,7 +3152,7 @@ type Grounded struct {
 
 func (x *Grounded) Reset() {
 	*x = Grounded{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3164,7 @@ func (x *Grounded) String() string {
 func (*Grounded) ProtoMessage() {}
 
 func (x *Grounded) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3177,7 @@ func (x *Grounded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grounded.ProtoReflect.Descriptor instead.
 func (*Grounded) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Grounded) GetScorePermille() uint32 {
@@ -3150,7 +3231,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3162,7 +3243,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3175,7 +3256,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -3346,7 +3427,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3439,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3452,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -3403,7 +3484,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3496,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +3509,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -3465,7 +3546,7 @@ type ReplyContent struct {
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3558,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3571,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -3520,7 +3601,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3613,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3626,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CallContent) GetTool() string {
@@ -3575,7 +3656,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3587,7 +3668,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3600,7 +3681,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -3630,7 +3711,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3723,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3736,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -3683,7 +3764,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3776,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3789,7 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ConsultContent) GetError() string {
@@ -3731,7 +3812,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +3824,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3837,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -3796,7 +3877,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3808,7 +3889,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3821,7 +3902,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -3919,7 +4000,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4012,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4025,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -3979,7 +4060,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4072,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +4085,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -4018,7 +4099,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xc5\x0f\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x87\x10\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -4055,10 +4136,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"timerFired\x120\n" +
 	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x126\n" +
 	"\treflected\x18# \x01(\v2\x16.jackline.v1.ReflectedH\x00R\treflected\x123\n" +
-	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x126\n" +
+	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x12F\n" +
+	"\x0fbounds_adjusted\x18% \x01(\v2\x1b.jackline.v1.BoundsAdjustedH\x00R\x0eboundsAdjusted\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b \x10#J\x04\b%\x10&J\x04\b'\x10F\"\xd9\x02\n" +
+	"\x04factJ\x04\b \x10#J\x04\b'\x10F\"\xd9\x02\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -4185,7 +4267,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"=\n" +
 	"\aSteered\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"R\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\x88\x01\n" +
+	"\x0eBoundsAdjusted\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12(\n" +
+	"\x03run\x18\x02 \x01(\v2\x16.jackline.v1.RunBoundsR\x03run\x12.\n" +
+	"\x05visit\x18\x03 \x01(\v2\x18.jackline.v1.VisitBoundsR\x05visit\"R\n" +
 	"\n" +
 	"TimerFired\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.jackline.v1.TimerKindR\x04kind\x12\x18\n" +
@@ -4360,7 +4446,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -4394,40 +4480,42 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*Paused)(nil),                // 29: jackline.v1.Paused
 	(*Resumed)(nil),               // 30: jackline.v1.Resumed
 	(*Steered)(nil),               // 31: jackline.v1.Steered
-	(*TimerFired)(nil),            // 32: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 33: jackline.v1.Noticed
-	(*Consulted)(nil),             // 34: jackline.v1.Consulted
-	(*Reflected)(nil),             // 35: jackline.v1.Reflected
-	(*Grounded)(nil),              // 36: jackline.v1.Grounded
-	(*Content)(nil),               // 37: jackline.v1.Content
-	(*RunInput)(nil),              // 38: jackline.v1.RunInput
-	(*ResultContent)(nil),         // 39: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 40: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 41: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 42: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 43: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 44: jackline.v1.ConsultContent
-	(*GroundedContent)(nil),       // 45: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 46: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 47: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 48: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 49: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 50: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 51: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 52: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 53: jackline.v1.RunState
-	(StopReason)(0),               // 54: jackline.v1.StopReason
-	(*Usage)(nil),                 // 55: jackline.v1.Usage
-	(Effect)(0),                   // 56: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 57: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 58: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 59: jackline.v1.CommandKind
-	(AbortMode)(0),                // 60: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 61: jackline.v1.ErrorReason
-	(*structpb.Struct)(nil),       // 62: google.protobuf.Struct
+	(*BoundsAdjusted)(nil),        // 32: jackline.v1.BoundsAdjusted
+	(*TimerFired)(nil),            // 33: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 34: jackline.v1.Noticed
+	(*Consulted)(nil),             // 35: jackline.v1.Consulted
+	(*Reflected)(nil),             // 36: jackline.v1.Reflected
+	(*Grounded)(nil),              // 37: jackline.v1.Grounded
+	(*Content)(nil),               // 38: jackline.v1.Content
+	(*RunInput)(nil),              // 39: jackline.v1.RunInput
+	(*ResultContent)(nil),         // 40: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 41: jackline.v1.ReplyContent
+	(*CallContent)(nil),           // 42: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 43: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 44: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 45: jackline.v1.ConsultContent
+	(*GroundedContent)(nil),       // 46: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 47: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 48: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 49: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 51: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 52: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 53: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 54: jackline.v1.RunState
+	(StopReason)(0),               // 55: jackline.v1.StopReason
+	(*Usage)(nil),                 // 56: jackline.v1.Usage
+	(Effect)(0),                   // 57: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 58: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 59: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 60: jackline.v1.CommandKind
+	(AbortMode)(0),                // 61: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 62: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 63: jackline.v1.VisitBounds
+	(*structpb.Struct)(nil),       // 64: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	49, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	50, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	12, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
 	13, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
 	14, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
@@ -4448,56 +4536,59 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	29, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
 	30, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
 	31, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	32, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	33, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	35, // 23: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	36, // 24: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	34, // 25: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	37, // 26: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	49, // 27: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	50, // 28: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	51, // 29: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	52, // 30: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	0,  // 31: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	53, // 32: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	54, // 33: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	54, // 34: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 35: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	54, // 36: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	55, // 37: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 38: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 39: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	55, // 40: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	56, // 41: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	57, // 42: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 43: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 44: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	58, // 45: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	49, // 46: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	59, // 47: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	60, // 48: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	59, // 49: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	61, // 50: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	6,  // 51: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 52: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	8,  // 53: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	9,  // 54: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	10, // 55: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	38, // 56: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	39, // 57: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	40, // 58: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	41, // 59: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	42, // 60: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	43, // 61: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	44, // 62: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	45, // 63: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	62, // 64: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	47, // 65: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	33, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	34, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	36, // 23: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	37, // 24: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	32, // 25: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
+	35, // 26: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	38, // 27: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	50, // 28: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	51, // 29: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	52, // 30: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	53, // 31: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	0,  // 32: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	54, // 33: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	55, // 34: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	55, // 35: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 36: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	55, // 37: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	56, // 38: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 39: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 40: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	56, // 41: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	57, // 42: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	58, // 43: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	4,  // 44: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	5,  // 45: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	59, // 46: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	50, // 47: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	60, // 48: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	61, // 49: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	60, // 50: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	62, // 51: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	51, // 52: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	63, // 53: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	6,  // 54: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	7,  // 55: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	8,  // 56: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	9,  // 57: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	10, // 58: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	39, // 59: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	40, // 60: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	41, // 61: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	42, // 62: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	43, // 63: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	44, // 64: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	45, // 65: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	46, // 66: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	64, // 67: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	48, // 68: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	69, // [69:69] is the sub-list for method output_type
+	69, // [69:69] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -4533,12 +4624,13 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Noticed)(nil),
 		(*StepEvent_Reflected)(nil),
 		(*StepEvent_Grounded)(nil),
+		(*StepEvent_BoundsAdjusted)(nil),
 		(*StepEvent_Consulted)(nil),
 	}
 	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[25].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[26].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[26].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[27].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -4549,7 +4641,7 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Consult)(nil),
 		(*Content_Grounded)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[35].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[36].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -4560,7 +4652,7 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -774,6 +774,97 @@ func (x *RunBounds) GetEvents() uint32 {
 	return 0
 }
 
+// The caps of one visit of a step that asks a model. An unset field means no cap of that kind here.
+type VisitBounds struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Model turns.
+	MaxIterations *uint32 `protobuf:"varint,1,opt,name=max_iterations,json=maxIterations,proto3,oneof" json:"max_iterations,omitempty"`
+	// Attempts at the model.
+	ModelRequests *uint32 `protobuf:"varint,2,opt,name=model_requests,json=modelRequests,proto3,oneof" json:"model_requests,omitempty"`
+	// Tool attempts.
+	ToolCalls *uint32 `protobuf:"varint,3,opt,name=tool_calls,json=toolCalls,proto3,oneof" json:"tool_calls,omitempty"`
+	// Prompt and completion tokens.
+	TokenBudget *uint64 `protobuf:"varint,4,opt,name=token_budget,json=tokenBudget,proto3,oneof" json:"token_budget,omitempty"`
+	// Price, in millionths of a US dollar.
+	CostBudgetMicros *uint64 `protobuf:"varint,5,opt,name=cost_budget_micros,json=costBudgetMicros,proto3,oneof" json:"cost_budget_micros,omitempty"`
+	// Active time of the visit.
+	Timeout       *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisitBounds) Reset() {
+	*x = VisitBounds{}
+	mi := &file_jackline_v1_run_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisitBounds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisitBounds) ProtoMessage() {}
+
+func (x *VisitBounds) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisitBounds.ProtoReflect.Descriptor instead.
+func (*VisitBounds) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *VisitBounds) GetMaxIterations() uint32 {
+	if x != nil && x.MaxIterations != nil {
+		return *x.MaxIterations
+	}
+	return 0
+}
+
+func (x *VisitBounds) GetModelRequests() uint32 {
+	if x != nil && x.ModelRequests != nil {
+		return *x.ModelRequests
+	}
+	return 0
+}
+
+func (x *VisitBounds) GetToolCalls() uint32 {
+	if x != nil && x.ToolCalls != nil {
+		return *x.ToolCalls
+	}
+	return 0
+}
+
+func (x *VisitBounds) GetTokenBudget() uint64 {
+	if x != nil && x.TokenBudget != nil {
+		return *x.TokenBudget
+	}
+	return 0
+}
+
+func (x *VisitBounds) GetCostBudgetMicros() uint64 {
+	if x != nil && x.CostBudgetMicros != nil {
+		return *x.CostBudgetMicros
+	}
+	return 0
+}
+
+func (x *VisitBounds) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
 // Tokens of model calls.
 type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -793,7 +884,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_jackline_v1_run_proto_msgTypes[1]
+	mi := &file_jackline_v1_run_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +896,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[1]
+	mi := &file_jackline_v1_run_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +909,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{1}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Usage) GetPromptTokens() uint64 {
@@ -881,7 +972,7 @@ type Ledger struct {
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_jackline_v1_run_proto_msgTypes[2]
+	mi := &file_jackline_v1_run_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +984,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[2]
+	mi := &file_jackline_v1_run_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +997,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Ledger) GetIterations() uint32 {
@@ -982,7 +1073,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_jackline_v1_run_proto_msgTypes[3]
+	mi := &file_jackline_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1085,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[3]
+	mi := &file_jackline_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1098,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Outcome) GetSignal() string {
@@ -1061,7 +1152,7 @@ type StepSummary struct {
 
 func (x *StepSummary) Reset() {
 	*x = StepSummary{}
-	mi := &file_jackline_v1_run_proto_msgTypes[4]
+	mi := &file_jackline_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1164,7 @@ func (x *StepSummary) String() string {
 func (*StepSummary) ProtoMessage() {}
 
 func (x *StepSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[4]
+	mi := &file_jackline_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1177,7 @@ func (x *StepSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepSummary.ProtoReflect.Descriptor instead.
 func (*StepSummary) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StepSummary) GetStepId() string {
@@ -1169,7 +1260,7 @@ type Interrupt struct {
 
 func (x *Interrupt) Reset() {
 	*x = Interrupt{}
-	mi := &file_jackline_v1_run_proto_msgTypes[5]
+	mi := &file_jackline_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1272,7 @@ func (x *Interrupt) String() string {
 func (*Interrupt) ProtoMessage() {}
 
 func (x *Interrupt) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[5]
+	mi := &file_jackline_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1285,7 @@ func (x *Interrupt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interrupt.ProtoReflect.Descriptor instead.
 func (*Interrupt) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Interrupt) GetInterruptId() string {
@@ -1299,7 +1390,7 @@ type Run struct {
 	Ledger *Ledger `protobuf:"bytes,10,opt,name=ledger,proto3" json:"ledger,omitempty"`
 	// Output only. The visit of the step it is in; unset between steps and in lists.
 	VisitLedger *Ledger `protobuf:"bytes,11,opt,name=visit_ledger,json=visitLedger,proto3" json:"visit_ledger,omitempty"`
-	// Output only. The caps it runs under.
+	// Output only. The caps it runs under now.
 	Bounds *RunBounds `protobuf:"bytes,12,opt,name=bounds,proto3" json:"bounds,omitempty"`
 	// Output only. Every visit so far. Unset in lists.
 	Steps []*StepSummary `protobuf:"bytes,13,rep,name=steps,proto3" json:"steps,omitempty"`
@@ -1326,14 +1417,17 @@ type Run struct {
 	// Output only. Its input as JSON. View FULL only.
 	InputJson []byte `protobuf:"bytes,24,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// Output only. What it was forked from; unset for a run that began by itself.
-	ForkedFrom    *ForkOrigin `protobuf:"bytes,25,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	ForkedFrom *ForkOrigin `protobuf:"bytes,25,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// Output only. The caps of the visit of the step it is in; unset between steps, for a step that asks no model, and in
+	// lists.
+	VisitBounds   *VisitBounds `protobuf:"bytes,30,opt,name=visit_bounds,json=visitBounds,proto3" json:"visit_bounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_jackline_v1_run_proto_msgTypes[6]
+	mi := &file_jackline_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1439,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[6]
+	mi := &file_jackline_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1452,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Run) GetRunId() string {
@@ -1536,6 +1630,13 @@ func (x *Run) GetForkedFrom() *ForkOrigin {
 	return nil
 }
 
+func (x *Run) GetVisitBounds() *VisitBounds {
+	if x != nil {
+		return x.VisitBounds
+	}
+	return nil
+}
+
 // Where a fork was made.
 type ForkOrigin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1549,7 +1650,7 @@ type ForkOrigin struct {
 
 func (x *ForkOrigin) Reset() {
 	*x = ForkOrigin{}
-	mi := &file_jackline_v1_run_proto_msgTypes[7]
+	mi := &file_jackline_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1662,7 @@ func (x *ForkOrigin) String() string {
 func (*ForkOrigin) ProtoMessage() {}
 
 func (x *ForkOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[7]
+	mi := &file_jackline_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1675,7 @@ func (x *ForkOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkOrigin.ProtoReflect.Descriptor instead.
 func (*ForkOrigin) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ForkOrigin) GetRunId() string {
@@ -1628,7 +1729,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_jackline_v1_run_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1741,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1754,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ToolCall) GetCallId() string {
@@ -1769,7 +1870,7 @@ type RunMessageToolCall struct {
 
 func (x *RunMessageToolCall) Reset() {
 	*x = RunMessageToolCall{}
-	mi := &file_jackline_v1_run_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +1882,7 @@ func (x *RunMessageToolCall) String() string {
 func (*RunMessageToolCall) ProtoMessage() {}
 
 func (x *RunMessageToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +1895,7 @@ func (x *RunMessageToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMessageToolCall.ProtoReflect.Descriptor instead.
 func (*RunMessageToolCall) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunMessageToolCall) GetCallId() string {
@@ -1837,7 +1938,7 @@ type RunMessage struct {
 
 func (x *RunMessage) Reset() {
 	*x = RunMessage{}
-	mi := &file_jackline_v1_run_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1950,7 @@ func (x *RunMessage) String() string {
 func (*RunMessage) ProtoMessage() {}
 
 func (x *RunMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1963,7 @@ func (x *RunMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMessage.ProtoReflect.Descriptor instead.
 func (*RunMessage) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunMessage) GetRole() MessageRole {
@@ -1915,7 +2016,20 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\r_token_budgetB\x15\n" +
 	"\x13_cost_budget_microsB\b\n" +
 	"\x06_stepsB\t\n" +
-	"\a_eventsJ\x04\b\x06\x10\x10\"\xc7\x01\n" +
+	"\a_eventsJ\x04\b\x06\x10\x10\"\xfc\x02\n" +
+	"\vVisitBounds\x12*\n" +
+	"\x0emax_iterations\x18\x01 \x01(\rH\x00R\rmaxIterations\x88\x01\x01\x12*\n" +
+	"\x0emodel_requests\x18\x02 \x01(\rH\x01R\rmodelRequests\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"tool_calls\x18\x03 \x01(\rH\x02R\ttoolCalls\x88\x01\x01\x12&\n" +
+	"\ftoken_budget\x18\x04 \x01(\x04H\x03R\vtokenBudget\x88\x01\x01\x121\n" +
+	"\x12cost_budget_micros\x18\x05 \x01(\x04H\x04R\x10costBudgetMicros\x88\x01\x01\x123\n" +
+	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\x11\n" +
+	"\x0f_max_iterationsB\x11\n" +
+	"\x0f_model_requestsB\r\n" +
+	"\v_tool_callsB\x0f\n" +
+	"\r_token_budgetB\x15\n" +
+	"\x13_cost_budget_microsJ\x04\b\a\x10\x10\"\xc7\x01\n" +
 	"\x05Usage\x12#\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x04R\fpromptTokens\x12+\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x04R\x10completionTokens\x12#\n" +
@@ -1962,7 +2076,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\bquestion\x18\t \x01(\tR\bquestion\x12\x12\n" +
 	"\x04tool\x18\n" +
 	" \x01(\tR\x04tool\x12%\n" +
-	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\x99\t\n" +
+	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\xdc\t\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -2000,10 +2114,11 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"input_json\x18\x18 \x01(\fR\tinputJson\x128\n" +
 	"\vforked_from\x18\x19 \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
-	"forkedFrom\x1a9\n" +
+	"forkedFrom\x12;\n" +
+	"\fvisit_bounds\x18\x1e \x01(\v2\x18.jackline.v1.VisitBoundsR\vvisitBounds\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1a\x102\"?\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1a\x10\x1eJ\x04\b\x1f\x102\"?\n" +
 	"\n" +
 	"ForkOrigin\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
@@ -2141,7 +2256,7 @@ func file_jackline_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_jackline_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: jackline.v1.RunState
 	(StopReason)(0),               // 1: jackline.v1.StopReason
@@ -2153,56 +2268,59 @@ var file_jackline_v1_run_proto_goTypes = []any{
 	(Effect)(0),                   // 7: jackline.v1.Effect
 	(MessageRole)(0),              // 8: jackline.v1.MessageRole
 	(*RunBounds)(nil),             // 9: jackline.v1.RunBounds
-	(*Usage)(nil),                 // 10: jackline.v1.Usage
-	(*Ledger)(nil),                // 11: jackline.v1.Ledger
-	(*Outcome)(nil),               // 12: jackline.v1.Outcome
-	(*StepSummary)(nil),           // 13: jackline.v1.StepSummary
-	(*Interrupt)(nil),             // 14: jackline.v1.Interrupt
-	(*Run)(nil),                   // 15: jackline.v1.Run
-	(*ForkOrigin)(nil),            // 16: jackline.v1.ForkOrigin
-	(*ToolCall)(nil),              // 17: jackline.v1.ToolCall
-	(*RunMessageToolCall)(nil),    // 18: jackline.v1.RunMessageToolCall
-	(*RunMessage)(nil),            // 19: jackline.v1.RunMessage
-	nil,                           // 20: jackline.v1.Run.LabelsEntry
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 23: google.protobuf.Struct
+	(*VisitBounds)(nil),           // 10: jackline.v1.VisitBounds
+	(*Usage)(nil),                 // 11: jackline.v1.Usage
+	(*Ledger)(nil),                // 12: jackline.v1.Ledger
+	(*Outcome)(nil),               // 13: jackline.v1.Outcome
+	(*StepSummary)(nil),           // 14: jackline.v1.StepSummary
+	(*Interrupt)(nil),             // 15: jackline.v1.Interrupt
+	(*Run)(nil),                   // 16: jackline.v1.Run
+	(*ForkOrigin)(nil),            // 17: jackline.v1.ForkOrigin
+	(*ToolCall)(nil),              // 18: jackline.v1.ToolCall
+	(*RunMessageToolCall)(nil),    // 19: jackline.v1.RunMessageToolCall
+	(*RunMessage)(nil),            // 20: jackline.v1.RunMessage
+	nil,                           // 21: jackline.v1.Run.LabelsEntry
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 24: google.protobuf.Struct
 }
 var file_jackline_v1_run_proto_depIdxs = []int32{
-	21, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
-	4,  // 1: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
-	11, // 2: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
-	21, // 3: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
-	21, // 4: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
-	5,  // 5: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
-	22, // 6: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
-	22, // 7: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 8: jackline.v1.Run.state:type_name -> jackline.v1.RunState
-	1,  // 9: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
-	12, // 10: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
-	10, // 11: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
-	11, // 12: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
-	11, // 13: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
-	9,  // 14: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
-	13, // 15: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
-	14, // 16: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
-	22, // 17: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	22, // 18: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
-	21, // 19: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
-	20, // 20: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
-	22, // 21: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	23, // 22: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
-	16, // 23: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
-	6,  // 24: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
-	7,  // 25: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
-	21, // 26: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
-	8,  // 27: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
-	18, // 28: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	22, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
+	22, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
+	4,  // 2: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
+	12, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
+	22, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
+	22, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
+	5,  // 6: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
+	23, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
+	23, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 9: jackline.v1.Run.state:type_name -> jackline.v1.RunState
+	1,  // 10: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
+	13, // 11: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
+	11, // 12: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
+	12, // 13: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
+	12, // 14: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
+	9,  // 15: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
+	14, // 16: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
+	15, // 17: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
+	23, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	23, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	22, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
+	21, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
+	23, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	24, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
+	17, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
+	10, // 25: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
+	6,  // 26: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
+	7,  // 27: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
+	22, // 28: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
+	8,  // 29: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
+	19, // 30: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_proto_init() }
@@ -2211,13 +2329,14 @@ func file_jackline_v1_run_proto_init() {
 		return
 	}
 	file_jackline_v1_run_proto_msgTypes[0].OneofWrappers = []any{}
+	file_jackline_v1_run_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_proto_rawDesc), len(file_jackline_v1_run_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

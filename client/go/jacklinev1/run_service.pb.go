@@ -854,6 +854,7 @@ type ControlRequest struct {
 	//	*ControlRequest_Abort
 	//	*ControlRequest_Answer
 	//	*ControlRequest_SubmitToolResult
+	//	*ControlRequest_AdjustBounds
 	Command       isControlRequest_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -985,6 +986,15 @@ func (x *ControlRequest) GetSubmitToolResult() *SubmitToolResultCommand {
 	return nil
 }
 
+func (x *ControlRequest) GetAdjustBounds() *AdjustBoundsCommand {
+	if x != nil {
+		if x, ok := x.Command.(*ControlRequest_AdjustBounds); ok {
+			return x.AdjustBounds
+		}
+	}
+	return nil
+}
+
 type isControlRequest_Command interface {
 	isControlRequest_Command()
 }
@@ -1019,6 +1029,11 @@ type ControlRequest_SubmitToolResult struct {
 	SubmitToolResult *SubmitToolResultCommand `protobuf:"bytes,15,opt,name=submit_tool_result,json=submitToolResult,proto3,oneof"`
 }
 
+type ControlRequest_AdjustBounds struct {
+	// Change the caps of the run, or of the visit under way.
+	AdjustBounds *AdjustBoundsCommand `protobuf:"bytes,16,opt,name=adjust_bounds,json=adjustBounds,proto3,oneof"`
+}
+
 func (*ControlRequest_Pause) isControlRequest_Command() {}
 
 func (*ControlRequest_Resume) isControlRequest_Command() {}
@@ -1030,6 +1045,8 @@ func (*ControlRequest_Abort) isControlRequest_Command() {}
 func (*ControlRequest_Answer) isControlRequest_Command() {}
 
 func (*ControlRequest_SubmitToolResult) isControlRequest_Command() {}
+
+func (*ControlRequest_AdjustBounds) isControlRequest_Command() {}
 
 // Response of Control.
 type ControlResponse struct {
@@ -2067,7 +2084,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\fsent_through\x18\x03 \x01(\x04R\vsentThrough\x12#\n" +
 	"\rhead_sequence\x18\x04 \x01(\x04R\fheadSequence\x12(\n" +
 	"\x05reset\x18\x05 \x01(\v2\x12.jackline.v1.ResetR\x05reset\x12%\n" +
-	"\x0estore_degraded\x18\a \x01(\bR\rstoreDegradedJ\x04\b\x06\x10\a\"\xab\x04\n" +
+	"\x0estore_degraded\x18\a \x01(\bR\rstoreDegradedJ\x04\b\x06\x10\a\"\xf4\x04\n" +
 	"\x0eControlRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -2081,8 +2098,9 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x05steer\x18\f \x01(\v2\x19.jackline.v1.SteerCommandH\x00R\x05steer\x121\n" +
 	"\x05abort\x18\r \x01(\v2\x19.jackline.v1.AbortCommandH\x00R\x05abort\x124\n" +
 	"\x06answer\x18\x0e \x01(\v2\x1a.jackline.v1.AnswerCommandH\x00R\x06answer\x12T\n" +
-	"\x12submit_tool_result\x18\x0f \x01(\v2$.jackline.v1.SubmitToolResultCommandH\x00R\x10submitToolResultB\t\n" +
-	"\acommandJ\x04\b\x10\x10\x1e\"[\n" +
+	"\x12submit_tool_result\x18\x0f \x01(\v2$.jackline.v1.SubmitToolResultCommandH\x00R\x10submitToolResult\x12G\n" +
+	"\radjust_bounds\x18\x10 \x01(\v2 .jackline.v1.AdjustBoundsCommandH\x00R\fadjustBoundsB\t\n" +
+	"\acommandJ\x04\b\x11\x10\x1e\"[\n" +
 	"\x0fControlResponse\x12.\n" +
 	"\areceipt\x18\x01 \x01(\v2\x14.jackline.v1.ReceiptR\areceipt\x12\x18\n" +
 	"\areached\x18\x02 \x01(\bR\areached\"M\n" +
@@ -2241,13 +2259,14 @@ var file_jackline_v1_run_service_proto_goTypes = []any{
 	(*AbortCommand)(nil),            // 45: jackline.v1.AbortCommand
 	(*AnswerCommand)(nil),           // 46: jackline.v1.AnswerCommand
 	(*SubmitToolResultCommand)(nil), // 47: jackline.v1.SubmitToolResultCommand
-	(*Receipt)(nil),                 // 48: jackline.v1.Receipt
-	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
-	(RunState)(0),                   // 50: jackline.v1.RunState
-	(*ToolCall)(nil),                // 51: jackline.v1.ToolCall
-	(*RunMessage)(nil),              // 52: jackline.v1.RunMessage
-	(*Interrupt)(nil),               // 53: jackline.v1.Interrupt
-	(CommandKind)(0),                // 54: jackline.v1.CommandKind
+	(*AdjustBoundsCommand)(nil),     // 48: jackline.v1.AdjustBoundsCommand
+	(*Receipt)(nil),                 // 49: jackline.v1.Receipt
+	(*durationpb.Duration)(nil),     // 50: google.protobuf.Duration
+	(RunState)(0),                   // 51: jackline.v1.RunState
+	(*ToolCall)(nil),                // 52: jackline.v1.ToolCall
+	(*RunMessage)(nil),              // 53: jackline.v1.RunMessage
+	(*Interrupt)(nil),               // 54: jackline.v1.Interrupt
+	(CommandKind)(0),                // 55: jackline.v1.CommandKind
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	27, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
@@ -2278,52 +2297,53 @@ var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	45, // 25: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
 	46, // 26: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
 	47, // 27: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
-	48, // 28: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
-	36, // 29: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
-	35, // 30: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
-	36, // 31: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
-	49, // 32: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	35, // 33: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
-	50, // 34: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
-	30, // 35: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
-	33, // 36: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	33, // 37: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	35, // 38: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
-	36, // 39: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
-	51, // 40: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
-	52, // 41: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
-	36, // 42: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
-	53, // 43: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
-	1,  // 44: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
-	24, // 45: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
-	54, // 46: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
-	3,  // 47: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
-	6,  // 48: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
-	8,  // 49: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
-	10, // 50: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
-	12, // 51: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
-	14, // 52: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
-	16, // 53: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
-	18, // 54: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	20, // 55: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	22, // 56: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	25, // 57: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	4,  // 58: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 59: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	9,  // 60: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	11, // 61: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	13, // 62: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	15, // 63: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	17, // 64: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	19, // 65: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	21, // 66: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	23, // 67: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	26, // 68: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	58, // [58:69] is the sub-list for method output_type
-	47, // [47:58] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	48, // 28: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
+	49, // 29: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
+	36, // 30: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
+	35, // 31: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
+	36, // 32: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
+	50, // 33: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	35, // 34: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
+	51, // 35: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
+	30, // 36: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
+	33, // 37: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	33, // 38: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	35, // 39: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
+	36, // 40: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
+	52, // 41: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
+	53, // 42: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
+	36, // 43: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
+	54, // 44: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
+	1,  // 45: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
+	24, // 46: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
+	55, // 47: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
+	3,  // 48: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
+	6,  // 49: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
+	8,  // 50: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
+	10, // 51: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
+	12, // 52: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
+	14, // 53: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
+	16, // 54: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
+	18, // 55: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
+	20, // 56: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	22, // 57: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	25, // 58: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	4,  // 59: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 60: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	9,  // 61: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	11, // 62: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	13, // 63: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	15, // 64: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	17, // 65: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	19, // 66: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	21, // 67: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	23, // 68: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	26, // 69: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	59, // [59:70] is the sub-list for method output_type
+	48, // [48:59] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_service_proto_init() }
@@ -2347,6 +2367,7 @@ func file_jackline_v1_run_service_proto_init() {
 		(*ControlRequest_Abort)(nil),
 		(*ControlRequest_Answer)(nil),
 		(*ControlRequest_SubmitToolResult)(nil),
+		(*ControlRequest_AdjustBounds)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

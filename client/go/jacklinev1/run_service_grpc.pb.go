@@ -48,7 +48,7 @@ type RunServiceClient interface {
 	// Replays a run's events and follows them; ends OK after the terminal one. Scope `runs:observe`; `runs:content` for
 	// the view FULL and for deltas.
 	StreamProgress(ctx context.Context, in *StreamProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamProgressResponse], error)
-	// Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`.
+	// Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`.
 	Control(ctx context.Context, in *ControlRequest, opts ...grpc.CallOption) (*ControlResponse, error)
 	// Reads a run. Scope `runs:observe`; `runs:content` for the view FULL.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
@@ -207,7 +207,7 @@ type RunServiceServer interface {
 	// Replays a run's events and follows them; ends OK after the terminal one. Scope `runs:observe`; `runs:content` for
 	// the view FULL and for deltas.
 	StreamProgress(*StreamProgressRequest, grpc.ServerStreamingServer[StreamProgressResponse]) error
-	// Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`.
+	// Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`.
 	Control(context.Context, *ControlRequest) (*ControlResponse, error)
 	// Reads a run. Scope `runs:observe`; `runs:content` for the view FULL.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)

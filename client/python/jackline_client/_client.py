@@ -18,11 +18,12 @@ from jackline.v1 import workflow_service_pb2 as workflow_wire
 from jackline.v1.control_pb2 import (
     AbortCommand,
     AbortMode,
+    AdjustBoundsCommand,
     AnswerCommand,
     SteerCommand,
     SubmitToolResultCommand,
 )
-from jackline.v1.run_pb2 import Interrupt, Run, RunMessage, RunState, ToolCall, View
+from jackline.v1.run_pb2 import Interrupt, Run, RunBounds, RunMessage, RunState, ToolCall, View, VisitBounds
 from jackline_client._connection import Connection, Endpoint
 from jackline_client._requests import (
     ControlOptions,
@@ -265,6 +266,23 @@ class JacklineClient:
             command.error = error
         request = control_request(run_id, options, method="submit_tool_result")
         request.submit_tool_result.CopyFrom(command)
+        return await self._control(request, options)
+
+    async def adjust_bounds(
+        self,
+        run_id: str,
+        *,
+        run: RunBounds | None = None,
+        visit: VisitBounds | None = None,
+        **options: Unpack[ControlOptions],
+    ) -> wire.ControlResponse:
+        """Changes caps of a live run, and of the visit under way; what is unset stays as it is.
+
+        Needs the scope `runs:bounds`. Raises BoundTooHigh above what the workflow or the operator allows,
+        BoundTooLow below what is spent already, NoBoundedVisit where no visit has bounds.
+        """
+        request = control_request(run_id, options, method="adjust_bounds")
+        request.adjust_bounds.CopyFrom(AdjustBoundsCommand(run=run, visit=visit))
         return await self._control(request, options)
 
     async def _control(self, request: wire.ControlRequest, options: ControlOptions) -> wire.ControlResponse:

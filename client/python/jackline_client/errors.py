@@ -229,7 +229,11 @@ class FieldTooLarge(InvalidArgument):
 
 
 class BoundTooHigh(InvalidArgument):
-    """A bound is looser than the workflow allows. Keys: `field`, `limit`."""
+    """A bound is looser than the workflow or the operator allows. Keys: `field`, `limit`."""
+
+
+class PriceUnknown(InvalidArgument):
+    """A budget of money, and a model whose price is unknown. Keys: `field`."""
 
 
 class BadPageToken(InvalidArgument):
@@ -250,6 +254,10 @@ class PrefixMisfit(InvalidArgument):
 
 class ScopeMissing(PermissionDenied):
     """The credential lacks a scope. Keys: `scope`."""
+
+
+class OwnRun(PermissionDenied):
+    """The operator lets nobody do this to a run of their own. Keys: `run_id`."""
 
 
 class RunNotFound(NotFound):
@@ -302,6 +310,14 @@ class TooLate(FailedPrecondition):
 
 class CallNotOpen(FailedPrecondition):
     """The outcome of that tool call is not open. Keys: `call_id`."""
+
+
+class BoundTooLow(FailedPrecondition):
+    """More than that is spent or held already. Keys: `field`, `spent`."""
+
+
+class NoBoundedVisit(FailedPrecondition):
+    """The run is in no step that asks a model. Keys: `field`."""
 
 
 class ForkPoint(FailedPrecondition):

@@ -45,7 +45,9 @@ METHODS: Mapping[str, MethodRule] = {
     f"{_RUNS}StartRun": _with(Scope.RUNS_START, most_bytes=LIMITS.start_request_bytes),
     f"{_RUNS}ForkRun": _with(Scope.RUNS_START, most_bytes=LIMITS.fork_request_bytes),
     f"{_RUNS}StreamProgress": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
-    f"{_RUNS}Control": _with(Scope.RUNS_CONTROL, Scope.RUNS_APPROVE, most_bytes=LIMITS.control_request_bytes),
+    f"{_RUNS}Control": _with(
+        Scope.RUNS_CONTROL, Scope.RUNS_APPROVE, Scope.RUNS_BOUNDS, most_bytes=LIMITS.control_request_bytes
+    ),
     f"{_RUNS}GetRun": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}WaitRun": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
     f"{_RUNS}ListRuns": _with(Scope.RUNS_OBSERVE),
@@ -102,7 +104,7 @@ def _needed(request: Message) -> tuple[Scope, ...]:
             return (Scope.RUNS_CONTENT,)
         case run_service_pb2.ControlRequest():
             kind = request.WhichOneof("command")
-            return (Scope.RUNS_APPROVE if kind in _APPROVALS else Scope.RUNS_CONTROL,)
+            return (_COMMANDS.get(kind or "", Scope.RUNS_CONTROL),)
         case run_service_pb2.StreamProgressRequest():
             content = request.view == run_pb2.VIEW_FULL or request.include_deltas
             return (Scope.RUNS_CONTENT,) if content else ()
@@ -117,7 +119,12 @@ def _needed(request: Message) -> tuple[Scope, ...]:
             return ()
 
 
-_APPROVALS = frozenset({"answer", "submit_tool_result"})
+_COMMANDS = {
+    "answer": Scope.RUNS_APPROVE,
+    "submit_tool_result": Scope.RUNS_APPROVE,
+    "adjust_bounds": Scope.RUNS_BOUNDS,
+}
+"""What a command needs; those that are not here need `runs:control`."""
 
 
 def _scope_missing(scope: Scope) -> DoorRefused:

@@ -9,7 +9,7 @@ from jackline_server.api.fingerprints import fingerprint
 from jackline_server.api.json_values import EMPTY_OBJECT, MOST_LEVELS, text_of_bytes, text_of_struct
 from jackline_server.api.kinds import check_kinds
 from jackline_server.api.limits import LIMITS
-from jackline_server.api.start_fields import deadline, tighter_bounds
+from jackline_server.api.start_fields import check_new_bounds, deadline, tighter_bounds
 from jackline_server.api.workflow_requests import check_reference, check_source, source_of
 from jackline_server.codec.commands import read_action
 from jackline_server.codec.enums import ON_QUESTION, PHASE
@@ -138,6 +138,8 @@ def _check_action(checks: Checks, request: run_service_pb2.ControlRequest) -> No
             checks.text("answer.text", answer.text, LIMITS.answer_bytes)
         case "submit_tool_result":
             _check_tool_result(checks, request.submit_tool_result)
+        case "adjust_bounds":
+            check_new_bounds(checks, "adjust_bounds", request.adjust_bounds)
         case None:
             checks.fail("command", "required: set one that this version knows", "REQUIRED")
         case "pause" | "resume" | "abort":

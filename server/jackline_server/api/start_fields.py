@@ -1,13 +1,24 @@
-"""The fields that every request to begin a run has: its bounds and its deadline."""
+"""Bounds and deadlines, as requests to begin a run and commands for a live one have them."""
 
 from typing import Literal, TypeAlias
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from jackline.v1 import run_pb2
+from jackline.v1.control_pb2 import AdjustBoundsCommand
 from jackline_server.api.checks import Checks
 from jackline_server.runtime.use_cases import TighterBounds
 
+_VisitCount: TypeAlias = Literal[
+    "max_iterations", "model_requests", "tool_calls", "token_budget", "cost_budget_micros"
+]
+_OF_A_VISIT: tuple[tuple[_VisitCount, int], ...] = (
+    ("max_iterations", 1),
+    ("model_requests", 0),
+    ("tool_calls", 0),
+    ("token_budget", 1),
+    ("cost_budget_micros", 0),
+)
 _Count: TypeAlias = Literal["token_budget", "cost_budget_micros", "steps", "events"]
 
 
@@ -31,6 +42,19 @@ def tighter_bounds(checks: Checks, field: str, given: run_pb2.RunBounds) -> Tigh
         steps=cap("steps", least=1),
         events=cap("events", least=1),
     )
+
+
+def check_new_bounds(checks: Checks, field: str, given: AdjustBoundsCommand) -> None:
+    """Note new bounds of a live run that no run can have, and that none are given."""
+    tighter_bounds(checks, f"{field}.run", given.run)
+    visit, path = given.visit, f"{field}.visit"
+    if visit.HasField("timeout"):
+        checks.duration(f"{path}.timeout", visit.timeout, least_ms=1)
+    for name, least in _OF_A_VISIT:
+        if visit.HasField(name):
+            checks.count(f"{path}.{name}", getattr(visit, name), least=least)
+    if not given.run.ListFields() and not given.visit.ListFields():
+        checks.fail(field, "required: set a bound of run or visit", "REQUIRED")
 
 
 def deadline(checks: Checks, field: str, given: Timestamp, *, now_unix_ms: int) -> int | None:

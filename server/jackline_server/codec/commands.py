@@ -11,10 +11,17 @@ from google.protobuf.message import DecodeError
 
 from jackline.v1 import control_pb2, run_service_pb2
 from jackline_server.codec.enums import ABORT_MODE, PHASE
-from jackline_server.codec.values import optional_json
+from jackline_server.codec.values import (
+    optional_json,
+    read_new_bounds,
+    read_visit_bounds,
+    set_new_bounds,
+    set_visit_bounds,
+)
 from jackline_server.core.commands import (
     Abort,
     Action,
+    AdjustBounds,
     Answer,
     Command,
     Pause,
@@ -92,6 +99,10 @@ def _set_action(message: run_service_pb2.ControlRequest, action: Action) -> None
             message.answer.text = action.text
         case SubmitToolResult():
             _set_tool_result(message.submit_tool_result, action)
+        case AdjustBounds():
+            message.adjust_bounds.SetInParent()
+            set_new_bounds(message.adjust_bounds.run, action.run)
+            set_visit_bounds(message.adjust_bounds.visit, action.visit)
         case _:
             assert_never(action)
 
@@ -104,7 +115,7 @@ def _set_tool_result(into: control_pb2.SubmitToolResultCommand, action: SubmitTo
         into.error = action.error
 
 
-def read_action(message: run_service_pb2.ControlRequest) -> Action | None:
+def read_action(message: run_service_pb2.ControlRequest) -> Action | None:  # noqa: C901 - one case a command
     """What the request asks for; None if it holds no command that this version knows."""
     match message.WhichOneof("command"):
         case "pause":
@@ -126,5 +137,8 @@ def read_action(message: run_service_pb2.ControlRequest) -> Action | None:
                 output_json=optional_json(result.output_json),
                 error=result.error,
             )
+        case "adjust_bounds":
+            asked = message.adjust_bounds
+            return AdjustBounds(run=read_new_bounds(asked.run), visit=read_visit_bounds(asked.visit))
         case None:
             return None

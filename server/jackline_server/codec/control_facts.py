@@ -12,8 +12,17 @@ from jackline_server.codec.enums import (
     TIMER_KIND,
 )
 from jackline_server.codec.fact_coder import FactCoder
-from jackline_server.codec.values import milliseconds, optional_json, set_time
+from jackline_server.codec.values import (
+    milliseconds,
+    optional_json,
+    read_new_bounds,
+    read_visit_bounds,
+    set_new_bounds,
+    set_time,
+    set_visit_bounds,
+)
 from jackline_server.core.facts import (
+    BoundsAdjusted,
     CommandApplied,
     CommandRejected,
     Consulted,
@@ -155,6 +164,21 @@ def _unpack_steered(event: event_pb2.StepEvent) -> Steered:
     return Steered(principal=event.steered.principal, text=event.content.text)
 
 
+def _pack_bounds_adjusted(fact: BoundsAdjusted, event: event_pb2.StepEvent) -> None:
+    into = event.bounds_adjusted
+    into.principal = fact.principal
+    into.SetInParent()
+    set_new_bounds(into.run, fact.run)
+    set_visit_bounds(into.visit, fact.visit)
+
+
+def _unpack_bounds_adjusted(event: event_pb2.StepEvent) -> BoundsAdjusted:
+    found = event.bounds_adjusted
+    return BoundsAdjusted(
+        principal=found.principal, run=read_new_bounds(found.run), visit=read_visit_bounds(found.visit)
+    )
+
+
 def _pack_timer_fired(fact: TimerFired, event: event_pb2.StepEvent) -> None:
     into = event.timer_fired
     into.kind = TIMER_KIND.wire[fact.kind]
@@ -239,6 +263,12 @@ CONTROL_FACTS = (
         pack=_pack_steered,
         fill=_fill_steered,
         unpack=_unpack_steered,
+    ),
+    FactCoder(
+        fact=BoundsAdjusted,
+        field="bounds_adjusted",
+        pack=_pack_bounds_adjusted,
+        unpack=_unpack_bounds_adjusted,
     ),
     FactCoder(fact=TimerFired, field="timer_fired", pack=_pack_timer_fired, unpack=_unpack_timer_fired),
     FactCoder(

@@ -10,6 +10,7 @@ from typing import assert_never
 from google.protobuf.message import DecodeError
 
 from jackline.v1 import plan_pb2
+from jackline_server.codec.bounds_cap import read_cap, set_cap
 from jackline_server.codec.enums import EFFECT, ON_QUESTION, ON_UNKNOWN
 from jackline_server.codec.model_step import read_model_step, set_model_step
 from jackline_server.codec.tool_policy import read_policy, set_policy
@@ -45,6 +46,7 @@ def plan_message(plan: Plan) -> plan_pb2.Plan:
         warnings=plan.warnings,
     )
     set_bounds(message.bounds, plan.bounds)
+    set_cap(message, plan.bounds_cap)
     return message
 
 
@@ -72,6 +74,7 @@ def decode_plan(data: bytes) -> Plan:
         steps={step.step_id: _read_step(step) for step in message.steps},
         models={model.profile: _read_model(model) for model in message.models},
         bounds=read_bounds(message.bounds),
+        bounds_cap=read_cap(message),
         input_schema_json=message.input_schema_json if message.HasField("input_schema_json") else None,
         on_question=ON_QUESTION.read(message.on_question),
         warnings=tuple(message.warnings),

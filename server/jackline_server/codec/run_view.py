@@ -5,13 +5,21 @@ Owns what each view shows. Labels are the store row's and are merged by whoever 
 
 from jackline.v1 import run_pb2
 from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, PHASE, STOP_REASON
-from jackline_server.codec.values import set_bounds, set_ledger, set_origin, set_subject, set_time, set_usage
+from jackline_server.codec.values import (
+    set_bounds,
+    set_ledger,
+    set_origin,
+    set_subject,
+    set_time,
+    set_usage,
+    set_visit_bounds,
+)
 from jackline_server.core import json_text
 from jackline_server.core.evolve import summary_of
 from jackline_server.core.exits import RUNNING, is_abnormal
 from jackline_server.core.facts import CallStatus, RunFinished
-from jackline_server.core.plan import ToolStep
-from jackline_server.core.state import Interrupt, RunState, StepSummary, ToolCall
+from jackline_server.core.plan import ModelStep, ToolStep
+from jackline_server.core.state import Interrupt, RunState, StepSummary, ToolCall, bounds_of
 from jackline_server.core.transcript import shown
 
 
@@ -39,7 +47,7 @@ def run_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int 
         _set_end(run, finished)
     set_usage(run.usage, state.usage)
     set_ledger(run.ledger, state.ledger)
-    set_bounds(run.bounds, started.bounds)
+    set_bounds(run.bounds, state.bounds)
     set_time(run.created_at, created_unix_ms)
     set_time(run.active_time, state.active_ms)
     if finished_unix_ms is not None:
@@ -59,6 +67,9 @@ def run_message(
     summaries = state.summaries
     if state.visit is not None:
         set_ledger(run.visit_ledger, state.visit.ledger)
+        step = state.plan.step(state.visit.step_id)
+        if isinstance(step, ModelStep):
+            set_visit_bounds(run.visit_bounds, bounds_of(state.visit, step))
         summaries = (*summaries, summary_of(state.visit, signal=RUNNING, finished_active_ms=None))
     run.steps.extend(_step_message(summary) for summary in summaries)
     run.interrupts.extend(interrupt_messages(state, full=full))

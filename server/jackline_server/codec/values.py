@@ -12,7 +12,8 @@ from jackline.v1 import run_pb2
 from jackline_server.core import json_text
 from jackline_server.core.bounds import Ledger
 from jackline_server.core.facts import ForkOrigin, Usage
-from jackline_server.core.plan import JsonValue, RunBounds
+from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
+from jackline_server.core.plan import JsonValue, RunBounds, StepBounds
 
 
 def set_time(target: Timestamp | Duration, ms: int) -> None:
@@ -51,6 +52,59 @@ def read_bounds(source: run_pb2.RunBounds) -> RunBounds:
         cost_budget_micros=source.cost_budget_micros if source.HasField("cost_budget_micros") else None,
         steps=source.steps,
         events=source.events,
+    )
+
+
+def set_new_bounds(target: run_pb2.RunBounds, new: NewRunBounds) -> None:
+    """Write the caps of a run that are to be set."""
+    if new.run_timeout_ms is not None:
+        set_time(target.run_timeout, new.run_timeout_ms)
+    if new.token_budget is not None:
+        target.token_budget = new.token_budget
+    if new.cost_budget_micros is not None:
+        target.cost_budget_micros = new.cost_budget_micros
+    if new.steps is not None:
+        target.steps = new.steps
+    if new.events is not None:
+        target.events = new.events
+
+
+def read_new_bounds(source: run_pb2.RunBounds) -> NewRunBounds:
+    """The caps of a run that were to be set."""
+    return NewRunBounds(
+        run_timeout_ms=milliseconds(source.run_timeout) if source.HasField("run_timeout") else None,
+        token_budget=source.token_budget if source.HasField("token_budget") else None,
+        cost_budget_micros=source.cost_budget_micros if source.HasField("cost_budget_micros") else None,
+        steps=source.steps if source.HasField("steps") else None,
+        events=source.events if source.HasField("events") else None,
+    )
+
+
+def set_visit_bounds(target: run_pb2.VisitBounds, bounds: NewVisitBounds | StepBounds) -> None:
+    """Write the caps of a visit: those that are to be set, or all it has."""
+    if bounds.max_iterations is not None:
+        target.max_iterations = bounds.max_iterations
+    if bounds.model_requests is not None:
+        target.model_requests = bounds.model_requests
+    if bounds.tool_calls is not None:
+        target.tool_calls = bounds.tool_calls
+    if bounds.token_budget is not None:
+        target.token_budget = bounds.token_budget
+    if bounds.cost_budget_micros is not None:
+        target.cost_budget_micros = bounds.cost_budget_micros
+    if bounds.timeout_ms is not None:
+        set_time(target.timeout, bounds.timeout_ms)
+
+
+def read_visit_bounds(source: run_pb2.VisitBounds) -> NewVisitBounds:
+    """The caps of a visit that were to be set."""
+    return NewVisitBounds(
+        max_iterations=source.max_iterations if source.HasField("max_iterations") else None,
+        model_requests=source.model_requests if source.HasField("model_requests") else None,
+        tool_calls=source.tool_calls if source.HasField("tool_calls") else None,
+        token_budget=source.token_budget if source.HasField("token_budget") else None,
+        cost_budget_micros=source.cost_budget_micros if source.HasField("cost_budget_micros") else None,
+        timeout_ms=milliseconds(source.timeout) if source.HasField("timeout") else None,
     )
 
 

@@ -24,6 +24,7 @@ with `__` between the parts. A flag is named like the TOML path, the `server.` l
     connections.orders.timeout    JACKLINE_CONNECTIONS__ORDERS__TIMEOUT  30s
     functions.roots               JACKLINE_FUNCTIONS__ROOTS           none (a, b)
     limits.tenant.active_runs     JACKLINE_LIMITS__TENANT__ACTIVE_RUNS  none
+    limits.tenant.run_token_budget  JACKLINE_LIMITS__TENANT__RUN_TOKEN_BUDGET  none
     ----------------------------  ----------------------------------  -----------------
 
 A relative path in the file starts at the file's folder, any other at the working directory. `${env:NAME}` and
@@ -33,7 +34,7 @@ A relative path in the file starts at the file's folder, any other at the workin
 from jackline_server.config.load import load_config
 from jackline_server.config.plans import model_plans
 from jackline_server.config.problems import ConfigError, Problem, ProblemCode
-from jackline_server.config.settings import Config, Listen, ModelProfile, ServerSettings
+from jackline_server.config.settings import Config, Listen, ModelProfile, ServerSettings, TenantLimits
 
 __all__ = [
     "Config",
@@ -43,6 +44,7 @@ __all__ = [
     "Problem",
     "ProblemCode",
     "ServerSettings",
+    "TenantLimits",
     "load_config",
     "model_plans",
 ]

@@ -21,7 +21,7 @@ from jackline_server.config.sections import (
     read_function_roots,
     read_models,
     read_server,
-    read_tenant_active_runs,
+    read_tenant_limits,
 )
 from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.secrets import Secret
@@ -42,7 +42,7 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     read_server(server)
     read_models(models)
     read_function_roots(functions)
-    read_tenant_active_runs(limits)
+    read_tenant_limits(limits)
     profile = models.each()
     profile["properties"]["adapter"]["enum"] = list(ADAPTERS)
     profile["properties"]["max_tokens_key"]["enum"] = list(MAX_TOKENS_KEYS)
@@ -56,7 +56,8 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     ):
         profile["properties"]["price"]["properties"][key]["description"] = f"US dollars for {what}."
     limited = limits.schema()
-    _describe(limited, {"active_runs": texts.get("limits", {}).get("tenant.active_runs", "")})
+    of_tenant = {key.removeprefix("tenant."): text for key, text in texts.get("limits", {}).items()}
+    _describe(limited, of_tenant)
     described = {
         "server": _describe(server.schema(), texts.get("server", {})),
         "models": _named(_describe(profile, texts.get("models", {}))),

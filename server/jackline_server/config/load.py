@@ -14,7 +14,7 @@ from jackline_server.config.sections import (
     read_function_roots,
     read_models,
     read_server,
-    read_tenant_active_runs,
+    read_tenant_limits,
 )
 from jackline_server.config.settings import Config
 from jackline_server.runtime.secrets import Secret
@@ -64,7 +64,7 @@ def read_config(
         connections=connections.http,
         mcp_connections=connections.mcp,
         function_roots=read_function_roots(sections["functions"]),
-        tenant_active_runs=read_tenant_active_runs(sections["limits"]),
+        tenant=read_tenant_limits(sections["limits"]),
         notices=tuple(document.notices),
         hidden=tuple(map(Secret, dict.fromkeys(hidden_texts(document.tree)))),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from jackline_server.config.headers import read_headers
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
-from jackline_server.config.settings import Listen, ModelProfile, ServerSettings
+from jackline_server.config.settings import Listen, ModelProfile, ServerSettings, TenantLimits
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue, Price
 from jackline_server.runtime.model_providers import (
@@ -62,6 +62,7 @@ _ROOT = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
 _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})", re.ASCII)
 _LAST_PORT = 65_535
 _MILLION = 1_000_000
+_LONGEST_RUN_MS = 366 * 24 * 3_600_000
 _DEFAULT_LISTEN = Listen(host="127.0.0.1", port=50_051, is_loopback=True)
 _DEFAULT_DATA = Path("data")
 
@@ -244,12 +245,18 @@ def read_function_roots(section: Section) -> tuple[str, ...]:
     return roots
 
 
-def read_tenant_active_runs(section: Section) -> int | None:
-    """Section `[limits]`: how many runs of one tenant may be active; None without a cap of its own."""
+def read_tenant_limits(section: Section) -> TenantLimits:
+    """Section `[limits]`: what one tenant, and each of its runs, may have."""
     tenant = section.table("tenant")
     section.finish()
     if tenant is None:
-        return None
-    runs = tenant.integer("active_runs", default=0, least=1, most=_MILLION)
+        return TenantLimits()
+    limits = TenantLimits(
+        active_runs=tenant.integer("active_runs", default=0, least=1, most=_MILLION) or None,
+        run_timeout_ms=tenant.span("run_timeout", default_ms=0, most_ms=_LONGEST_RUN_MS) or None,
+        run_token_budget=tenant.integer("run_token_budget", default=0, least=1, most=10**15) or None,
+        run_cost_budget_micros=tenant.usd_micros("run_cost_budget_usd"),
+        adjust_own_runs=tenant.boolean("adjust_own_runs", default=True) is not False,
+    )
     tenant.finish(not_built=_LIMITS_NOT_BUILT)
-    return runs or None
+    return limits

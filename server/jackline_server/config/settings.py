@@ -67,6 +67,17 @@ class ModelProfile:
 
 
 @frozen
+class TenantLimits:
+    """Section `[limits.tenant]`; None is no limit. The three of a run are the most that one may have."""
+
+    active_runs: int | None = None
+    run_timeout_ms: int | None = None
+    run_token_budget: int | None = None
+    run_cost_budget_micros: int | None = None
+    adjust_own_runs: bool = True
+
+
+@frozen
 class Config:
     """All of it. `notices` are worth a line in the log at boot; `file` is None without a file.
 
@@ -79,7 +90,7 @@ class Config:
     connections: Mapping[str, HttpConnection]
     mcp_connections: Mapping[str, McpConnection]
     function_roots: tuple[str, ...]
-    tenant_active_runs: int | None
+    tenant: TenantLimits
     notices: tuple[str, ...]
     hidden: tuple[Secret, ...]
 

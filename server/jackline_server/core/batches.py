@@ -7,7 +7,7 @@ from jackline_server.core import finish_tool
 from jackline_server.core.evolve_calls import entry_of, is_settled
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, ModelStep, ToolEntry, ToolStep
-from jackline_server.core.state import RunState, ToolCall, Visit, calls_of
+from jackline_server.core.state import RunState, ToolCall, Visit, bounds_of, calls_of
 
 
 @frozen
@@ -24,7 +24,7 @@ class Batch:
         """How many more attempts the visit allows."""
         if self.step is None:
             return len(self.calls)
-        return self.step.bounds.tool_calls - self.visit.ledger.tool_calls
+        return bounds_of(self.visit, self.step).tool_calls - self.visit.ledger.tool_calls
 
     def entry(self, call: ToolCall) -> ToolEntry | None:
         """How the visit's step declares the tool; None for a tool step's own call."""

@@ -6,6 +6,7 @@ Owns which facts belong together, and whether a call is in flight. Whoever cuts 
 
 from jackline_server.core.facts import (
     AnswerRejected,
+    BoundsAdjusted,
     CallProblem,
     CallStatus,
     CommandApplied,
@@ -75,7 +76,7 @@ def completes(before: Fact, fact: Fact) -> bool:
     match fact:
         case ToolCallRequested():
             return isinstance(before, ModelReplied | ToolCallRequested)
-        case Paused() | Resumed() | Steered():
+        case Paused() | Resumed() | Steered() | BoundsAdjusted():
             return isinstance(before, CommandApplied)
         case InterruptResolved():
             return isinstance(before, CommandApplied | TimerFired)

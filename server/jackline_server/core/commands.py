@@ -7,6 +7,7 @@ from typing import assert_never
 
 from jackline_server.core.facts import AbortMode, CommandKind, Phase
 from jackline_server.core.frozen import frozen
+from jackline_server.core.new_bounds import NO_RUN_BOUNDS, NO_VISIT_BOUNDS, NewRunBounds, NewVisitBounds
 
 
 @frozen
@@ -52,7 +53,15 @@ class SubmitToolResult:
     error: str
 
 
-Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult
+@frozen
+class AdjustBounds:
+    """Change caps of the run, and of the visit under way."""
+
+    run: NewRunBounds = NO_RUN_BOUNDS
+    visit: NewVisitBounds = NO_VISIT_BOUNDS
+
+
+Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult | AdjustBounds
 
 
 @frozen
@@ -86,5 +95,7 @@ def kind_of(action: Action) -> CommandKind:
             return CommandKind.ANSWER
         case SubmitToolResult():
             return CommandKind.SUBMIT_TOOL_RESULT
+        case AdjustBounds():
+            return CommandKind.ADJUST_BOUNDS
         case _:
             assert_never(action)

@@ -8,9 +8,10 @@ rejects what is left.
 from dataclasses import replace
 from typing import assert_never
 
-from jackline_server.core import call_endings, json_text, timing, turns
+from jackline_server.core import adjusting, call_endings, json_text, timing, turns
 from jackline_server.core.commands import (
     Abort,
+    AdjustBounds,
     Answer,
     Command,
     Pause,
@@ -40,7 +41,7 @@ from jackline_server.core.steps import CallModel, Moment
 Settled = tuple[Fact, ...]
 
 
-def settle(state: RunState, command: Command, now: Moment) -> Settled | None:
+def settle(state: RunState, command: Command, now: Moment) -> Settled | None:  # noqa: C901 - one case a command
     """The facts that a command leads to now; None if it has to wait for a later boundary."""
     if not _as_expected(state, command):
         return (reject(command, Rejection.EXPECTATION_FAILED),)
@@ -60,6 +61,8 @@ def settle(state: RunState, command: Command, now: Moment) -> Settled | None:
             return _answer(state, command, action)
         case SubmitToolResult():
             return _submit(state, command, action)
+        case AdjustBounds():
+            return _adjust(state, command, action, now)
         case _:
             assert_never(action)
 
@@ -130,6 +133,13 @@ def _next_turn_follows(state: RunState, steered: Steered, step: ModelStep, now: 
         return False
     call = turns.model_call(replace(state, visit=visit), visit, step, now_active_ms=now.active_ms)
     return isinstance(call, CallModel)
+
+
+def _adjust(state: RunState, command: Command, action: AdjustBounds, now: Moment) -> Settled:
+    found = adjusting.misfit(state, action.run, action.visit, now_active_ms=now.active_ms)
+    if found is not None:
+        return (reject(command, found.rejection),)
+    return _applied(command, adjusting.adjusted(command.principal, action.run, action.visit))
 
 
 def _answer(state: RunState, command: Command, action: Answer) -> Settled:

@@ -94,7 +94,7 @@ def _stopped(state: RunState, now: Moment) -> Step | None:
 
 
 def _log_full(state: RunState) -> Limit | None:
-    if state.sequence < state.started.bounds.events:
+    if state.sequence < state.bounds.events:
         return None
     return Limit(reason=StopReason.STEP_BUDGET, leaf="run.events")
 
@@ -116,7 +116,7 @@ def _aborting(state: RunState, now: Moment) -> Step | None:
     if visit is not None:
         over = over or visit.crashes > MAX_CRASHES
         return leaving.leave(state, visit, end, routed=False) if over else None
-    most = min(cleanup.since_steps + timing.CLEANUP_STEPS, state.started.bounds.steps)
+    most = min(cleanup.since_steps + timing.CLEANUP_STEPS, state.bounds.steps)
     model_next = isinstance(state.plan.steps.get(state.next_step), ModelStep)
     if over or not state.next_step or model_next or state.ledger.steps >= most:
         return leaving.end_run(cleanup.left)
@@ -137,7 +137,7 @@ def _as_left(state: RunState, end: Exit) -> Exit:
 def _between(state: RunState) -> Record:
     if not state.next_step:
         return leaving.end_run(state.last_exit or Exit(signal=exits.DEFAULT, reason=StopReason.DEFAULT))
-    if state.ledger.steps >= state.started.bounds.steps:
+    if state.ledger.steps >= state.bounds.steps:
         end = exits.abnormal(StopReason.STEP_BUDGET, leaf="run.steps", error="run.steps is reached")
         return leaving.end_run(_as_left(state, end))
     started = StepStarted(

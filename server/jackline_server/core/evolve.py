@@ -20,6 +20,7 @@ from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import ABORTED, Exit, is_abnormal
 from jackline_server.core.facts import (
     AnswerRejected,
+    BoundsAdjusted,
     CommandApplied,
     CommandRejected,
     Consulted,
@@ -65,6 +66,7 @@ def begin(run_id: str, plan: Plan, started: RunStarted, *, active_ms: int = 0) -
         run_id=run_id,
         plan=plan,
         started=started,
+        bounds=started.bounds,
         sequence=1,
         active_ms=active_ms,
         epoch=started.epoch,
@@ -138,6 +140,8 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
             return evolve_control.pause(state, paused=False)
         case Steered():
             return evolve_control.steer(state, fact)
+        case BoundsAdjusted():
+            return evolve_control.adjust(state, fact)
         case TimerFired():
             return evolve_control.timer(state, fact)
         case Noticed():

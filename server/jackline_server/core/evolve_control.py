@@ -3,9 +3,10 @@
 Owns what holds a run and what lets it go on.
 """
 
-from jackline_server.core import evolve_calls, evolve_progress, repetition
+from jackline_server.core import evolve_calls, evolve_progress, new_bounds, repetition
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.facts import (
+    BoundsAdjusted,
     CommandApplied,
     CommandKind,
     InterruptRaised,
@@ -17,7 +18,9 @@ from jackline_server.core.facts import (
     TimerKind,
 )
 from jackline_server.core.frozen import change
-from jackline_server.core.state import AbortRequest, Interrupt, Note, RunState, current
+from jackline_server.core.new_bounds import NO_VISIT_BOUNDS
+from jackline_server.core.plan import ModelStep
+from jackline_server.core.state import AbortRequest, Interrupt, Note, RunState, bounds_of, current
 
 
 def pause(state: RunState, *, paused: bool) -> RunState:
@@ -76,6 +79,19 @@ def steer(state: RunState, fact: Steered) -> RunState:
     note = Note(text=fact.text, provenance=f"steer:{fact.principal}")
     progress = repetition.restarted(visit.progress)
     return change(state, visit=change(visit, entries=(*visit.entries, note), answer=None, progress=progress))
+
+
+def adjust(state: RunState, fact: BoundsAdjusted) -> RunState:
+    """The new bounds hold from here on."""
+    state = change(state, bounds=new_bounds.of_run(state.bounds, fact.run))
+    if fact.visit == NO_VISIT_BOUNDS:
+        return state
+    visit = current(state)
+    step = state.plan.step(visit.step_id)
+    if not isinstance(step, ModelStep):
+        raise CorruptLog("the bounds of a visit are adjusted that has none")
+    adjusted = new_bounds.of_visit(bounds_of(visit, step), fact.visit)
+    return change(state, visit=change(visit, adjusted=adjusted))
 
 
 def timer(state: RunState, fact: TimerFired) -> RunState:

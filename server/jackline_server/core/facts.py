@@ -11,6 +11,7 @@ millionths of a US dollar. JSON documents are their text.
 from enum import Enum
 
 from jackline_server.core.frozen import frozen
+from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import Effect, OnQuestion, RunBounds
 
 
@@ -511,6 +512,7 @@ class CommandKind(Enum):
     ABORT = "abort"
     ANSWER = "answer"
     SUBMIT_TOOL_RESULT = "submit_tool_result"
+    ADJUST_BOUNDS = "adjust_bounds"
 
 
 class AbortMode(Enum):
@@ -532,6 +534,10 @@ class Rejection(Enum):
     UNKNOWN_OPTION = "UNKNOWN_OPTION"
     TOO_LATE = "TOO_LATE"
     CALL_NOT_OPEN = "CALL_NOT_OPEN"
+    BOUND_TOO_HIGH = "BOUND_TOO_HIGH"
+    BOUND_TOO_LOW = "BOUND_TOO_LOW"
+    NO_BOUNDED_VISIT = "NO_BOUNDED_VISIT"
+    PRICE_UNKNOWN = "PRICE_UNKNOWN"
 
 
 @frozen
@@ -579,6 +585,15 @@ class Steered:
 
     principal: str
     text: str  # content
+
+
+@frozen
+class BoundsAdjusted:
+    """Caps of the run, or of the visit under way, were changed; the others stay as they are."""
+
+    principal: str
+    run: NewRunBounds
+    visit: NewVisitBounds
 
 
 # --- other -------------------------------------------------------------------------------------
@@ -666,6 +681,7 @@ Fact = (
     | Paused
     | Resumed
     | Steered
+    | BoundsAdjusted
     | TimerFired
     | Noticed
     | Consulted

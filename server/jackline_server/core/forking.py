@@ -1,8 +1,9 @@
 """Forks: the first facts of a run as the first facts of another.
 
 Owns where a log may be cut, how each fact is taken over, and whether the facts fit another plan. A fork's
-facts keep their sequence and active time. Its epochs are its own, a question that is open stays open for as
-long as it did at first, and of a deadline nothing is left.
+facts keep their sequence and active time. Its epochs and bounds are its own, a question that is open stays
+open for as long as it did at first, and of a deadline nothing is left. What somebody has granted to the other
+run is not the fork's: whoever may start runs could else have more than a start allows.
 """
 
 from jackline_server.core import control
@@ -12,6 +13,7 @@ from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve import evolve
 from jackline_server.core.facts import (
     OTHER_TOOL,
+    BoundsAdjusted,
     CommandApplied,
     Fact,
     ForkOrigin,
@@ -26,6 +28,7 @@ from jackline_server.core.facts import (
     ToolCallRequested,
 )
 from jackline_server.core.frozen import change, frozen
+from jackline_server.core.new_bounds import NO_RUN_BOUNDS, NO_VISIT_BOUNDS
 from jackline_server.core.plan import FINISH, ModelStep, OnQuestion, Plan, RunBounds
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
@@ -104,6 +107,8 @@ def taken_over(entry: Entry, fork: Fork) -> Fact:
     match fact:
         case RunRecovered() | RunSuspended():
             return change(fact, epoch=fork.epoch)
+        case BoundsAdjusted():
+            return change(fact, run=NO_RUN_BOUNDS, visit=NO_VISIT_BOUNDS)
         case InterruptRaised(expires_unix_ms=int() as expires):
             return change(fact, expires_unix_ms=expires - entry.unix_ms + fork.unix_ms)
         case _:

@@ -134,6 +134,7 @@ def _call(
         tools=(),
         tool_choice=ToolChoice(),
         total_ms=turns.total_ms(state, visit, step, now_active_ms),
+        request_ms=turns.request_ms(visit, step, now_active_ms),
         idle_ms=step.bounds.idle_timeout_ms,
     )
 

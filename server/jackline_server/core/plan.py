@@ -176,6 +176,24 @@ class RunBounds:
 
 
 @frozen
+class BoundsCap:
+    """How far the bounds of a live run may be raised; None is as far as one likes.
+
+    The first five are the run's; a visit's budgets and time are held to the same. The last three are
+    a visit's.
+    """
+
+    run_timeout_ms: int | None = None
+    token_budget: int | None = None
+    cost_budget_micros: int | None = None
+    steps: int | None = None
+    events: int | None = None
+    max_iterations: int | None = None
+    model_requests: int | None = None
+    tool_calls: int | None = None
+
+
+@frozen
 class StepBounds:
     """The caps of one visit of a step; None is no cap of that kind here."""
 
@@ -416,6 +434,8 @@ class Plan:
     on_question: OnQuestion
     warnings: tuple[str, ...]
     """Files that were missing when the plan was made, in words; each becomes a notice."""
+    bounds_cap: BoundsCap | None = None
+    """How far a live run's bounds may be raised; None where the workflow does not say."""
 
     def step(self, step_id: str) -> StepPlan:
         """The step of that name. Raises KeyError: a compiled plan routes only to known steps."""

@@ -25,7 +25,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import frozen
 from jackline_server.core.messages import Prompt
-from jackline_server.core.plan import Effect, JsonObject, Plan
+from jackline_server.core.plan import Effect, JsonObject, ModelStep, Plan, RunBounds, StepBounds
 
 
 @frozen
@@ -176,7 +176,7 @@ class Visit:
     all of them are settled. `answer` is a reply without calls that nobody has judged yet.
     `request_since_ms` is the active time at which the first attempt at the model call under way began.
     `empty_replies` are those since the model last called a tool. `closing` is set once a closing answer was
-    asked for.
+    asked for. `adjusted` are its bounds once they were changed: see `bounds_of`.
     """
 
     step_id: str
@@ -199,6 +199,7 @@ class Visit:
     stopping: Stopping = _NOTHING_ASKED
     progress: Progress = Progress()
     grounding: Grounding = Grounding()
+    adjusted: StepBounds | None = None
 
 
 @frozen
@@ -270,12 +271,14 @@ class RunState:
     """A run. `next_step` is where it goes when no visit is under way; empty ends it.
 
     `sequence` is that of the last fact folded, `active_ms` the active time it carried. `suspended` is
-    true from RunSuspended until a worker takes over.
+    true from RunSuspended until a worker takes over. `bounds` are those that hold now: the ones it was
+    started with, as they were adjusted since.
     """
 
     run_id: str
     plan: Plan
     started: RunStarted
+    bounds: RunBounds
     sequence: int
     active_ms: int
     epoch: int
@@ -320,6 +323,11 @@ def current(state: RunState) -> Visit:
     if state.visit is None:
         raise CorruptLog("a fact of a step stands outside one")
     return state.visit
+
+
+def bounds_of(visit: Visit, step: ModelStep) -> StepBounds:
+    """The bounds of a visit that hold now: its step's, or what they were adjusted to."""
+    return step.bounds if visit.adjusted is None else visit.adjusted
 
 
 def last_reply(visit: Visit) -> Reply | None:

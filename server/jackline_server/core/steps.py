@@ -30,7 +30,8 @@ class Record:
 class CallModel:
     """Announce `started`, make one attempt, record what came of it.
 
-    `total_ms` bounds the attempt, `idle_ms` the wait for the next chunk. `reply_schema` is the JSON Schema
+    `total_ms` bounds the attempt: what is left of its request's own time, which is `request_ms`, and of every
+    deadline. `idle_ms` bounds the wait for the next chunk. `reply_schema` is the JSON Schema
     that the provider is asked to keep to in its answer; None asks for none.
     """
 
@@ -40,6 +41,7 @@ class CallModel:
     tools: tuple[ToolEntry, ...]
     tool_choice: ToolChoice
     total_ms: int
+    request_ms: int
     idle_ms: int
     reply_schema: str | None = None
 

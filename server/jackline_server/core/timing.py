@@ -7,7 +7,7 @@ set are wall-clock times; they enter a run only as TimerFired facts.
 from jackline_server.core.bounds import Limit
 from jackline_server.core.facts import Fact, InterruptResolved, StopReason, TimerFired, TimerKind
 from jackline_server.core.plan import ModelStep
-from jackline_server.core.state import RunState
+from jackline_server.core.state import RunState, bounds_of
 
 CLEANUP_MS = 30_000
 CLEANUP_STEPS = 4
@@ -38,13 +38,14 @@ def left_ms(state: RunState, now_active_ms: int) -> int | None:
 
 def _ends(state: RunState) -> tuple[int | None, int | None]:
     """When the run ends and when its step does, in active time; None is never."""
-    run_end, visit = state.started.bounds.run_timeout_ms, state.visit
+    run_end, visit = state.bounds.run_timeout_ms, state.visit
     if visit is None:
         return run_end, None
     step = state.plan.step(visit.step_id)
-    if not isinstance(step, ModelStep) or step.bounds.timeout_ms is None:
+    if not isinstance(step, ModelStep):
         return run_end, None
-    return run_end, visit.started_active_ms + step.bounds.timeout_ms
+    timeout_ms = bounds_of(visit, step).timeout_ms
+    return run_end, None if timeout_ms is None else visit.started_active_ms + timeout_ms
 
 
 def wake_unix_ms(state: RunState) -> int | None:

@@ -25,7 +25,7 @@ from jackline_server.core.plan import (
     OnLimit,
     ToolChoice,
 )
-from jackline_server.core.state import RunState, Visit, calls_of
+from jackline_server.core.state import RunState, Visit, bounds_of, calls_of
 from jackline_server.core.steps import CallModel, Record, Step, Wait
 
 CLOSING_OUTPUT_TOKENS = 512
@@ -140,7 +140,7 @@ def model_call(
     counted = None if closing is not None else _counts(visit, step)
     if counted is not None:
         return counted
-    if visit.ledger.model_requests >= step.bounds.model_requests:
+    if visit.ledger.model_requests >= bounds_of(visit, step).model_requests:
         return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests")
     sent = conversation.prompt(state, visit, step, closing=closing is not None)
     prompt = sent.tokens + (sent.tool_tokens if closing is None else finish_tool.contract_tokens(step))
@@ -172,13 +172,14 @@ def model_call(
         tool_choice=_choice(state, visit, step, closing=closing is not None),
         reply_schema=_reply_schema(state, visit, step, closing=closing is not None),
         total_ms=total_ms(state, visit, step, now_active_ms),
+        request_ms=request_ms(visit, step, now_active_ms),
         idle_ms=step.bounds.idle_timeout_ms,
     )
 
 
 def _counts(visit: Visit, step: ModelStep) -> Limit | None:
     """The caps that a closing answer is not held to."""
-    if not visit.repairing and visit.ledger.iterations >= step.bounds.max_iterations:
+    if not visit.repairing and visit.ledger.iterations >= bounds_of(visit, step).max_iterations:
         return Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iterations")
     return requests_used_up(visit, step)
 
@@ -186,7 +187,7 @@ def _counts(visit: Visit, step: ModelStep) -> Limit | None:
 def requests_used_up(visit: Visit, step: ModelStep) -> Limit | None:
     """The cap on requests, if it leaves none but what is held back for a closing answer."""
     held_back = int(step.on_limit is OnLimit.FINAL_ANSWER)
-    if visit.ledger.model_requests + held_back >= step.bounds.model_requests:
+    if visit.ledger.model_requests + held_back >= bounds_of(visit, step).model_requests:
         return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests")
     return None
 
@@ -194,8 +195,8 @@ def requests_used_up(visit: Visit, step: ModelStep) -> Limit | None:
 def scopes(state: RunState, visit: Visit, step: ModelStep) -> tuple[Scope, Scope]:
     """The two scopes that a call of the visit is held against."""
     return (
-        bounds.visit_scope(step.bounds, visit.ledger),
-        bounds.run_scope(state.started.bounds, state.ledger),
+        bounds.visit_scope(bounds_of(visit, step), visit.ledger),
+        bounds.run_scope(state.bounds, state.ledger),
     )
 
 
@@ -236,14 +237,19 @@ def _reply_schema(state: RunState, visit: Visit, step: ModelStep, *, closing: bo
 
 def total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
     """How long an attempt at a model may take: what is left of its request, and of every deadline."""
-    since = now_active_ms if visit.request_since_ms is None else visit.request_since_ms
-    total = step.bounds.model_timeout_ms - (now_active_ms - since)
+    total = request_ms(visit, step, now_active_ms)
     left = timing.left_ms(state, now_active_ms)
-    return max(total if left is None else min(total, left), 1)
+    return total if left is None else min(total, left)
+
+
+def request_ms(visit: Visit, step: ModelStep, now_active_ms: int) -> int:
+    """What is left of the time of the request that an attempt belongs to. At least 1."""
+    since = now_active_ms if visit.request_since_ms is None else visit.request_since_ms
+    return max(step.bounds.model_timeout_ms - (now_active_ms - since), 1)
 
 
 def _nearly_used(state: RunState, visit: Visit, step: ModelStep) -> Noticed | None:
-    for caps, ledger in ((step.bounds, visit.ledger), (state.started.bounds, state.ledger)):
+    for caps, ledger in ((bounds_of(visit, step), visit.ledger), (state.bounds, state.ledger)):
         if _is_nearly_used(caps.token_budget, ledger.tokens_held):
             name = "token"
         elif _is_nearly_used(caps.cost_budget_micros, ledger.cost_held):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from jackline_server.core.plan import OnQuestion, Plan, RunBounds
 from jackline_server.definitions import (
     assets,
+    bounds_caps,
     check_bounds,
     check_flow,
     check_names,
@@ -124,6 +125,7 @@ class WorkflowCompiler:
             steps=steps,
             models=dict(sorted(resolver.models.items())),
             bounds=_run_bounds(top),
+            bounds_cap=bounds_caps.resolve(top),
             input_schema_json=None if top.input is None else json_text(top.input.schema_),
             on_question=OnQuestion(top.on_question or defaults.ON_QUESTION.value),
             warnings=tuple(files.warnings),
@@ -135,6 +137,7 @@ class WorkflowCompiler:
         check_names.check(plan, check_names.context_keys(plan), self._expressions, report)
         check_stop.check(plan, self._catalog.functions, self._expressions, report)
         check_bounds.check(plan, found, report)
+        bounds_caps.check(plan, report)
         return None if report.has_errors else check_bounds.worst_case(plan, found)
 
     def _sealed(self, plan: Plan) -> Plan:

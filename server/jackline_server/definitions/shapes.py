@@ -59,6 +59,20 @@ class RunBoundsShape(Shape):
     events: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
 
 
+class BoundsCapShape(Shape):
+    """`bounds_cap` at the top: how far a live run may be raised."""
+
+    not_built = frozenset({"child_depth"})
+    run_timeout: Milliseconds | None = None
+    token_budget: Tokens | None = None
+    cost_budget_usd: Micros | None = None
+    steps: Positive | None = None
+    events: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
+    max_iterations: Positive | None = None
+    model_requests: Count | None = None
+    tool_calls: Count | None = None
+
+
 class CompletionBoundsShape(Shape):
     """`bounds` of a completion: one visit."""
 
@@ -378,15 +392,14 @@ KINDS_NOT_BUILT = frozenset({"sql", "grpc", "worker", "human", "workflow"})
 class WorkflowShape(Shape):
     """The top of the file. Its steps are read one by one, each by its kind."""
 
-    not_built = frozenset(
-        {"bounds_cap", "supervisor", "hooks", "policy", "guardrails", "compaction", "thread"}
-    )
+    not_built = frozenset({"supervisor", "hooks", "policy", "guardrails", "compaction", "thread"})
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     description: Line | None = None
     preset: Literal["service"] = "service"
     model: str | None = None
     input: InputShape | None = None
     bounds: RunBoundsShape = RunBoundsShape()
+    bounds_cap: BoundsCapShape | None = None
     on_question: Literal["wait", "review"] | None = None
     repeat: RepeatShape = RepeatShape()
     flow: Annotated[tuple[StepName, ...], Field(min_length=1, max_length=500)]

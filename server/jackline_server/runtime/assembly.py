@@ -26,6 +26,7 @@ from jackline_server.runtime.ports import (
     Signals,
     Toolbox,
 )
+from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.runner import RunnerTools
 from jackline_server.runtime.scheduler import Scheduler, SchedulerSettings, SchedulerTools
 from jackline_server.runtime.service import RunService
@@ -51,6 +52,7 @@ class Ring:
     chance: Chance
     catalogs: Catalogs = field(default_factory=NoCatalogs)
     consultants: Consultants = field(default_factory=NoConsultants)
+    limits: RunLimits = RunLimits()
 
 
 @frozen
@@ -94,7 +96,9 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         chance=ring.chance,
     )
     runs = RunService(
-        starting=Starting(creating=creating, workflows=workflows, schemas=ring.instruments.schemas),
+        starting=Starting(
+            creating=creating, workflows=workflows, schemas=ring.instruments.schemas, limits=ring.limits
+        ),
         forking=Forking(
             store=store,
             creating=creating,
@@ -102,6 +106,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
             loading=loading,
             codec=ring.codec,
             schemas=ring.instruments.schemas,
+            limits=ring.limits,
         ),
         controlling=Controlling(
             commands=store.commands,
@@ -111,6 +116,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
             codec=ring.codec,
             clock=ring.clock,
             chance=ring.chance,
+            limits=ring.limits,
         ),
         watching=Watching(journal=store.journal, runs=store.runs, feed=feed),
         snapshots=snapshots,

@@ -5,13 +5,16 @@ a fact of it. What is certain to be rejected is refused at once, with the same r
 """
 
 from jackline_server import failpoints
-from jackline_server.core import control
-from jackline_server.core.commands import Abort, Answer, Command, Steer, SubmitToolResult
+from jackline_server.core import adjusting, control
+from jackline_server.core.adjusting import Misfit
+from jackline_server.core.commands import Abort, AdjustBounds, Answer, Command, Steer, SubmitToolResult
 from jackline_server.core.facts import CommandRejected, Phase
+from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.ports import Chance, Clock, Codec, Signals
-from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.refusals import Reason, Refused, Violation
+from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.snapshots import Snapshots
 from jackline_server.runtime.store_ports import (
     CommandRow,
@@ -43,6 +46,7 @@ class Controlling:
         codec: Codec,
         clock: Clock,
         chance: Chance,
+        limits: RunLimits,
     ) -> None:
         self._commands = commands
         self._snapshots = snapshots
@@ -51,6 +55,7 @@ class Controlling:
         self._codec = codec
         self._clock = clock
         self._chance = chance
+        self._limits = limits
 
     async def control(self, request: ControlRun) -> Receipt:
         """See `service_ports.RunUseCases.control`."""
@@ -97,9 +102,11 @@ class Controlling:
     async def _admit(self, row: RunRow, command: Command) -> None:
         """Refuse what can't come to anything as the run is now. Raises Refused."""
         expected = command.expect_phase is not None or command.expect_sequence is not None
-        if not expected and not isinstance(command.action, Answer | SubmitToolResult):
+        if not expected and not isinstance(command.action, Answer | SubmitToolResult | AdjustBounds):
             return
         snapshot = await self._snapshots.of(row)
+        if isinstance(command.action, AdjustBounds):
+            self._admit_bounds(snapshot.state, command, command.action)
         facts = control.settle(
             snapshot.state,
             command,
@@ -107,6 +114,20 @@ class Controlling:
         )
         if facts is not None and isinstance(facts[0], CommandRejected):
             raise _refusal(facts[0], snapshot.state.phase, snapshot.state.sequence, command)
+
+    def _admit_bounds(self, state: RunState, command: Command, action: AdjustBounds) -> None:
+        """Refuse new bounds that the operator does not allow, or that the run can't have now."""
+        if not self._limits.starter_adjusts and command.principal == state.started.principal:
+            raise Refused(
+                Reason.OWN_RUN,
+                "Nobody may adjust the bounds of a run of their own here. Ask somebody else.",
+                metadata={"run_id": state.run_id},
+            )
+        found = adjusting.over(self._limits.most, action.run, action.visit) or adjusting.misfit(
+            state, action.run, action.visit, now_active_ms=state.active_ms
+        )
+        if found is not None:
+            raise _misfit(found)
 
     async def _await(
         self, request: ControlRun, command: Command, stored: CommandRow, *, repeated: bool
@@ -207,6 +228,24 @@ def _refusal(fact: CommandRejected, phase: Phase, sequence: int, command: Comman
             pass
     reason = Reason(fact.rejection.value)
     return Refused(reason, _WORDS[reason], metadata=metadata)
+
+
+def _misfit(found: Misfit) -> Refused:
+    reason, field = Reason(found.rejection.value), f"adjust_bounds.{found.field}"
+    metadata = {"field": field}
+    match reason:
+        case Reason.BOUND_TOO_HIGH:
+            words = f"looser than the workflow or the operator allows; at most {found.limit}"
+            metadata["limit"] = str(found.limit)
+        case Reason.BOUND_TOO_LOW:
+            words = f"{found.limit} are spent or held already; give at least as much"
+            metadata["spent"] = str(found.limit)
+        case Reason.NO_BOUNDED_VISIT:
+            words = "the run is in no step that asks a model; adjust the bounds of the run"
+        case _:
+            words = "a model of the workflow has no price; set one in its profile"
+    violation = Violation(field=field, description=words, reason=reason.value.lower())
+    return Refused(reason, f"{field}: {words}.", metadata=metadata, violations=(violation,))
 
 
 _WORDS = {

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 
 from jackline_server import failpoints
 from jackline_server.core import bounds, calls, json_text, retries, tool_retries
@@ -20,7 +21,6 @@ from jackline_server.core.facts import (
     ToolCallFinished,
     Usage,
 )
-from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, JsonValue, ModelStep
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, ToolAttempt
@@ -29,6 +29,7 @@ from jackline_server.runtime.consulting import consult
 from jackline_server.runtime.cutting import full_usage
 from jackline_server.runtime.deltas import DeltaMaker
 from jackline_server.runtime.live_run import LiveRun
+from jackline_server.runtime.model_timer import ModelTimers
 from jackline_server.runtime.ports import (
     Chance,
     Clock,
@@ -55,7 +56,7 @@ _NOBODY = "{}"
 """The subject of a run that works on nobody's behalf, as most do."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """The world as runs reach it. One for all runs."""
 
@@ -64,6 +65,7 @@ class Effects:
     consultants: Consultants
     clock: Clock
     chance: Chance
+    timers: ModelTimers = field(default_factory=ModelTimers)
 
     async def perform(self, step: CallModel | CallTools | Consult, run: LiveRun) -> None:
         """Carry out one step. Raises what `LiveRun.flush` raises."""
@@ -116,7 +118,10 @@ class Effects:
         deltas = DeltaMaker(attempt_id, run)
         first_ms = 0
         try:
-            async with aclosing(self.models.stream(self._request(step, run))) as chunks:
+            async with (
+                self.timers.within(step, run),
+                aclosing(self.models.stream(self._request(step, run))) as chunks,
+            ):
                 async for chunk in chunks:
                     if not first_ms:
                         first_ms = self.clock.monotonic_ms()
@@ -139,7 +144,7 @@ class Effects:
             tool_choice=step.tool_choice,
             reply_schema=step.reply_schema,
             max_output_tokens=step.started.max_output_tokens,
-            total_ms=self._until_deadline(step.total_ms, run.state),
+            total_ms=self._until_deadline(step.request_ms, run.state),
             idle_ms=step.idle_ms,
         )
 

@@ -28,6 +28,7 @@ from jackline_server.runtime.live_run import envelope_of
 from jackline_server.runtime.loading import PAGE_EVENTS, Loading
 from jackline_server.runtime.ports import Codec, Record, UnknownFact
 from jackline_server.runtime.refusals import Reason, Refused, Violation
+from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.start_bounds import bounds_for
 from jackline_server.runtime.store_ports import RunRow, Store, StoreDamaged
 from jackline_server.runtime.store_refusals import refusing_store_errors
@@ -72,7 +73,7 @@ class _Terms:
 class Forking:
     """The use case `fork`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing a fork touches
         self,
         *,
         store: Store,
@@ -81,6 +82,7 @@ class Forking:
         loading: Loading,
         codec: Codec,
         schemas: SchemaValidator,
+        limits: RunLimits,
     ) -> None:
         self._store = store
         self._creating = creating
@@ -88,6 +90,7 @@ class Forking:
         self._loading = loading
         self._codec = codec
         self._schemas = schemas
+        self._limits = limits
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def fork(self, request: ForkRun) -> Started:
@@ -197,6 +200,7 @@ class Forking:
                 plan,
                 request.bounds,
                 path="changes.bounds",
+                most=self._limits.most,
                 base=forking.carried(started.bounds, own.bounds, plan.bounds),
             ),
             on_question=plan.on_question if question is own.on_question else question,

@@ -6,7 +6,7 @@ Owns the waiting commands of one run. The table is the truth; a nudge says only 
 from collections.abc import Callable
 
 from jackline_server.core import control
-from jackline_server.core.commands import Abort, Command
+from jackline_server.core.commands import Abort, AdjustBounds, Command, Steer
 from jackline_server.core.facts import AbortMode
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import Codec
@@ -73,6 +73,22 @@ class Inbox:
                 # It may have settled the fate of those that came before it, and they come before the next.
                 held = [earlier for earlier in held if not _settled(run, earlier)]
         self._waiting = held
+
+    def settle_bounds(self, run: LiveRun) -> bool:
+        """Note the facts of new bounds that came while a call is under way; true if there were any.
+
+        Nothing overtakes a command but guidance, which waits for its place.
+        """
+        held: list[Command] = []
+        adjusted = False
+        while self._waiting and isinstance(self._waiting[0].action, AdjustBounds | Steer):
+            command = self._waiting.pop(0)
+            if isinstance(command.action, Steer) or not _settled(run, command):
+                held.append(command)
+                continue
+            adjusted = True
+        self._waiting = [*held, *self._waiting]
+        return adjusted
 
     def reject_rest(self, run: LiveRun) -> None:
         """Note that the end of the run rejects what still waits."""

@@ -246,6 +246,7 @@ class Runner:
             if effect.done():
                 return
             await self._hear()
+            await self._adjust()
             mode = self._inbox.abort_mode()
             if mode is AbortMode.GRACEFUL and graceful_until is None:
                 graceful_until = loop.time() + GRACEFUL_MS / 1000
@@ -253,6 +254,12 @@ class Runner:
             overdue = graceful_until is not None and loop.time() >= graceful_until
             if (mode is AbortMode.NOW or (mode and overdue)) and await self._abort(effect):
                 return
+
+    async def _adjust(self) -> None:
+        """Make new bounds durable while an effect is under way, and let its timer follow them."""
+        if self._inbox.settle_bounds(self._run):
+            await self._run.flush()
+            self._tools.effects.timers.follow(self._run)
 
     async def _abort(self, effect: asyncio.Task[None]) -> bool:
         """Make the abort durable, stop the effect, and say what became of its calls.

@@ -13,6 +13,7 @@ from jackline_server.runtime.creating import Birth, Creating, Draft, Order
 from jackline_server.runtime.live_run import envelope_of
 from jackline_server.runtime.ports import Record
 from jackline_server.runtime.refusals import Reason, Refused, Violation
+from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.start_bounds import bounds_for
 from jackline_server.runtime.store_refusals import refusing_store_errors
 from jackline_server.runtime.use_cases import Started, StartRun
@@ -25,10 +26,13 @@ SHOWN_PROBLEMS = 5
 class Starting:
     """The use case `start`."""
 
-    def __init__(self, *, creating: Creating, workflows: Workflows, schemas: SchemaValidator) -> None:
+    def __init__(
+        self, *, creating: Creating, workflows: Workflows, schemas: SchemaValidator, limits: RunLimits
+    ) -> None:
         self._creating = creating
         self._workflows = workflows
         self._schemas = schemas
+        self._limits = limits
 
     async def start(self, request: StartRun) -> Started:
         """See `service_ports.RunUseCases.start`."""
@@ -43,7 +47,7 @@ class Starting:
             if found is not None:
                 return found
             plan = await self._workflows.plan_for(request.caller.tenant, request.workflow, request.inline)
-            bounds = bounds_for(plan, request.bounds, path="bounds")
+            bounds = bounds_for(plan, request.bounds, path="bounds", most=self._limits.most)
             self._check_input(plan, request)
 
             async def draft(birth: Birth) -> Draft:

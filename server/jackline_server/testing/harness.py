@@ -24,6 +24,7 @@ from jackline_server.runtime.ports import (
     Source,
     Toolbox,
 )
+from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
 from jackline_server.runtime.use_cases import (
@@ -52,6 +53,7 @@ class World:
     clock: Clock = SystemClock()
     chance: Chance = SystemChance()
     consultants: Consultants = NoConsultants()
+    limits: RunLimits = RunLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,7 @@ def build(world: World, *, worker: str, max_active_runs: int, lease_ms: int, gra
         clock=world.clock,
         chance=world.chance,
         consultants=world.consultants,
+        limits=world.limits,
     )
     settings = SchedulerSettings(
         worker=worker, max_active_runs=max_active_runs, lease_ms=lease_ms, drain_grace_ms=grace

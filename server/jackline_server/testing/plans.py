@@ -13,6 +13,7 @@ from jackline_server.core.facts import RunStarted
 from jackline_server.core.plan import (
     END,
     AnswerForm,
+    BoundsCap,
     Completion,
     Effect,
     FunctionAction,
@@ -287,6 +288,7 @@ class PlanFields(TypedDict, total=False):
     input_schema_json: str | None
     on_question: OnQuestion
     warnings: tuple[str, ...]
+    bounds_cap: BoundsCap | None
 
 
 def plan_of(*steps: StepPlan, **fields: Unpack[PlanFields]) -> Plan:

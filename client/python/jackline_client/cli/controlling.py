@@ -57,7 +57,7 @@ def pause(
 ) -> None:
     """Hold a run before its next call, until it is resumed."""
     _command(
-        lambda client: client.pause(run_id, **_options(reason, wait)),
+        lambda client: client.pause(run_id, **control_options(reason, wait)),
         Asked(
             run_id=run_id,
             name="pause",
@@ -79,7 +79,7 @@ def resume(
 ) -> None:
     """Let a paused run go on."""
     _command(
-        lambda client: client.resume(run_id, **_options(reason, wait)),
+        lambda client: client.resume(run_id, **control_options(reason, wait)),
         Asked(
             run_id=run_id,
             name="resume",
@@ -105,7 +105,7 @@ def steer(
     """Put guidance into a run's conversation."""
     words = _text(text)
     _command(
-        lambda client: client.steer(run_id, words, **_options(reason, wait)),
+        lambda client: client.steer(run_id, words, **control_options(reason, wait)),
         Asked(
             run_id=run_id,
             name="steer",
@@ -134,7 +134,7 @@ def abort(
     """End a run."""
     _command(
         lambda client: client.abort(
-            run_id, graceful=graceful, skip_routes=skip_routes, **_options(reason, wait)
+            run_id, graceful=graceful, skip_routes=skip_routes, **control_options(reason, wait)
         ),
         Asked(
             run_id=run_id,
@@ -186,7 +186,7 @@ def answer(
                 return ExitCode.USAGE if option is None else ExitCode.REFUSED
             chosen, word = run.interrupts[0].interrupt_id, option
         try:
-            response = await client.answer(run_id, chosen, word, text=text, **_options(reason, wait))
+            response = await client.answer(run_id, chosen, word, text=text, **control_options(reason, wait))
         except (UnknownOption, InterruptNotFound):
             _show_answers(screen, await client.get_run(run_id, view=View.VIEW_METADATA), server.flag)
             raise
@@ -231,7 +231,7 @@ def submit(
     value = read_json(output, name="--output") if output is not None else None
     _command(
         lambda client: client.submit_tool_result(
-            run_id, call_id, output=value, error=error, **_options(reason, wait)
+            run_id, call_id, output=value, error=error, **control_options(reason, wait)
         ),
         Asked(
             run_id=run_id,
@@ -243,7 +243,8 @@ def submit(
     )
 
 
-def _options(reason: str, wait: Stage) -> "ControlOptions":
+def control_options(reason: str, wait: Stage) -> "ControlOptions":
+    """What every command says beside itself."""
     return jackline_client.ControlOptions(reason=reason, wait=_STAGES[wait], timeout_s=WAIT_S)
 
 

@@ -32,6 +32,7 @@ from jackline_client.cli.wording import (
     ending,
     enum_word,
     json_words,
+    new_bounds,
     short,
 )
 from jackline_client.explaining.telling import tell
@@ -43,6 +44,7 @@ _SAID_BY_WHAT_FOLLOWS = frozenset(
         CommandKind.COMMAND_KIND_STEER,
         CommandKind.COMMAND_KIND_ANSWER,
         CommandKind.COMMAND_KIND_SUBMIT_TOOL_RESULT,
+        CommandKind.COMMAND_KIND_ADJUST_BOUNDS,
     }
 )
 """Commands whose effect has an event of its own right after; without one they changed nothing."""
@@ -90,6 +92,7 @@ class EventLines:
             "paused": self._paused,
             "resumed": self._resumed,
             "steered": self._steered,
+            "bounds_adjusted": self._bounds_adjusted,
             "timer_fired": self._timer_fired,
             "noticed": self._noticed,
             "consulted": self._consulted,
@@ -285,6 +288,10 @@ class EventLines:
 
     def _resumed(self, event: StepEvent) -> Iterator[Line]:
         yield Line(text=f"resumed by {short(event.resumed.principal)}{self._why(event)}")
+
+    def _bounds_adjusted(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.bounds_adjusted
+        yield Line(text=f"  bounds by {short(fact.principal)}{self._why(event)}: {new_bounds(fact)}")
 
     def _steered(self, event: StepEvent) -> Iterator[Line]:
         words = printable(event.content.text, limit=LONG) or f"{event.steered.bytes:,} bytes"

@@ -181,13 +181,22 @@ def _number(pair: str, value: str, largest: int) -> int:
 
 
 def _micros(pair: str, value: str) -> int:
+    return _usd_micros(f"--bound {pair!r}", value)
+
+
+def read_usd(text: str, *, flag: str) -> int:
+    """Reads an amount of US dollars as millionths."""
+    return _usd_micros(f"{flag} {text!r}", text)
+
+
+def _usd_micros(given: str, value: str) -> int:
     try:
         micros = Decimal(value) * 1_000_000
         if 0 <= micros <= _LARGEST_NUMBER and micros == micros.to_integral_value():
             return int(micros)
     except InvalidOperation:
         pass
-    raise typer.BadParameter(f"--bound {pair!r}: not an amount such as 0.50, with at most six decimals")
+    raise typer.BadParameter(f"{given}: not an amount such as 0.50, with at most six decimals")
 
 
 def _span_ms(given: str, value: str) -> int:
@@ -198,7 +207,15 @@ def _span_ms(given: str, value: str) -> int:
 
 
 def _duration(pair: str, value: str) -> Duration:
-    milliseconds = _span_ms(f"--bound {pair!r}", value)
+    return _as_duration(_span_ms(f"--bound {pair!r}", value))
+
+
+def read_duration(text: str, *, flag: str) -> Duration:
+    """Reads a time such as 90s, 15m or 2h."""
+    return _as_duration(_span_ms(f"{flag} {text!r}", text))
+
+
+def _as_duration(milliseconds: int) -> Duration:
     return Duration(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)
 
 

@@ -48,6 +48,7 @@ _OWN: Mapping[str, _Own] = {
     "abort": _Own(target="controlling:abort", summary="End a run."),
     "answer": _Own(target="controlling:answer", summary="Answer an open question of a run."),
     "submit": _Own(target="controlling:submit", summary="Say what a tool call of unknown outcome returned."),
+    "adjust": _Own(target="adjusting:adjust", summary="Change the bounds of a live run."),
     "inbox": _Own(target="reading:inbox", summary="List the open questions of all runs."),
     "calls": _Own(target="inspecting:calls", summary="List the tool calls of a run."),
     "explain": _Own(target="explaining:explain_run", summary="Show why a run ended, from its log."),

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from jackline.v1.event_pb2 import InterruptRaised
-from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, StopReason
+from jackline.v1.event_pb2 import BoundsAdjusted, InterruptRaised
+from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, RunBounds, StopReason, VisitBounds
 from jackline_client.cli.printable import printable
 
 SHORT = 60
@@ -68,6 +68,22 @@ def ending(signal: str, stop_reason: StopReason.ValueType, leaf: str) -> str:
         return f"{shown} (by a command)"
     details = [word for word in (reason, short(leaf)) if word not in _NORMAL_SIGNALS | {"outcome", shown}]
     return f"{shown} ({', '.join(details)})" if details else shown
+
+
+def new_bounds(fact: BoundsAdjusted) -> str:
+    """Returns caps as name=value, those of the visit after `visit.`."""
+    return ", ".join((*_caps(fact.run, ""), *_caps(fact.visit, "visit."))) or "none"
+
+
+def _caps(bounds: RunBounds | VisitBounds, scope: str) -> Iterator[str]:
+    for field, value in bounds.ListFields():
+        match field.name:
+            case "cost_budget_micros":
+                yield f"{scope}cost_budget_usd={value / 1_000_000:g}"
+            case "run_timeout" | "timeout":
+                yield f"{scope}{field.name}={value.ToMilliseconds() / 1000:g}s"
+            case name:
+                yield f"{scope}{name}={value}"
 
 
 def enum_word(name: Callable[[_Value], str], value: _Value, prefix: str) -> str:

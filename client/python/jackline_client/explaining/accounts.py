@@ -6,6 +6,7 @@ Owns the sums. Only the bounds of the whole run stand in its events; those of a 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jackline.v1.run_pb2 import RunBounds
 from jackline_client.explaining.history import History
 
 
@@ -24,7 +25,7 @@ def shares(history: History) -> Iterator[Share]:
     if not history.events:
         return
     first = history.of("run_started")
-    bounds = first[0].run_started.bounds if first else None
+    bounds = _bounds_now(first[0].run_started.bounds, history) if first else None
     tokens, cost = _spent(history)
     timeout = bounds.run_timeout.ToMilliseconds() if bounds is not None else 0
     found = [
@@ -45,6 +46,15 @@ def shares(history: History) -> Iterator[Share]:
         Share(what="tool calls", used=len(history.of("tool_call_started")), limit=None),
     ]
     yield from sorted(found, key=lambda share: share.limit is None)
+
+
+def _bounds_now(started: RunBounds, history: History) -> RunBounds:
+    """The bounds of the run as they were changed while it went on."""
+    bounds = RunBounds()
+    bounds.CopyFrom(started)
+    for event in history.of("bounds_adjusted"):
+        bounds.MergeFrom(event.bounds_adjusted.run)
+    return bounds
 
 
 def _spent(history: History) -> tuple[int, int]:

@@ -172,6 +172,14 @@ def _steered(event: StepEvent) -> str:
     return f"guidance by {event.steered.principal}{said(event.content.text)}"
 
 
+def _adjusted(event: StepEvent) -> str:
+    found = event.bounds_adjusted
+    names = [f.name for f, _ in found.run.ListFields()] + [
+        f"visit.{f.name}" for f, _ in found.visit.ListFields()
+    ]
+    return f"{found.principal} changed {', '.join(names) or 'no bound'}"
+
+
 _TELLERS: Mapping[str, Callable[[StepEvent], str | None]] = {
     "model_call_started": _closing,
     "model_call_failed": _model_failed,
@@ -185,6 +193,7 @@ _TELLERS: Mapping[str, Callable[[StepEvent], str | None]] = {
     "command_rejected": _command_rejected,
     "paused": lambda event: f"held by {event.paused.principal}",
     "steered": _steered,
+    "bounds_adjusted": _adjusted,
     "timer_fired": _timer,
     "interrupt_raised": _asked,
     "interrupt_resolved": _answered,

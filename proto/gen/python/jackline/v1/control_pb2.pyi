@@ -39,6 +39,8 @@ class _CommandKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CommandKi
     """Answer an open interrupt."""
     COMMAND_KIND_SUBMIT_TOOL_RESULT: _CommandKind.ValueType  # 6
     """Say what a tool call whose outcome is unknown returned."""
+    COMMAND_KIND_ADJUST_BOUNDS: _CommandKind.ValueType  # 7
+    """Change the caps of the run, or of the visit under way."""
 
 class CommandKind(_CommandKind, metaclass=_CommandKindEnumTypeWrapper):
     """What a command does."""
@@ -57,6 +59,8 @@ COMMAND_KIND_ANSWER: CommandKind.ValueType  # 5
 """Answer an open interrupt."""
 COMMAND_KIND_SUBMIT_TOOL_RESULT: CommandKind.ValueType  # 6
 """Say what a tool call whose outcome is unknown returned."""
+COMMAND_KIND_ADJUST_BOUNDS: CommandKind.ValueType  # 7
+"""Change the caps of the run, or of the visit under way."""
 Global___CommandKind: _TypeAlias = CommandKind  # noqa: Y015
 
 class _AbortMode:
@@ -288,6 +292,40 @@ class SubmitToolResultCommand(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___SubmitToolResultCommand: _TypeAlias = SubmitToolResultCommand  # noqa: Y015
+
+@_typing.final
+class AdjustBoundsCommand(_message.Message):
+    """Change the caps of the run and of the visit under way. At least one has to be set; what is unset stays as it is.
+
+    Nothing is raised above what the workflow says in `bounds_cap` and the operator in `limits`, and nothing lowered below
+    what has been spent or is held. Timers follow at once, also where a call of a model is under way.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    VISIT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run(self) -> _run_pb2.RunBounds:
+        """Caps of the whole run."""
+
+    @_builtins.property
+    def visit(self) -> _run_pb2.VisitBounds:
+        """Caps of the visit under way. `expect.sequence` makes sure which one that is."""
+
+    def __init__(
+        self,
+        *,
+        run: _run_pb2.RunBounds | None = ...,
+        visit: _run_pb2.VisitBounds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run", "visit", b"visit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run", b"run", "visit", b"visit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdjustBoundsCommand: _TypeAlias = AdjustBoundsCommand  # noqa: Y015
 
 @_typing.final
 class Expectation(_message.Message):

@@ -35,7 +35,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_FIELD_TOO_LARGE: _ErrorReason.ValueType  # 3
     """INVALID_ARGUMENT: a field is over its size. Keys: `field`, `limit`, `size`."""
     ERROR_REASON_BOUND_TOO_HIGH: _ErrorReason.ValueType  # 4
-    """INVALID_ARGUMENT: a bound is looser than the workflow allows. Keys: `field`, `limit`."""
+    """INVALID_ARGUMENT, or a rejection: a bound is looser than the workflow or the operator allows. Keys: `field`, `limit`."""
     ERROR_REASON_BAD_PAGE_TOKEN: _ErrorReason.ValueType  # 5
     """INVALID_ARGUMENT: the page token is not one of this server for this query."""
     ERROR_REASON_INVALID_WORKFLOW: _ErrorReason.ValueType  # 6
@@ -46,10 +46,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INVALID_ARGUMENT: the events that a fork takes over do not fit the workflow given for it. Keys: `sequence`, the first
     event that does not, `fact`, its kind, `workflow`.
     """
+    ERROR_REASON_PRICE_UNKNOWN: _ErrorReason.ValueType  # 9
+    """INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`."""
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 20
     """UNAUTHENTICATED: no credential, or one that is wrong or expired."""
     ERROR_REASON_SCOPE_MISSING: _ErrorReason.ValueType  # 21
     """PERMISSION_DENIED: the credential lacks a scope. Keys: `scope`."""
+    ERROR_REASON_OWN_RUN: _ErrorReason.ValueType  # 22
+    """PERMISSION_DENIED: the operator lets nobody do this to a run of their own. Keys: `run_id`."""
     ERROR_REASON_RUN_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no such run for this caller. Keys: `run_id`."""
     ERROR_REASON_WORKFLOW_NOT_FOUND: _ErrorReason.ValueType  # 31
@@ -85,6 +89,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_FORK_POINT: _ErrorReason.ValueType  # 72
     """FAILED_PRECONDITION: no fork can be made at that event. Keys: `sequence`, and the nearest events that will do, where
     there are any: `before`, `after`.
+    """
+    ERROR_REASON_BOUND_TOO_LOW: _ErrorReason.ValueType  # 73
+    """FAILED_PRECONDITION: more than that is spent or held already. Keys: `field`, `spent`."""
+    ERROR_REASON_NO_BOUNDED_VISIT: _ErrorReason.ValueType  # 74
+    """FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
+    `field`.
     """
     ERROR_REASON_ALIAS_MOVED: _ErrorReason.ValueType  # 60
     """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
@@ -127,7 +137,7 @@ ERROR_REASON_INVALID_REQUEST: ErrorReason.ValueType  # 2
 ERROR_REASON_FIELD_TOO_LARGE: ErrorReason.ValueType  # 3
 """INVALID_ARGUMENT: a field is over its size. Keys: `field`, `limit`, `size`."""
 ERROR_REASON_BOUND_TOO_HIGH: ErrorReason.ValueType  # 4
-"""INVALID_ARGUMENT: a bound is looser than the workflow allows. Keys: `field`, `limit`."""
+"""INVALID_ARGUMENT, or a rejection: a bound is looser than the workflow or the operator allows. Keys: `field`, `limit`."""
 ERROR_REASON_BAD_PAGE_TOKEN: ErrorReason.ValueType  # 5
 """INVALID_ARGUMENT: the page token is not one of this server for this query."""
 ERROR_REASON_INVALID_WORKFLOW: ErrorReason.ValueType  # 6
@@ -138,10 +148,14 @@ ERROR_REASON_PREFIX_MISFIT: ErrorReason.ValueType  # 8
 """INVALID_ARGUMENT: the events that a fork takes over do not fit the workflow given for it. Keys: `sequence`, the first
 event that does not, `fact`, its kind, `workflow`.
 """
+ERROR_REASON_PRICE_UNKNOWN: ErrorReason.ValueType  # 9
+"""INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`."""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
 """UNAUTHENTICATED: no credential, or one that is wrong or expired."""
 ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 21
 """PERMISSION_DENIED: the credential lacks a scope. Keys: `scope`."""
+ERROR_REASON_OWN_RUN: ErrorReason.ValueType  # 22
+"""PERMISSION_DENIED: the operator lets nobody do this to a run of their own. Keys: `run_id`."""
 ERROR_REASON_RUN_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no such run for this caller. Keys: `run_id`."""
 ERROR_REASON_WORKFLOW_NOT_FOUND: ErrorReason.ValueType  # 31
@@ -177,6 +191,12 @@ ERROR_REASON_TOOL_CHANGED: ErrorReason.ValueType  # 59
 ERROR_REASON_FORK_POINT: ErrorReason.ValueType  # 72
 """FAILED_PRECONDITION: no fork can be made at that event. Keys: `sequence`, and the nearest events that will do, where
 there are any: `before`, `after`.
+"""
+ERROR_REASON_BOUND_TOO_LOW: ErrorReason.ValueType  # 73
+"""FAILED_PRECONDITION: more than that is spent or held already. Keys: `field`, `spent`."""
+ERROR_REASON_NO_BOUNDED_VISIT: ErrorReason.ValueType  # 74
+"""FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
+`field`.
 """
 ERROR_REASON_ALIAS_MOVED: ErrorReason.ValueType  # 60
 """ABORTED: the alias has moved. Keys: `alias`, `digest`."""

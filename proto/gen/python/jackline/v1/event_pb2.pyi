@@ -456,6 +456,7 @@ class StepEvent(_message.Message):
     NOTICED_FIELD_NUMBER: _builtins.int
     REFLECTED_FIELD_NUMBER: _builtins.int
     GROUNDED_FIELD_NUMBER: _builtins.int
+    BOUNDS_ADJUSTED_FIELD_NUMBER: _builtins.int
     CONSULTED_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
@@ -575,6 +576,10 @@ class StepEvent(_message.Message):
         """An answer was held against what the tools had returned."""
 
     @_builtins.property
+    def bounds_adjusted(self) -> Global___BoundsAdjusted:
+        """Caps were changed."""
+
+    @_builtins.property
     def consulted(self) -> Global___Consulted:
         """Somebody who can change nothing was asked, and answered."""
 
@@ -618,14 +623,15 @@ class StepEvent(_message.Message):
         noticed: Global___Noticed | None = ...,
         reflected: Global___Reflected | None = ...,
         grounded: Global___Grounded | None = ...,
+        bounds_adjusted: Global___BoundsAdjusted | None = ...,
         consulted: Global___Consulted | None = ...,
         content: Global___Content | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "reflected", "grounded", "consulted"]  # noqa: Y015
+    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "reflected", "grounded", "bounds_adjusted", "consulted"]  # noqa: Y015
     _WhichOneofArgType_fact: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_fact) -> _WhichOneofReturnType_fact | None: ...
 
@@ -1352,6 +1358,40 @@ class Steered(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Steered: _TypeAlias = Steered  # noqa: Y015
+
+@_typing.final
+class BoundsAdjusted(_message.Message):
+    """Caps of the run, or of the visit under way, were changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    VISIT_FIELD_NUMBER: _builtins.int
+    principal: _builtins.str
+    """Who changed them."""
+    @_builtins.property
+    def run(self) -> _run_pb2.RunBounds:
+        """Caps of the run, as they are from here on; what is unset stays as it was."""
+
+    @_builtins.property
+    def visit(self) -> _run_pb2.VisitBounds:
+        """Caps of the visit, as they are from here on; what is unset stays as it was."""
+
+    def __init__(
+        self,
+        *,
+        principal: _builtins.str = ...,
+        run: _run_pb2.RunBounds | None = ...,
+        visit: _run_pb2.VisitBounds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run", "visit", b"visit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal", "run", b"run", "visit", b"visit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BoundsAdjusted: _TypeAlias = BoundsAdjusted  # noqa: Y015
 
 @_typing.final
 class TimerFired(_message.Message):

@@ -279,6 +279,7 @@ class Plan(_message.Message):
     INPUT_SCHEMA_JSON_FIELD_NUMBER: _builtins.int
     ON_QUESTION_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    BOUNDS_CAP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The workflow's name."""
     revision: _builtins.str
@@ -307,6 +308,10 @@ class Plan(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What was missing when it was compiled, in words."""
 
+    @_builtins.property
+    def bounds_cap(self) -> Global___BoundsCap:
+        """How far the bounds of a live run may be raised; unset where the workflow does not say."""
+
     def __init__(
         self,
         *,
@@ -319,16 +324,98 @@ class Plan(_message.Message):
         input_schema_json: _builtins.str | None = ...,
         on_question: _run_pb2.OnQuestion.ValueType = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        bounds_cap: Global___BoundsCap | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "input_schema_json", b"input_schema_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "input_schema_json", b"input_schema_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "flow", b"flow", "input_schema_json", b"input_schema_json", "models", b"models", "name", b"name", "on_question", b"on_question", "revision", b"revision", "steps", b"steps", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "flow", b"flow", "input_schema_json", b"input_schema_json", "models", b"models", "name", b"name", "on_question", b"on_question", "revision", b"revision", "steps", b"steps", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__input_schema_json: _TypeAlias = _typing.Literal["input_schema_json"]  # noqa: Y015
     _WhichOneofArgType__input_schema_json: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__input_schema_json) -> _WhichOneofReturnType__input_schema_json | None: ...
 
 Global___Plan: _TypeAlias = Plan  # noqa: Y015
+
+@_typing.final
+class BoundsCap(_message.Message):
+    """How far the bounds of a live run may be raised. What is unset is as far as the operator lets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    TOKEN_BUDGET_FIELD_NUMBER: _builtins.int
+    COST_BUDGET_MICROS_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    MAX_ITERATIONS_FIELD_NUMBER: _builtins.int
+    MODEL_REQUESTS_FIELD_NUMBER: _builtins.int
+    TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    run_timeout_ms: _builtins.int
+    """Active time of the run, and of a visit."""
+    token_budget: _builtins.int
+    """Tokens of the run, and of a visit."""
+    cost_budget_micros: _builtins.int
+    """Price of the run, and of a visit."""
+    steps: _builtins.int
+    """Steps visited."""
+    events: _builtins.int
+    """Facts in the log."""
+    max_iterations: _builtins.int
+    """Model turns of a visit."""
+    model_requests: _builtins.int
+    """Attempts at the model in a visit."""
+    tool_calls: _builtins.int
+    """Tool attempts of a visit."""
+    def __init__(
+        self,
+        *,
+        run_timeout_ms: _builtins.int | None = ...,
+        token_budget: _builtins.int | None = ...,
+        cost_budget_micros: _builtins.int | None = ...,
+        steps: _builtins.int | None = ...,
+        events: _builtins.int | None = ...,
+        max_iterations: _builtins.int | None = ...,
+        model_requests: _builtins.int | None = ...,
+        tool_calls: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros", "_events", b"_events", "_max_iterations", b"_max_iterations", "_model_requests", b"_model_requests", "_run_timeout_ms", b"_run_timeout_ms", "_steps", b"_steps", "_token_budget", b"_token_budget", "_tool_calls", b"_tool_calls", "cost_budget_micros", b"cost_budget_micros", "events", b"events", "max_iterations", b"max_iterations", "model_requests", b"model_requests", "run_timeout_ms", b"run_timeout_ms", "steps", b"steps", "token_budget", b"token_budget", "tool_calls", b"tool_calls"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros", "_events", b"_events", "_max_iterations", b"_max_iterations", "_model_requests", b"_model_requests", "_run_timeout_ms", b"_run_timeout_ms", "_steps", b"_steps", "_token_budget", b"_token_budget", "_tool_calls", b"_tool_calls", "cost_budget_micros", b"cost_budget_micros", "events", b"events", "max_iterations", b"max_iterations", "model_requests", b"model_requests", "run_timeout_ms", b"run_timeout_ms", "steps", b"steps", "token_budget", b"token_budget", "tool_calls", b"tool_calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_budget_micros: _TypeAlias = _typing.Literal["cost_budget_micros"]  # noqa: Y015
+    _WhichOneofArgType__cost_budget_micros: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros"]  # noqa: Y015
+    _WhichOneofReturnType__events: _TypeAlias = _typing.Literal["events"]  # noqa: Y015
+    _WhichOneofArgType__events: _TypeAlias = _typing.Literal["_events", b"_events"]  # noqa: Y015
+    _WhichOneofReturnType__max_iterations: _TypeAlias = _typing.Literal["max_iterations"]  # noqa: Y015
+    _WhichOneofArgType__max_iterations: _TypeAlias = _typing.Literal["_max_iterations", b"_max_iterations"]  # noqa: Y015
+    _WhichOneofReturnType__model_requests: _TypeAlias = _typing.Literal["model_requests"]  # noqa: Y015
+    _WhichOneofArgType__model_requests: _TypeAlias = _typing.Literal["_model_requests", b"_model_requests"]  # noqa: Y015
+    _WhichOneofReturnType__run_timeout_ms: _TypeAlias = _typing.Literal["run_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__run_timeout_ms: _TypeAlias = _typing.Literal["_run_timeout_ms", b"_run_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__steps: _TypeAlias = _typing.Literal["steps"]  # noqa: Y015
+    _WhichOneofArgType__steps: _TypeAlias = _typing.Literal["_steps", b"_steps"]  # noqa: Y015
+    _WhichOneofReturnType__token_budget: _TypeAlias = _typing.Literal["token_budget"]  # noqa: Y015
+    _WhichOneofArgType__token_budget: _TypeAlias = _typing.Literal["_token_budget", b"_token_budget"]  # noqa: Y015
+    _WhichOneofReturnType__tool_calls: _TypeAlias = _typing.Literal["tool_calls"]  # noqa: Y015
+    _WhichOneofArgType__tool_calls: _TypeAlias = _typing.Literal["_tool_calls", b"_tool_calls"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_budget_micros) -> _WhichOneofReturnType__cost_budget_micros | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__events) -> _WhichOneofReturnType__events | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_iterations) -> _WhichOneofReturnType__max_iterations | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model_requests) -> _WhichOneofReturnType__model_requests | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run_timeout_ms) -> _WhichOneofReturnType__run_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__steps) -> _WhichOneofReturnType__steps | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_budget) -> _WhichOneofReturnType__token_budget | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_calls) -> _WhichOneofReturnType__tool_calls | None: ...
+
+Global___BoundsCap: _TypeAlias = BoundsCap  # noqa: Y015
 
 @_typing.final
 class ModelPlan(_message.Message):

@@ -484,6 +484,69 @@ class RunBounds(_message.Message):
 Global___RunBounds: _TypeAlias = RunBounds  # noqa: Y015
 
 @_typing.final
+class VisitBounds(_message.Message):
+    """The caps of one visit of a step that asks a model. An unset field means no cap of that kind here."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_ITERATIONS_FIELD_NUMBER: _builtins.int
+    MODEL_REQUESTS_FIELD_NUMBER: _builtins.int
+    TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    TOKEN_BUDGET_FIELD_NUMBER: _builtins.int
+    COST_BUDGET_MICROS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    max_iterations: _builtins.int
+    """Model turns."""
+    model_requests: _builtins.int
+    """Attempts at the model."""
+    tool_calls: _builtins.int
+    """Tool attempts."""
+    token_budget: _builtins.int
+    """Prompt and completion tokens."""
+    cost_budget_micros: _builtins.int
+    """Price, in millionths of a US dollar."""
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration:
+        """Active time of the visit."""
+
+    def __init__(
+        self,
+        *,
+        max_iterations: _builtins.int | None = ...,
+        model_requests: _builtins.int | None = ...,
+        tool_calls: _builtins.int | None = ...,
+        token_budget: _builtins.int | None = ...,
+        cost_budget_micros: _builtins.int | None = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros", "_max_iterations", b"_max_iterations", "_model_requests", b"_model_requests", "_token_budget", b"_token_budget", "_tool_calls", b"_tool_calls", "cost_budget_micros", b"cost_budget_micros", "max_iterations", b"max_iterations", "model_requests", b"model_requests", "timeout", b"timeout", "token_budget", b"token_budget", "tool_calls", b"tool_calls"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros", "_max_iterations", b"_max_iterations", "_model_requests", b"_model_requests", "_token_budget", b"_token_budget", "_tool_calls", b"_tool_calls", "cost_budget_micros", b"cost_budget_micros", "max_iterations", b"max_iterations", "model_requests", b"model_requests", "timeout", b"timeout", "token_budget", b"token_budget", "tool_calls", b"tool_calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_budget_micros: _TypeAlias = _typing.Literal["cost_budget_micros"]  # noqa: Y015
+    _WhichOneofArgType__cost_budget_micros: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros"]  # noqa: Y015
+    _WhichOneofReturnType__max_iterations: _TypeAlias = _typing.Literal["max_iterations"]  # noqa: Y015
+    _WhichOneofArgType__max_iterations: _TypeAlias = _typing.Literal["_max_iterations", b"_max_iterations"]  # noqa: Y015
+    _WhichOneofReturnType__model_requests: _TypeAlias = _typing.Literal["model_requests"]  # noqa: Y015
+    _WhichOneofArgType__model_requests: _TypeAlias = _typing.Literal["_model_requests", b"_model_requests"]  # noqa: Y015
+    _WhichOneofReturnType__token_budget: _TypeAlias = _typing.Literal["token_budget"]  # noqa: Y015
+    _WhichOneofArgType__token_budget: _TypeAlias = _typing.Literal["_token_budget", b"_token_budget"]  # noqa: Y015
+    _WhichOneofReturnType__tool_calls: _TypeAlias = _typing.Literal["tool_calls"]  # noqa: Y015
+    _WhichOneofArgType__tool_calls: _TypeAlias = _typing.Literal["_tool_calls", b"_tool_calls"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_budget_micros) -> _WhichOneofReturnType__cost_budget_micros | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_iterations) -> _WhichOneofReturnType__max_iterations | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model_requests) -> _WhichOneofReturnType__model_requests | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_budget) -> _WhichOneofReturnType__token_budget | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_calls) -> _WhichOneofReturnType__tool_calls | None: ...
+
+Global___VisitBounds: _TypeAlias = VisitBounds  # noqa: Y015
+
+@_typing.final
 class Usage(_message.Message):
     """Tokens of model calls."""
 
@@ -776,6 +839,7 @@ class Run(_message.Message):
     SUBJECT_FIELD_NUMBER: _builtins.int
     INPUT_JSON_FIELD_NUMBER: _builtins.int
     FORKED_FROM_FIELD_NUMBER: _builtins.int
+    VISIT_BOUNDS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Output only. Made by the server: `run_` and 26 characters."""
     workflow: _builtins.str
@@ -816,7 +880,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def bounds(self) -> Global___RunBounds:
-        """Output only. The caps it runs under."""
+        """Output only. The caps it runs under now."""
 
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepSummary]:
@@ -854,6 +918,12 @@ class Run(_message.Message):
     def forked_from(self) -> Global___ForkOrigin:
         """Output only. What it was forked from; unset for a run that began by itself."""
 
+    @_builtins.property
+    def visit_bounds(self) -> Global___VisitBounds:
+        """Output only. The caps of the visit of the step it is in; unset between steps, for a step that asks no model, and in
+        lists.
+        """
+
     def __init__(
         self,
         *,
@@ -882,10 +952,11 @@ class Run(_message.Message):
         subject: _struct_pb2.Struct | None = ...,
         input_json: _builtins.bytes = ...,
         forked_from: Global___ForkOrigin | None = ...,
+        visit_bounds: Global___VisitBounds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "ledger", b"ledger", "outcome", b"outcome", "subject", b"subject", "usage", b"usage", "visit_ledger", b"visit_ledger"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "ledger", b"ledger", "outcome", b"outcome", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "outcome", b"outcome", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "usage", b"usage", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "outcome", b"outcome", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -500,6 +500,7 @@ class ControlRequest(_message.Message):
     ABORT_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     SUBMIT_TOOL_RESULT_FIELD_NUMBER: _builtins.int
+    ADJUST_BOUNDS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Required. The run."""
     command_id: _builtins.str
@@ -536,6 +537,10 @@ class ControlRequest(_message.Message):
     def submit_tool_result(self) -> _control_pb2.SubmitToolResultCommand:
         """Say what a tool call whose outcome is unknown returned."""
 
+    @_builtins.property
+    def adjust_bounds(self) -> _control_pb2.AdjustBoundsCommand:
+        """Change the caps of the run, or of the visit under way."""
+
     def __init__(
         self,
         *,
@@ -550,12 +555,13 @@ class ControlRequest(_message.Message):
         abort: _control_pb2.AbortCommand | None = ...,
         answer: _control_pb2.AnswerCommand | None = ...,
         submit_tool_result: _control_pb2.SubmitToolResultCommand | None = ...,
+        adjust_bounds: _control_pb2.AdjustBoundsCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "answer", b"answer", "command", b"command", "expect", b"expect", "pause", b"pause", "resume", b"resume", "steer", b"steer", "submit_tool_result", b"submit_tool_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "adjust_bounds", b"adjust_bounds", "answer", b"answer", "command", b"command", "expect", b"expect", "pause", b"pause", "resume", b"resume", "steer", b"steer", "submit_tool_result", b"submit_tool_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "answer", b"answer", "command", b"command", "command_id", b"command_id", "expect", b"expect", "pause", b"pause", "reason", b"reason", "resume", b"resume", "run_id", b"run_id", "steer", b"steer", "submit_tool_result", b"submit_tool_result", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "adjust_bounds", b"adjust_bounds", "answer", b"answer", "command", b"command", "command_id", b"command_id", "expect", b"expect", "pause", b"pause", "reason", b"reason", "resume", b"resume", "run_id", b"run_id", "steer", b"steer", "submit_tool_result", b"submit_tool_result", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["pause", "resume", "steer", "abort", "answer", "submit_tool_result"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["pause", "resume", "steer", "abort", "answer", "submit_tool_result", "adjust_bounds"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 

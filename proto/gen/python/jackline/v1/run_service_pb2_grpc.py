@@ -120,7 +120,7 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Control(self, request, context):
-        """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`.
+        """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

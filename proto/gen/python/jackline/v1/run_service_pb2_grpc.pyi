@@ -44,7 +44,7 @@ class RunServiceStub:
     the view FULL and for deltas.
     """
     Control: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ControlRequest, _run_service_pb2.ControlResponse]
-    """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`."""
+    """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`."""
     GetRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetRunRequest, _run_service_pb2.GetRunResponse]
     """Reads a run. Scope `runs:observe`; `runs:content` for the view FULL."""
     WaitRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.WaitRunRequest, _run_service_pb2.WaitRunResponse]
@@ -76,7 +76,7 @@ class RunServiceAsyncStub(RunServiceStub):
     the view FULL and for deltas.
     """
     Control: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ControlRequest, _run_service_pb2.ControlResponse]  # type: ignore[assignment]
-    """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`."""
+    """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`."""
     GetRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetRunRequest, _run_service_pb2.GetRunResponse]  # type: ignore[assignment]
     """Reads a run. Scope `runs:observe`; `runs:content` for the view FULL."""
     WaitRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.WaitRunRequest, _run_service_pb2.WaitRunResponse]  # type: ignore[assignment]
@@ -129,7 +129,7 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.ControlRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.ControlResponse, _abc.Awaitable[_run_service_pb2.ControlResponse]]:
-        """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`."""
+        """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`."""
 
     @_abc_1.abstractmethod
     def GetRun(

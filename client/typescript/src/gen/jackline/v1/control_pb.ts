@@ -8,7 +8,7 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { ErrorReason } from "./error_reason_pb.js";
 import { file_jackline_v1_error_reason } from "./error_reason_pb.js";
-import type { RunState } from "./run_pb.js";
+import type { RunBounds, RunState, VisitBounds } from "./run_pb.js";
 import { file_jackline_v1_run } from "./run_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/control.proto.
  */
 export const file_jackline_v1_control: GenFile = /*@__PURE__*/
-  fileDesc("ChlqYWNrbGluZS92MS9jb250cm9sLnByb3RvEgtqYWNrbGluZS52MSIOCgxQYXVzZUNvbW1hbmQiDwoNUmVzdW1lQ29tbWFuZCIcCgxTdGVlckNvbW1hbmQSDAoEdGV4dBgBIAEoCSJJCgxBYm9ydENvbW1hbmQSJAoEbW9kZRgBIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgCIAEoCCJDCg1BbnN3ZXJDb21tYW5kEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSDAoEdGV4dBgDIAEoCSJcChdTdWJtaXRUb29sUmVzdWx0Q29tbWFuZBIPCgdjYWxsX2lkGAEgASgJEhUKC291dHB1dF9qc29uGAIgASgMSAASDwoFZXJyb3IYAyABKAlIAEIICgZyZXN1bHQiVwoLRXhwZWN0YXRpb24SJAoFc3RhdGUYASABKA4yFS5qYWNrbGluZS52MS5SdW5TdGF0ZRIVCghzZXF1ZW5jZRgCIAEoBEgAiAEBQgsKCV9zZXF1ZW5jZSLoAQoHUmVjZWlwdBISCgpjb21tYW5kX2lkGAEgASgJEigKBXN0YWdlGAIgASgOMhkuamFja2xpbmUudjEuUmVjZWlwdFN0YWdlEjQKC2Rpc3Bvc2l0aW9uGAMgASgOMh8uamFja2xpbmUudjEuQ29tbWFuZERpc3Bvc2l0aW9uEhAKCHNlcXVlbmNlGAQgASgEEisKCXJlamVjdGlvbhgFIAEoDjIYLmphY2tsaW5lLnYxLkVycm9yUmVhc29uEhgKEGFscmVhZHlfdGVybWluYWwYBiABKAgSEAoIcmVwZWF0ZWQYByABKAgq0AEKC0NvbW1hbmRLaW5kEhwKGENPTU1BTkRfS0lORF9VTlNQRUNJRklFRBAAEhYKEkNPTU1BTkRfS0lORF9QQVVTRRABEhcKE0NPTU1BTkRfS0lORF9SRVNVTUUQAhIWChJDT01NQU5EX0tJTkRfU1RFRVIQAxIWChJDT01NQU5EX0tJTkRfQUJPUlQQBBIXChNDT01NQU5EX0tJTkRfQU5TV0VSEAUSIwofQ09NTUFORF9LSU5EX1NVQk1JVF9UT09MX1JFU1VMVBAGIgQIBxATKlQKCUFib3J0TW9kZRIaChZBQk9SVF9NT0RFX1VOU1BFQ0lGSUVEEAASEgoOQUJPUlRfTU9ERV9OT1cQARIXChNBQk9SVF9NT0RFX0dSQUNFRlVMEAIqgQEKDFJlY2VpcHRTdGFnZRIdChlSRUNFSVBUX1NUQUdFX1VOU1BFQ0lGSUVEEAASGgoWUkVDRUlQVF9TVEFHRV9BQ0NFUFRFRBABEhsKF1JFQ0VJUFRfU1RBR0VfRUZGRUNUSVZFEAISGQoVUkVDRUlQVF9TVEFHRV9TRVRUTEVEEAMqwQEKEkNvbW1hbmREaXNwb3NpdGlvbhIjCh9DT01NQU5EX0RJU1BPU0lUSU9OX1VOU1BFQ0lGSUVEEAASHwobQ09NTUFORF9ESVNQT1NJVElPTl9QRU5ESU5HEAESHwobQ09NTUFORF9ESVNQT1NJVElPTl9BUFBMSUVEEAISIAocQ09NTUFORF9ESVNQT1NJVElPTl9SRUpFQ1RFRBADEiIKHkNPTU1BTkRfRElTUE9TSVRJT05fTk9UX05FRURFRBAEYgZwcm90bzM", [file_jackline_v1_error_reason, file_jackline_v1_run]);
+  fileDesc("ChlqYWNrbGluZS92MS9jb250cm9sLnByb3RvEgtqYWNrbGluZS52MSIOCgxQYXVzZUNvbW1hbmQiDwoNUmVzdW1lQ29tbWFuZCIcCgxTdGVlckNvbW1hbmQSDAoEdGV4dBgBIAEoCSJJCgxBYm9ydENvbW1hbmQSJAoEbW9kZRgBIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgCIAEoCCJDCg1BbnN3ZXJDb21tYW5kEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSDAoEdGV4dBgDIAEoCSJcChdTdWJtaXRUb29sUmVzdWx0Q29tbWFuZBIPCgdjYWxsX2lkGAEgASgJEhUKC291dHB1dF9qc29uGAIgASgMSAASDwoFZXJyb3IYAyABKAlIAEIICgZyZXN1bHQiYwoTQWRqdXN0Qm91bmRzQ29tbWFuZBIjCgNydW4YASABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSJwoFdmlzaXQYAiABKAsyGC5qYWNrbGluZS52MS5WaXNpdEJvdW5kcyJXCgtFeHBlY3RhdGlvbhIkCgVzdGF0ZRgBIAEoDjIVLmphY2tsaW5lLnYxLlJ1blN0YXRlEhUKCHNlcXVlbmNlGAIgASgESACIAQFCCwoJX3NlcXVlbmNlIugBCgdSZWNlaXB0EhIKCmNvbW1hbmRfaWQYASABKAkSKAoFc3RhZ2UYAiABKA4yGS5qYWNrbGluZS52MS5SZWNlaXB0U3RhZ2USNAoLZGlzcG9zaXRpb24YAyABKA4yHy5qYWNrbGluZS52MS5Db21tYW5kRGlzcG9zaXRpb24SEAoIc2VxdWVuY2UYBCABKAQSKwoJcmVqZWN0aW9uGAUgASgOMhguamFja2xpbmUudjEuRXJyb3JSZWFzb24SGAoQYWxyZWFkeV90ZXJtaW5hbBgGIAEoCBIQCghyZXBlYXRlZBgHIAEoCCrwAQoLQ29tbWFuZEtpbmQSHAoYQ09NTUFORF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSQ09NTUFORF9LSU5EX1BBVVNFEAESFwoTQ09NTUFORF9LSU5EX1JFU1VNRRACEhYKEkNPTU1BTkRfS0lORF9TVEVFUhADEhYKEkNPTU1BTkRfS0lORF9BQk9SVBAEEhcKE0NPTU1BTkRfS0lORF9BTlNXRVIQBRIjCh9DT01NQU5EX0tJTkRfU1VCTUlUX1RPT0xfUkVTVUxUEAYSHgoaQ09NTUFORF9LSU5EX0FESlVTVF9CT1VORFMQByIECAgQEypUCglBYm9ydE1vZGUSGgoWQUJPUlRfTU9ERV9VTlNQRUNJRklFRBAAEhIKDkFCT1JUX01PREVfTk9XEAESFwoTQUJPUlRfTU9ERV9HUkFDRUZVTBACKoEBCgxSZWNlaXB0U3RhZ2USHQoZUkVDRUlQVF9TVEFHRV9VTlNQRUNJRklFRBAAEhoKFlJFQ0VJUFRfU1RBR0VfQUNDRVBURUQQARIbChdSRUNFSVBUX1NUQUdFX0VGRkVDVElWRRACEhkKFVJFQ0VJUFRfU1RBR0VfU0VUVExFRBADKsEBChJDb21tYW5kRGlzcG9zaXRpb24SIwofQ09NTUFORF9ESVNQT1NJVElPTl9VTlNQRUNJRklFRBAAEh8KG0NPTU1BTkRfRElTUE9TSVRJT05fUEVORElORxABEh8KG0NPTU1BTkRfRElTUE9TSVRJT05fQVBQTElFRBACEiAKHENPTU1BTkRfRElTUE9TSVRJT05fUkVKRUNURUQQAxIiCh5DT01NQU5EX0RJU1BPU0lUSU9OX05PVF9ORUVERUQQBGIGcHJvdG8z", [file_jackline_v1_error_reason, file_jackline_v1_run]);
 
 /**
  * Hold the run before its next call. A paused run stays paused.
@@ -178,6 +178,37 @@ export const SubmitToolResultCommandSchema: GenMessage<SubmitToolResultCommand> 
   messageDesc(file_jackline_v1_control, 5);
 
 /**
+ * Change the caps of the run and of the visit under way. At least one has to be set; what is unset stays as it is.
+ *
+ * Nothing is raised above what the workflow says in `bounds_cap` and the operator in `limits`, and nothing lowered below
+ * what has been spent or is held. Timers follow at once, also where a call of a model is under way.
+ *
+ * @generated from message jackline.v1.AdjustBoundsCommand
+ */
+export type AdjustBoundsCommand = Message<"jackline.v1.AdjustBoundsCommand"> & {
+  /**
+   * Caps of the whole run.
+   *
+   * @generated from field: jackline.v1.RunBounds run = 1;
+   */
+  run?: RunBounds | undefined;
+
+  /**
+   * Caps of the visit under way. `expect.sequence` makes sure which one that is.
+   *
+   * @generated from field: jackline.v1.VisitBounds visit = 2;
+   */
+  visit?: VisitBounds | undefined;
+};
+
+/**
+ * Describes the message jackline.v1.AdjustBoundsCommand.
+ * Use `create(AdjustBoundsCommandSchema)` to create a new message.
+ */
+export const AdjustBoundsCommandSchema: GenMessage<AdjustBoundsCommand> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_control, 6);
+
+/**
  * What has to hold for a command to be taken.
  *
  * @generated from message jackline.v1.Expectation
@@ -203,7 +234,7 @@ export type Expectation = Message<"jackline.v1.Expectation"> & {
  * Use `create(ExpectationSchema)` to create a new message.
  */
 export const ExpectationSchema: GenMessage<Expectation> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_control, 6);
+  messageDesc(file_jackline_v1_control, 7);
 
 /**
  * The answer to a command.
@@ -266,7 +297,7 @@ export type Receipt = Message<"jackline.v1.Receipt"> & {
  * Use `create(ReceiptSchema)` to create a new message.
  */
 export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_control, 7);
+  messageDesc(file_jackline_v1_control, 8);
 
 /**
  * What a command does.
@@ -322,6 +353,13 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_SUBMIT_TOOL_RESULT = 6;
    */
   SUBMIT_TOOL_RESULT = 6,
+
+  /**
+   * Change the caps of the run, or of the visit under way.
+   *
+   * @generated from enum value: COMMAND_KIND_ADJUST_BOUNDS = 7;
+   */
+  ADJUST_BOUNDS = 7,
 }
 
 /**
