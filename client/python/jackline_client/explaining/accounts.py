@@ -53,7 +53,10 @@ def _bounds_now(started: RunBounds, history: History) -> RunBounds:
     bounds = RunBounds()
     bounds.CopyFrom(started)
     for event in history.of("bounds_adjusted"):
-        bounds.MergeFrom(event.bounds_adjusted.run)
+        run = event.bounds_adjusted.run
+        if run.HasField("run_timeout"):
+            bounds.ClearField("run_timeout")  # merged, the two would be one span
+        bounds.MergeFrom(run)
     return bounds
 
 
