@@ -322,6 +322,7 @@ def test_a_finding_has_its_code_weight_and_place(code: str, severity: Severity, 
     assert (done.plan is None) == any(one.severity is Severity.ERROR for one in done.findings)
     if path:
         assert all(one.line > 0 and one.column > 0 for one in found)
+    assert not any(one.message.startswith(("Input should", "Value should", "String should")) for one in found)
 
 
 def test_every_code_in_the_source_has_a_case():

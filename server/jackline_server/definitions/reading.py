@@ -36,10 +36,6 @@ _CODES = {
     "bad_pointer": "bad_pointer",
     "bad_tool": "bad_tool",
     "bad_condition": "bad_condition",
-    "greater_than_equal": "out_of_range",
-    "less_than_equal": "out_of_range",
-    "string_too_short": "out_of_range",
-    "string_too_long": "out_of_range",
 }
 _NO_KEYS = frozenset(
     {"[key]", "NamedToolShape", "StopFunctionShape", "constrained-str", "bool", "dict[str,any]"}
@@ -154,8 +150,22 @@ def _explain(shape: type[Shape], detail: ErrorDetails, base: Path, report: Repor
         report.error("bad_type", f"a tool is a mapping: write `{{ref: {detail['input'][:64]}}}`", path)
     elif kind in _WANTED:
         report.error("bad_type", _WANTED[kind], path)
+    elif kind in _RANGES:
+        name, words = _RANGES[kind]
+        report.error("out_of_range", words.format(detail.get("ctx", {}).get(name)), path)
     else:
         report.error(_CODES.get(kind, "bad_value"), detail["msg"], path, of_key="[key]" in detail["loc"])
+
+
+_RANGES = {
+    "greater_than": ("gt", "more than {} is wanted here"),
+    "greater_than_equal": ("ge", "{} or more is wanted here"),
+    "less_than": ("lt", "less than {} is wanted here"),
+    "less_than_equal": ("le", "{} or less is wanted here"),
+    "string_too_short": ("min_length", "at least {} characters are wanted here"),
+    "string_too_long": ("max_length", "at most {} characters are wanted here"),
+}
+"""What a kind of error names its limit, and the words around it."""
 
 
 def _unknown_key(owner: type[Shape] | None, path: Path, report: Report) -> None:
