@@ -150,11 +150,16 @@ def _explain(shape: type[Shape], detail: ErrorDetails, base: Path, report: Repor
         report.error("bad_type", f"a tool is a mapping: write `{{ref: {detail['input'][:64]}}}`", path)
     elif kind in _WANTED:
         report.error("bad_type", _WANTED[kind], path)
-    elif kind in _RANGES:
-        name, words = _RANGES[kind]
-        report.error("out_of_range", words.format(detail.get("ctx", {}).get(name)), path)
     else:
-        report.error(_CODES.get(kind, "bad_value"), detail["msg"], path, of_key="[key]" in detail["loc"])
+        report.error(*_code_and_words(detail), path, of_key="[key]" in detail["loc"])
+
+
+def _code_and_words(detail: ErrorDetails) -> tuple[str, str]:
+    kind = detail["type"]
+    if kind not in _RANGES:
+        return _CODES.get(kind, "bad_value"), detail["msg"]
+    limit, words = _RANGES[kind]
+    return "out_of_range", words.format(detail.get("ctx", {}).get(limit))
 
 
 _RANGES = {
