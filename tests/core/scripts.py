@@ -20,6 +20,8 @@ from jackline_server.core.plan import (
     FINISH,
     AnswerForm,
     ChoiceMode,
+    CompactionMode,
+    CompactionPlan,
     Completion,
     Effect,
     GroundPlan,
@@ -29,6 +31,7 @@ from jackline_server.core.plan import (
     OnUnknown,
     Plan,
     Price,
+    PrunePlan,
     ReflectPlan,
     RepeatBy,
     RepeatPlan,
@@ -98,7 +101,14 @@ ASKS = st.builds(
 )
 FAILS = st.builds(
     Fails,
-    failure=st.sampled_from([*(one for one in FailureClass if one.may_pass), FailureClass.BAD_REQUEST]),
+    failure=st.sampled_from(
+        [
+            *(one for one in FailureClass if one.may_pass),
+            FailureClass.BAD_REQUEST,
+            FailureClass.CONTEXT_OVERFLOW,
+            FailureClass.CONTEXT_OVERFLOW,
+        ]
+    ),
     usage=USAGES,
     retry_after_ms=st.sampled_from([None, 0, 5_000]),
     takes_ms=st.sampled_from([0, 1_000]),
@@ -176,6 +186,16 @@ GROUNDS = st.builds(
 )
 
 
+COMPACTIONS = st.builds(
+    CompactionPlan,
+    mode=st.sampled_from(CompactionMode),
+    at_permille=st.sampled_from([800, 100, 1_000]),
+    to_permille=st.sampled_from([500, 0, 90]),
+    model=st.just(plans.MODEL),
+    prune=st.none() | st.just(PrunePlan(keep_tokens=100, save_tokens=50)),
+)
+
+
 @st.composite
 def agents(draw: st.DrawFn) -> ModelStep:
     """An agent with every tool."""
@@ -211,6 +231,7 @@ def agents(draw: st.DrawFn) -> ModelStep:
         repeat=draw(st.none() | REPEATS),
         reflect=draw(st.none() | REFLECTS),
         ground=draw(st.none() | GROUNDS),
+        compaction=draw(st.none() | COMPACTIONS),
     )
 
 
@@ -221,7 +242,8 @@ def tiny_plans(draw: st.DrawFn) -> Plan:
     tools = [plans.tool(name, effect, on_unknown=policy) for name, effect in TOOLS.items()]
     mend = plans.tool("mend", draw(st.sampled_from(Effect)), on_unknown=policy)
     bounds = replace(plans.run_bounds(), **draw(tight(RUN)))
-    models = {plans.MODEL: plans.model(price=PRICE, max_output_tokens=300)}
+    window = draw(st.sampled_from([128_000, 4_000, 1_000]))
+    models = {plans.MODEL: plans.model(price=PRICE, max_output_tokens=300, context_window=window)}
     return replace(plans.plan_of(draw(agents()), mend, *tools), bounds=bounds, models=models)
 
 

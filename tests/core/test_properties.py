@@ -28,6 +28,7 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.frozen import change
+from jackline_server.core.hygiene import mended
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import Effect, ModelStep, OnUnknown, Plan, ToolStep
 from jackline_server.core.state import RunState
@@ -94,6 +95,7 @@ def check_whole(driver: Driver) -> None:
     check_conversations(driver)
     for call in driver.model_calls:
         check_paired(call.messages)
+        assert not mended(call.messages).repairs
 
 
 def check_log(driver: Driver) -> None:
@@ -122,7 +124,9 @@ def check_conversations(driver: Driver) -> None:
             assert visit is not None
             assert isinstance(step, ModelStep)
             kept = transcript.prompt(state, visit, step)
-            assert kept == transcript.prompt(state, change(visit, prompt=opening), step)
+            assert kept == transcript.rebuilt(state, visit, step)
+            if not (visit.history.kept_from or visit.history.pruned_to):
+                assert kept == transcript.prompt(state, change(visit, prompt=opening), step)
         state = evolve(state, fact, active_ms=at)
         if isinstance(fact, StepStarted) and state.visit is not None:
             opening = state.visit.prompt

@@ -2,12 +2,17 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from jackline_server.core.frozen import change
 from jackline_server.core.plan import (
     AnswerForm,
+    CompactionMode,
+    CompactionPlan,
     Effect,
     FunctionAction,
     GroundPlan,
@@ -18,6 +23,7 @@ from jackline_server.core.plan import (
     OnQuestion,
     OnUnknown,
     Plan,
+    PrunePlan,
     ReflectPlan,
     RepeatBy,
     RepeatPlan,
@@ -336,11 +342,58 @@ def test_repetition_is_switched_off_for_a_step_or_for_the_file(step: str, top: s
     assert (with_keys(step, top=top).repeat is not None) is on
 
 
+WHOLE_WINDOW = CompactionPlan(
+    mode=CompactionMode.WINDOW,
+    at_permille=800,
+    to_permille=500,
+    model="fast",
+    prune=PrunePlan(keep_tokens=40_000, save_tokens=20_000),
+)
+
+
+SAVING_2 = PrunePlan(keep_tokens=40_000, save_tokens=2)
+
+
+def test_a_long_conversation_loses_its_oldest_results_and_turns_unless_the_file_says_otherwise():
+    assert agent().compaction == WHOLE_WINDOW
+
+
+@pytest.mark.parametrize(
+    ("step", "top", "wanted"),
+    [
+        ("summarise", "", {"mode": CompactionMode.SUMMARISE}),
+        ("none", "", {"mode": CompactionMode.NONE, "prune": None}),
+        ("", "none", {"mode": CompactionMode.NONE, "prune": None}),
+        ("window", "none", {}),
+        (
+            "{at: 0.5, to: 0.1}",
+            "none",
+            {"mode": CompactionMode.NONE, "prune": None, "at_permille": 500, "to_permille": 100},
+        ),
+        ("{prune: off}", "{at: 0.9}", {"prune": None, "at_permille": 900}),
+        ("{prune: {keep: 1}}", "", {"prune": PrunePlan(keep_tokens=1, save_tokens=20_000)}),
+        (
+            "{mode: none, prune: {save: 2}}",
+            "",
+            {"mode": CompactionMode.NONE, "prune": PrunePlan(keep_tokens=40_000, save_tokens=2)},
+        ),
+        ("{mode: summarise, model: dear}", "", {"mode": CompactionMode.SUMMARISE, "model": "dear"}),
+        ("", "{mode: summarise, model: dear}", {"mode": CompactionMode.SUMMARISE, "model": "dear"}),
+    ],
+)
+def test_a_step_has_the_compaction_of_the_file_but_for_what_it_says_itself(
+    step: str, top: str, wanted: Mapping[str, Any]
+):
+    found = with_keys(f"    compaction: {step}\n" if step else "", top=f"compaction: {top}\n" if top else "")
+    assert found.compaction == replace(WHOLE_WINDOW, **wanted)
+
+
 def test_a_completion_has_none_of_the_three():
     step = plan_of(RIGHT).steps["reply"]
 
     assert isinstance(step, ModelStep)
     assert (step.repeat, step.reflect, step.ground) == (None, None, None)
+    assert step.compaction is None
 
 
 def test_reflection_tells_the_model_unless_it_says_otherwise():

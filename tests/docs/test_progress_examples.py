@@ -1,8 +1,17 @@
-"""The examples of repetition, reflection and grounding on the workflow page do what the page says."""
+"""The examples of how a step watches itself, on the workflow page, do what the page says."""
 
 import json
+from dataclasses import replace
 
-from jackline_server.core.facts import NoticeCode, Noticed, Purpose, Reflected, StopReason
+from jackline_server.core.facts import (
+    Compacted,
+    CompactionKind,
+    NoticeCode,
+    Noticed,
+    Purpose,
+    Reflected,
+    StopReason,
+)
 from jackline_server.core.plan import Plan
 from jackline_server.runtime.ports import Source
 from jackline_server.testing.driving import Call, Driver, Ends, Says, drive
@@ -72,3 +81,23 @@ def test_the_stock_is_judged_and_sent_back_once() -> None:
     falls = judged(Says(text="Five."), verdict(0.5, "five"), Says(text="Five!"), verdict(0.79, "five"))
     assert falls.finished.stop_reason is StopReason.GROUNDING_FAILED
     assert falls.finished.partial
+
+
+def test_the_audit_sums_up_the_first_pages_and_goes_on() -> None:
+    plan = plan_of("audit")
+    page = "x" * 7_900
+    pages = [calls("page", f'{{"number":"{number}"}}') for number in range(14)]
+    fast = plan.models["fast"]
+    plan = replace(plan, models={**plan.models, "fast": replace(fast, context_window=32_000)})
+    notes = Says(text="Pages 1 to 3 add up.")
+    driver = drive(
+        plan,
+        *pages[:12],
+        notes,
+        *pages[12:],
+        Says(text="All adds up."),
+        page=[Ends(output=page)] * 14,
+    )
+    facts = [fact for fact in driver.facts if isinstance(fact, Compacted)]
+    assert [fact.kind for fact in facts] == [CompactionKind.SUMMARY]
+    assert driver.finished.result_json == '"All adds up."'

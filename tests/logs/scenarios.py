@@ -471,6 +471,36 @@ SCENARIOS: tuple[Scenario, ...] = (
         play=_plain,
     ),
     Scenario(
+        name="summed_up",
+        about="The oldest turns go, and a summary stands for them; a later reply is empty and left out.",
+        workflow=_agent(
+            step="answer: text\nrepeat: {by: off}\nbounds: {model_requests: 30}\n"
+            "compaction: {mode: summarise, at: 0.02, to: 0.01}"
+        ),
+        replies=(
+            *[ScriptedReply(calls=((f"c-{turn}", "look", f'{{"at": {turn}}}'),)) for turn in range(4)],
+            ScriptedReply(text="It looked at 0 and 1, and saw x."),
+            *[ScriptedReply(calls=((f"c-{turn}", "look", f'{{"at": {turn}}}'),)) for turn in range(4, 6)],
+            ScriptedReply(text=" "),
+            _SAYS,
+        ),
+        tools={"look": returns(f'"{"x" * 3_000}"')},
+        play=_plain,
+    ),
+    Scenario(
+        name="overflowed",
+        about="Malformed arguments are quoted; the provider then refuses the conversation as too long, once.",
+        workflow=_agent(step="answer: text\nrepeat: {by: off}\ncompaction: window"),
+        replies=(
+            ScriptedReply(text="First I look.", calls=(("c-1", "look", "{"),)),
+            ScriptedReply(calls=(("c-2", "look", "{}"),)),
+            ModelFailure(FailureClass.CONTEXT_OVERFLOW, "the conversation is too long", usage=Usage()),
+            _SAYS,
+        ),
+        tools={"look": returns(f'"{"x" * 3_000}"')},
+        play=_plain,
+    ),
+    Scenario(
         name="budget",
         about="The token budget is nearly used, which is noticed, and then used up.",
         workflow=_agent(top="bounds: {run_timeout: 2m, token_budget: 12000}"),

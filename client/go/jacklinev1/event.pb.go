@@ -105,6 +105,9 @@ const (
 	// A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
 	// conversation.
 	ModelCallPurpose_MODEL_CALL_PURPOSE_GROUND ModelCallPurpose = 4
+	// The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
+	// conversation.
+	ModelCallPurpose_MODEL_CALL_PURPOSE_SUMMARY ModelCallPurpose = 5
 )
 
 // Enum value maps for ModelCallPurpose.
@@ -115,6 +118,7 @@ var (
 		2: "MODEL_CALL_PURPOSE_REPAIR",
 		3: "MODEL_CALL_PURPOSE_FINAL_ANSWER",
 		4: "MODEL_CALL_PURPOSE_GROUND",
+		5: "MODEL_CALL_PURPOSE_SUMMARY",
 	}
 	ModelCallPurpose_value = map[string]int32{
 		"MODEL_CALL_PURPOSE_UNSPECIFIED":  0,
@@ -122,6 +126,7 @@ var (
 		"MODEL_CALL_PURPOSE_REPAIR":       2,
 		"MODEL_CALL_PURPOSE_FINAL_ANSWER": 3,
 		"MODEL_CALL_PURPOSE_GROUND":       4,
+		"MODEL_CALL_PURPOSE_SUMMARY":      5,
 	}
 )
 
@@ -519,6 +524,8 @@ const (
 	NoticeCode_NOTICE_CODE_CONDITION_FAILED NoticeCode = 3
 	// The same tool calls were repeated; the model is told before the step ends for it.
 	NoticeCode_NOTICE_CODE_REPETITION NoticeCode = 4
+	// The conversation that a model is sent was not sound, or could not be shortened as the workflow says.
+	NoticeCode_NOTICE_CODE_HISTORY NoticeCode = 6
 )
 
 // Enum value maps for NoticeCode.
@@ -529,6 +536,7 @@ var (
 		2: "NOTICE_CODE_FILE_MISSING",
 		3: "NOTICE_CODE_CONDITION_FAILED",
 		4: "NOTICE_CODE_REPETITION",
+		6: "NOTICE_CODE_HISTORY",
 	}
 	NoticeCode_value = map[string]int32{
 		"NOTICE_CODE_UNSPECIFIED":        0,
@@ -536,6 +544,7 @@ var (
 		"NOTICE_CODE_FILE_MISSING":       2,
 		"NOTICE_CODE_CONDITION_FAILED":   3,
 		"NOTICE_CODE_REPETITION":         4,
+		"NOTICE_CODE_HISTORY":            6,
 	}
 )
 
@@ -672,6 +681,63 @@ func (ConsultAnswer) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
+// How a conversation was made shorter.
+type CompactionKind int32
+
+const (
+	// Never sent.
+	CompactionKind_COMPACTION_KIND_UNSPECIFIED CompactionKind = 0
+	// Results of old tool calls were replaced by what names them.
+	CompactionKind_COMPACTION_KIND_PRUNED CompactionKind = 1
+	// The oldest turns were left out.
+	CompactionKind_COMPACTION_KIND_WINDOW CompactionKind = 2
+	// The oldest turns were left out, and a summary stands for them.
+	CompactionKind_COMPACTION_KIND_SUMMARY CompactionKind = 3
+)
+
+// Enum value maps for CompactionKind.
+var (
+	CompactionKind_name = map[int32]string{
+		0: "COMPACTION_KIND_UNSPECIFIED",
+		1: "COMPACTION_KIND_PRUNED",
+		2: "COMPACTION_KIND_WINDOW",
+		3: "COMPACTION_KIND_SUMMARY",
+	}
+	CompactionKind_value = map[string]int32{
+		"COMPACTION_KIND_UNSPECIFIED": 0,
+		"COMPACTION_KIND_PRUNED":      1,
+		"COMPACTION_KIND_WINDOW":      2,
+		"COMPACTION_KIND_SUMMARY":     3,
+	}
+)
+
+func (x CompactionKind) Enum() *CompactionKind {
+	p := new(CompactionKind)
+	*p = x
+	return p
+}
+
+func (x CompactionKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CompactionKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_event_proto_enumTypes[10].Descriptor()
+}
+
+func (CompactionKind) Type() protoreflect.EnumType {
+	return &file_jackline_v1_event_proto_enumTypes[10]
+}
+
+func (x CompactionKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CompactionKind.Descriptor instead.
+func (CompactionKind) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
+}
+
 // How the turns since the last look have gone.
 type ReflectionPattern int32
 
@@ -717,11 +783,11 @@ func (x ReflectionPattern) String() string {
 }
 
 func (ReflectionPattern) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[10].Descriptor()
+	return file_jackline_v1_event_proto_enumTypes[11].Descriptor()
 }
 
 func (ReflectionPattern) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[10]
+	return &file_jackline_v1_event_proto_enumTypes[11]
 }
 
 func (x ReflectionPattern) Number() protoreflect.EnumNumber {
@@ -730,7 +796,7 @@ func (x ReflectionPattern) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReflectionPattern.Descriptor instead.
 func (ReflectionPattern) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 // One fact of one run.
@@ -780,6 +846,8 @@ type StepEvent struct {
 	//	*StepEvent_Steered
 	//	*StepEvent_TimerFired
 	//	*StepEvent_Noticed
+	//	*StepEvent_Compacted
+	//	*StepEvent_HistoryRepaired
 	//	*StepEvent_Reflected
 	//	*StepEvent_Grounded
 	//	*StepEvent_BoundsAdjusted
@@ -1089,6 +1157,24 @@ func (x *StepEvent) GetNoticed() *Noticed {
 	return nil
 }
 
+func (x *StepEvent) GetCompacted() *Compacted {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_Compacted); ok {
+			return x.Compacted
+		}
+	}
+	return nil
+}
+
+func (x *StepEvent) GetHistoryRepaired() *HistoryRepaired {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_HistoryRepaired); ok {
+			return x.HistoryRepaired
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetReflected() *Reflected {
 	if x != nil {
 		if x, ok := x.Fact.(*StepEvent_Reflected); ok {
@@ -1246,6 +1332,16 @@ type StepEvent_Noticed struct {
 	Noticed *Noticed `protobuf:"bytes,31,opt,name=noticed,proto3,oneof"`
 }
 
+type StepEvent_Compacted struct {
+	// A model is sent less of the conversation from here on.
+	Compacted *Compacted `protobuf:"bytes,32,opt,name=compacted,proto3,oneof"`
+}
+
+type StepEvent_HistoryRepaired struct {
+	// What a model was to be sent had to be made sound first.
+	HistoryRepaired *HistoryRepaired `protobuf:"bytes,33,opt,name=history_repaired,json=historyRepaired,proto3,oneof"`
+}
+
 type StepEvent_Reflected struct {
 	// How the turns of a visit have gone was looked at.
 	Reflected *Reflected `protobuf:"bytes,35,opt,name=reflected,proto3,oneof"`
@@ -1309,6 +1405,10 @@ func (*StepEvent_Steered) isStepEvent_Fact() {}
 func (*StepEvent_TimerFired) isStepEvent_Fact() {}
 
 func (*StepEvent_Noticed) isStepEvent_Fact() {}
+
+func (*StepEvent_Compacted) isStepEvent_Fact() {}
+
+func (*StepEvent_HistoryRepaired) isStepEvent_Fact() {}
 
 func (*StepEvent_Reflected) isStepEvent_Fact() {}
 
@@ -1766,7 +1866,9 @@ type ModelCallStarted struct {
 	// For a closing answer: the limit that led to it.
 	Limit StopReason `protobuf:"varint,7,opt,name=limit,proto3,enum=jackline.v1.StopReason" json:"limit,omitempty"`
 	// For a closing answer: the scope and name of that limit.
-	LimitLeaf     string `protobuf:"bytes,8,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
+	LimitLeaf string `protobuf:"bytes,8,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
+	// For a summary: how many entries of the visit it stands for, counted from its first.
+	Summarised    uint32 `protobuf:"varint,12,opt,name=summarised,proto3" json:"summarised,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1855,6 +1957,13 @@ func (x *ModelCallStarted) GetLimitLeaf() string {
 		return x.LimitLeaf
 	}
 	return ""
+}
+
+func (x *ModelCallStarted) GetSummarised() uint32 {
+	if x != nil {
+		return x.Summarised
+	}
+	return 0
 }
 
 // The model replied.
@@ -3062,6 +3171,233 @@ func (x *Consulted) GetDurationMs() uint32 {
 	return 0
 }
 
+// A model is sent less of a visit's conversation from here on. The log keeps all of it.
+type Compacted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How.
+	Kind CompactionKind `protobuf:"varint,1,opt,name=kind,proto3,enum=jackline.v1.CompactionKind" json:"kind,omitempty"`
+	// True if the provider had refused the conversation as too long; the call is then made once more.
+	Overflow bool `protobuf:"varint,2,opt,name=overflow,proto3" json:"overflow,omitempty"`
+	// The first entry of the visit that is sent, counted from 0.
+	KeptFrom uint32 `protobuf:"varint,3,opt,name=kept_from,json=keptFrom,proto3" json:"kept_from,omitempty"`
+	// The first entry of the visit whose results are sent whole.
+	PrunedTo uint32 `protobuf:"varint,4,opt,name=pruned_to,json=prunedTo,proto3" json:"pruned_to,omitempty"`
+	// How many turns this left out.
+	Turns uint32 `protobuf:"varint,5,opt,name=turns,proto3" json:"turns,omitempty"`
+	// How many results this replaced.
+	Results uint32 `protobuf:"varint,6,opt,name=results,proto3" json:"results,omitempty"`
+	// The estimate of the next prompt before, in tokens.
+	TokensBefore uint64 `protobuf:"varint,7,opt,name=tokens_before,json=tokensBefore,proto3" json:"tokens_before,omitempty"`
+	// The estimate after.
+	TokensAfter   uint64 `protobuf:"varint,8,opt,name=tokens_after,json=tokensAfter,proto3" json:"tokens_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compacted) Reset() {
+	*x = Compacted{}
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compacted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compacted) ProtoMessage() {}
+
+func (x *Compacted) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
+func (*Compacted) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Compacted) GetKind() CompactionKind {
+	if x != nil {
+		return x.Kind
+	}
+	return CompactionKind_COMPACTION_KIND_UNSPECIFIED
+}
+
+func (x *Compacted) GetOverflow() bool {
+	if x != nil {
+		return x.Overflow
+	}
+	return false
+}
+
+func (x *Compacted) GetKeptFrom() uint32 {
+	if x != nil {
+		return x.KeptFrom
+	}
+	return 0
+}
+
+func (x *Compacted) GetPrunedTo() uint32 {
+	if x != nil {
+		return x.PrunedTo
+	}
+	return 0
+}
+
+func (x *Compacted) GetTurns() uint32 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *Compacted) GetResults() uint32 {
+	if x != nil {
+		return x.Results
+	}
+	return 0
+}
+
+func (x *Compacted) GetTokensBefore() uint64 {
+	if x != nil {
+		return x.TokensBefore
+	}
+	return 0
+}
+
+func (x *Compacted) GetTokensAfter() uint64 {
+	if x != nil {
+		return x.TokensAfter
+	}
+	return 0
+}
+
+// What a model was to be sent had to be made sound first; these are the repairs that came new.
+type HistoryRepaired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Calls without a result, which got a neutral one.
+	Dangling uint32 `protobuf:"varint,1,opt,name=dangling,proto3" json:"dangling,omitempty"`
+	// Results without a call, which were left out.
+	Orphans uint32 `protobuf:"varint,2,opt,name=orphans,proto3" json:"orphans,omitempty"`
+	// Results that stood away from their reply.
+	Moved uint32 `protobuf:"varint,3,opt,name=moved,proto3" json:"moved,omitempty"`
+	// Messages with nothing in them, which were left out.
+	Empty uint32 `protobuf:"varint,4,opt,name=empty,proto3" json:"empty,omitempty"`
+	// Requests or replies that stood in a row and became one.
+	Merged uint32 `protobuf:"varint,5,opt,name=merged,proto3" json:"merged,omitempty"`
+	// Malformed arguments, which are quoted as text.
+	Quoted uint32 `protobuf:"varint,6,opt,name=quoted,proto3" json:"quoted,omitempty"`
+	// Ids and names that were missing, odd or used before.
+	Renamed uint32 `protobuf:"varint,7,opt,name=renamed,proto3" json:"renamed,omitempty"`
+	// System messages from outside, which lost their rank.
+	Demoted uint32 `protobuf:"varint,8,opt,name=demoted,proto3" json:"demoted,omitempty"`
+	// Replies that no request came before.
+	Unasked       uint32 `protobuf:"varint,9,opt,name=unasked,proto3" json:"unasked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRepaired) Reset() {
+	*x = HistoryRepaired{}
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRepaired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRepaired) ProtoMessage() {}
+
+func (x *HistoryRepaired) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRepaired.ProtoReflect.Descriptor instead.
+func (*HistoryRepaired) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *HistoryRepaired) GetDangling() uint32 {
+	if x != nil {
+		return x.Dangling
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetOrphans() uint32 {
+	if x != nil {
+		return x.Orphans
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetMoved() uint32 {
+	if x != nil {
+		return x.Moved
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetEmpty() uint32 {
+	if x != nil {
+		return x.Empty
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetMerged() uint32 {
+	if x != nil {
+		return x.Merged
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetQuoted() uint32 {
+	if x != nil {
+		return x.Quoted
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetRenamed() uint32 {
+	if x != nil {
+		return x.Renamed
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetDemoted() uint32 {
+	if x != nil {
+		return x.Demoted
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetUnasked() uint32 {
+	if x != nil {
+		return x.Unasked
+	}
+	return 0
+}
+
 // How the turns of a visit have gone was looked at. No model is asked for it.
 type Reflected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3079,7 +3415,7 @@ type Reflected struct {
 
 func (x *Reflected) Reset() {
 	*x = Reflected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3427,7 @@ func (x *Reflected) String() string {
 func (*Reflected) ProtoMessage() {}
 
 func (x *Reflected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3440,7 @@ func (x *Reflected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflected.ProtoReflect.Descriptor instead.
 func (*Reflected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Reflected) GetPattern() ReflectionPattern {
@@ -3152,7 +3488,7 @@ type Grounded struct {
 
 func (x *Grounded) Reset() {
 	*x = Grounded{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3500,7 @@ func (x *Grounded) String() string {
 func (*Grounded) ProtoMessage() {}
 
 func (x *Grounded) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3513,7 @@ func (x *Grounded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grounded.ProtoReflect.Descriptor instead.
 func (*Grounded) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Grounded) GetScorePermille() uint32 {
@@ -3223,6 +3559,7 @@ type Content struct {
 	//	*Content_Answer
 	//	*Content_Text
 	//	*Content_Consult
+	//	*Content_Compacted
 	//	*Content_Grounded
 	Body          isContent_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -3231,7 +3568,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3580,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3593,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -3338,6 +3675,15 @@ func (x *Content) GetConsult() *ConsultContent {
 	return nil
 }
 
+func (x *Content) GetCompacted() *CompactedContent {
+	if x != nil {
+		if x, ok := x.Body.(*Content_Compacted); ok {
+			return x.Compacted
+		}
+	}
+	return nil
+}
+
 func (x *Content) GetGrounded() *GroundedContent {
 	if x != nil {
 		if x, ok := x.Body.(*Content_Grounded); ok {
@@ -3391,6 +3737,11 @@ type Content_Consult struct {
 	Consult *ConsultContent `protobuf:"bytes,12,opt,name=consult,proto3,oneof"`
 }
 
+type Content_Compacted struct {
+	// Of Compacted.
+	Compacted *CompactedContent `protobuf:"bytes,8,opt,name=compacted,proto3,oneof"`
+}
+
 type Content_Grounded struct {
 	// Of Grounded.
 	Grounded *GroundedContent `protobuf:"bytes,10,opt,name=grounded,proto3,oneof"`
@@ -3412,6 +3763,8 @@ func (*Content_Text) isContent_Body() {}
 
 func (*Content_Consult) isContent_Body() {}
 
+func (*Content_Compacted) isContent_Body() {}
+
 func (*Content_Grounded) isContent_Body() {}
 
 // What a run was started with.
@@ -3427,7 +3780,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3792,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3805,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -3484,7 +3837,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3849,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3862,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -3546,7 +3899,7 @@ type ReplyContent struct {
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3911,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +3924,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -3601,7 +3954,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3966,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3979,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CallContent) GetTool() string {
@@ -3656,7 +4009,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +4021,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +4034,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -3711,7 +4064,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +4076,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +4089,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -3764,7 +4117,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +4129,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,12 +4142,58 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ConsultContent) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+// What stands for turns that were left out.
+type CompactedContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The summary, in the words of the model that was asked for it.
+	Summary       string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactedContent) Reset() {
+	*x = CompactedContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactedContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactedContent) ProtoMessage() {}
+
+func (x *CompactedContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
+func (*CompactedContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *CompactedContent) GetSummary() string {
+	if x != nil {
+		return x.Summary
 	}
 	return ""
 }
@@ -3812,7 +4211,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3824,7 +4223,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +4236,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -3877,7 +4276,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4288,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4301,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -4000,7 +4399,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4411,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4424,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -4060,7 +4459,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4072,7 +4471,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4085,7 +4484,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -4099,7 +4498,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x87\x10\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x8a\x11\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -4135,12 +4534,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vtimer_fired\x18\x1e \x01(\v2\x17.jackline.v1.TimerFiredH\x00R\n" +
 	"timerFired\x120\n" +
 	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x126\n" +
+	"\tcompacted\x18  \x01(\v2\x16.jackline.v1.CompactedH\x00R\tcompacted\x12I\n" +
+	"\x10history_repaired\x18! \x01(\v2\x1c.jackline.v1.HistoryRepairedH\x00R\x0fhistoryRepaired\x126\n" +
 	"\treflected\x18# \x01(\v2\x16.jackline.v1.ReflectedH\x00R\treflected\x123\n" +
 	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x12F\n" +
 	"\x0fbounds_adjusted\x18% \x01(\v2\x1b.jackline.v1.BoundsAdjustedH\x00R\x0eboundsAdjusted\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b \x10#J\x04\b'\x10F\"\xd9\x02\n" +
+	"\x04factJ\x04\b\"\x10#J\x04\b'\x10F\"\xd9\x02\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -4175,7 +4576,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tstop_leaf\x18\x03 \x01(\tR\bstopLeaf\x12\x16\n" +
 	"\x06writes\x18\x04 \x03(\tR\x06writes\x12\x18\n" +
 	"\apartial\x18\x05 \x01(\bR\apartial\x12\x1b\n" +
-	"\tnext_step\x18\x06 \x01(\tR\bnextStep\"\xd0\x02\n" +
+	"\tnext_step\x18\x06 \x01(\tR\bnextStep\"\xf0\x02\n" +
 	"\x10ModelCallStarted\x127\n" +
 	"\apurpose\x18\x01 \x01(\x0e2\x1d.jackline.v1.ModelCallPurposeR\apurpose\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -4185,7 +4586,10 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x11max_output_tokens\x18\x06 \x01(\rR\x0fmaxOutputTokens\x12-\n" +
 	"\x05limit\x18\a \x01(\x0e2\x17.jackline.v1.StopReasonR\x05limit\x12\x1d\n" +
 	"\n" +
-	"limit_leaf\x18\b \x01(\tR\tlimitLeaf\"\x9e\x02\n" +
+	"limit_leaf\x18\b \x01(\tR\tlimitLeaf\x12\x1e\n" +
+	"\n" +
+	"summarised\x18\f \x01(\rR\n" +
+	"summarised\"\x9e\x02\n" +
 	"\fModelReplied\x12(\n" +
 	"\x05usage\x18\x01 \x01(\v2\x12.jackline.v1.UsageR\x05usage\x12\x1f\n" +
 	"\vcost_micros\x18\x02 \x01(\x04R\n" +
@@ -4283,7 +4687,26 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x122\n" +
 	"\x06answer\x18\x03 \x01(\x0e2\x1a.jackline.v1.ConsultAnswerR\x06answer\x12\x1f\n" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
-	"durationMs\"\xac\x01\n" +
+	"durationMs\"\x8a\x02\n" +
+	"\tCompacted\x12/\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.jackline.v1.CompactionKindR\x04kind\x12\x1a\n" +
+	"\boverflow\x18\x02 \x01(\bR\boverflow\x12\x1b\n" +
+	"\tkept_from\x18\x03 \x01(\rR\bkeptFrom\x12\x1b\n" +
+	"\tpruned_to\x18\x04 \x01(\rR\bprunedTo\x12\x14\n" +
+	"\x05turns\x18\x05 \x01(\rR\x05turns\x12\x18\n" +
+	"\aresults\x18\x06 \x01(\rR\aresults\x12#\n" +
+	"\rtokens_before\x18\a \x01(\x04R\ftokensBefore\x12!\n" +
+	"\ftokens_after\x18\b \x01(\x04R\vtokensAfter\"\xf1\x01\n" +
+	"\x0fHistoryRepaired\x12\x1a\n" +
+	"\bdangling\x18\x01 \x01(\rR\bdangling\x12\x18\n" +
+	"\aorphans\x18\x02 \x01(\rR\aorphans\x12\x14\n" +
+	"\x05moved\x18\x03 \x01(\rR\x05moved\x12\x14\n" +
+	"\x05empty\x18\x04 \x01(\rR\x05empty\x12\x16\n" +
+	"\x06merged\x18\x05 \x01(\rR\x06merged\x12\x16\n" +
+	"\x06quoted\x18\x06 \x01(\rR\x06quoted\x12\x18\n" +
+	"\arenamed\x18\a \x01(\rR\arenamed\x12\x18\n" +
+	"\ademoted\x18\b \x01(\rR\ademoted\x12\x18\n" +
+	"\aunasked\x18\t \x01(\rR\aunasked\"\xac\x01\n" +
 	"\tReflected\x128\n" +
 	"\apattern\x18\x01 \x01(\x0e2\x1e.jackline.v1.ReflectionPatternR\apattern\x12\x1c\n" +
 	"\tsucceeded\x18\x02 \x01(\rR\tsucceeded\x12\x16\n" +
@@ -4294,7 +4717,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\x16\n" +
 	"\x06replan\x18\x03 \x01(\rR\x06replan\x12 \n" +
 	"\vunsupported\x18\x04 \x01(\rR\vunsupportedB\x11\n" +
-	"\x0f_score_permille\"\xf6\x03\n" +
+	"\x0f_score_permille\"\xb5\x04\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -4304,10 +4727,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"toolResult\x124\n" +
 	"\x06answer\x18\x06 \x01(\v2\x1a.jackline.v1.AnswerContentH\x00R\x06answer\x12\x14\n" +
 	"\x04text\x18\a \x01(\tH\x00R\x04text\x127\n" +
-	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12:\n" +
+	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12=\n" +
+	"\tcompacted\x18\b \x01(\v2\x1d.jackline.v1.CompactedContentH\x00R\tcompacted\x12:\n" +
 	"\bgrounded\x18\n" +
 	" \x01(\v2\x1c.jackline.v1.GroundedContentH\x00R\bgroundedB\x06\n" +
-	"\x04bodyJ\x04\b\b\x10\n" +
+	"\x04bodyJ\x04\b\t\x10\n" +
 	"J\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\\\n" +
 	"\bRunInput\x12\x1d\n" +
 	"\n" +
@@ -4334,7 +4758,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\voutput_json\x18\x02 \x01(\fR\n" +
 	"outputJson\"&\n" +
 	"\x0eConsultContent\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\"M\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\",\n" +
+	"\x10CompactedContent\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\"M\n" +
 	"\x0fGroundedContent\x12 \n" +
 	"\vunsupported\x18\x01 \x03(\tR\vunsupported\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xe5\x01\n" +
@@ -4359,13 +4785,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x14RECOVERY_CAUSE_CRASH\x10\x01\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_DRAIN\x10\x02\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_QUEUE\x10\x03\x12\x17\n" +
-	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xb6\x01\n" +
+	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xd6\x01\n" +
 	"\x10ModelCallPurpose\x12\"\n" +
 	"\x1eMODEL_CALL_PURPOSE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MODEL_CALL_PURPOSE_TURN\x10\x01\x12\x1d\n" +
 	"\x19MODEL_CALL_PURPOSE_REPAIR\x10\x02\x12#\n" +
 	"\x1fMODEL_CALL_PURPOSE_FINAL_ANSWER\x10\x03\x12\x1d\n" +
-	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04*\xb8\x01\n" +
+	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04\x12\x1e\n" +
+	"\x1aMODEL_CALL_PURPOSE_SUMMARY\x10\x05*\xb8\x01\n" +
 	"\fFinishReason\x12\x1d\n" +
 	"\x19FINISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x1c\n" +
@@ -4408,14 +4835,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
-	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xa9\x01\n" +
+	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xc2\x01\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eNOTICE_CODE_BUDGET_NEARLY_USED\x10\x01\x12\x1c\n" +
 	"\x18NOTICE_CODE_FILE_MISSING\x10\x02\x12 \n" +
 	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03\x12\x1a\n" +
-	"\x16NOTICE_CODE_REPETITION\x10\x04*L\n" +
+	"\x16NOTICE_CODE_REPETITION\x10\x04\x12\x17\n" +
+	"\x13NOTICE_CODE_HISTORY\x10\x06*L\n" +
 	"\vConsultKind\x12\x1c\n" +
 	"\x18CONSULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONSULT_KIND_STOP_CONDITION\x10\x01*y\n" +
@@ -4423,7 +4851,12 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1aCONSULT_ANSWER_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CONSULT_ANSWER_YES\x10\x01\x12\x15\n" +
 	"\x11CONSULT_ANSWER_NO\x10\x02\x12\x19\n" +
-	"\x15CONSULT_ANSWER_FAILED\x10\x03*\xb7\x01\n" +
+	"\x15CONSULT_ANSWER_FAILED\x10\x03*\x86\x01\n" +
+	"\x0eCompactionKind\x12\x1f\n" +
+	"\x1bCOMPACTION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16COMPACTION_KIND_PRUNED\x10\x01\x12\x1a\n" +
+	"\x16COMPACTION_KIND_WINDOW\x10\x02\x12\x1b\n" +
+	"\x17COMPACTION_KIND_SUMMARY\x10\x03*\xb7\x01\n" +
 	"\x11ReflectionPattern\x12\"\n" +
 	"\x1eREFLECTION_PATTERN_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cREFLECTION_PATTERN_ADVANCING\x10\x01\x12\x1c\n" +
@@ -4445,8 +4878,8 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_event_proto_rawDescData
 }
 
-var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -4458,137 +4891,145 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(NoticeCode)(0),               // 7: jackline.v1.NoticeCode
 	(ConsultKind)(0),              // 8: jackline.v1.ConsultKind
 	(ConsultAnswer)(0),            // 9: jackline.v1.ConsultAnswer
-	(ReflectionPattern)(0),        // 10: jackline.v1.ReflectionPattern
-	(*StepEvent)(nil),             // 11: jackline.v1.StepEvent
-	(*RunStarted)(nil),            // 12: jackline.v1.RunStarted
-	(*RunRecovered)(nil),          // 13: jackline.v1.RunRecovered
-	(*RunSuspended)(nil),          // 14: jackline.v1.RunSuspended
-	(*RunFinished)(nil),           // 15: jackline.v1.RunFinished
-	(*StepStarted)(nil),           // 16: jackline.v1.StepStarted
-	(*StepFinished)(nil),          // 17: jackline.v1.StepFinished
-	(*ModelCallStarted)(nil),      // 18: jackline.v1.ModelCallStarted
-	(*ModelReplied)(nil),          // 19: jackline.v1.ModelReplied
-	(*ModelCallFailed)(nil),       // 20: jackline.v1.ModelCallFailed
-	(*ToolCallRequested)(nil),     // 21: jackline.v1.ToolCallRequested
-	(*ToolCallStarted)(nil),       // 22: jackline.v1.ToolCallStarted
-	(*ToolCallFinished)(nil),      // 23: jackline.v1.ToolCallFinished
-	(*AnswerRejected)(nil),        // 24: jackline.v1.AnswerRejected
-	(*InterruptRaised)(nil),       // 25: jackline.v1.InterruptRaised
-	(*InterruptResolved)(nil),     // 26: jackline.v1.InterruptResolved
-	(*CommandApplied)(nil),        // 27: jackline.v1.CommandApplied
-	(*CommandRejected)(nil),       // 28: jackline.v1.CommandRejected
-	(*Paused)(nil),                // 29: jackline.v1.Paused
-	(*Resumed)(nil),               // 30: jackline.v1.Resumed
-	(*Steered)(nil),               // 31: jackline.v1.Steered
-	(*BoundsAdjusted)(nil),        // 32: jackline.v1.BoundsAdjusted
-	(*TimerFired)(nil),            // 33: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 34: jackline.v1.Noticed
-	(*Consulted)(nil),             // 35: jackline.v1.Consulted
-	(*Reflected)(nil),             // 36: jackline.v1.Reflected
-	(*Grounded)(nil),              // 37: jackline.v1.Grounded
-	(*Content)(nil),               // 38: jackline.v1.Content
-	(*RunInput)(nil),              // 39: jackline.v1.RunInput
-	(*ResultContent)(nil),         // 40: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 41: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 42: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 43: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 44: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 45: jackline.v1.ConsultContent
-	(*GroundedContent)(nil),       // 46: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 47: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 48: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 49: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 51: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 52: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 53: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 54: jackline.v1.RunState
-	(StopReason)(0),               // 55: jackline.v1.StopReason
-	(*Usage)(nil),                 // 56: jackline.v1.Usage
-	(Effect)(0),                   // 57: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 58: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 59: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 60: jackline.v1.CommandKind
-	(AbortMode)(0),                // 61: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 62: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 63: jackline.v1.VisitBounds
-	(*structpb.Struct)(nil),       // 64: google.protobuf.Struct
+	(CompactionKind)(0),           // 10: jackline.v1.CompactionKind
+	(ReflectionPattern)(0),        // 11: jackline.v1.ReflectionPattern
+	(*StepEvent)(nil),             // 12: jackline.v1.StepEvent
+	(*RunStarted)(nil),            // 13: jackline.v1.RunStarted
+	(*RunRecovered)(nil),          // 14: jackline.v1.RunRecovered
+	(*RunSuspended)(nil),          // 15: jackline.v1.RunSuspended
+	(*RunFinished)(nil),           // 16: jackline.v1.RunFinished
+	(*StepStarted)(nil),           // 17: jackline.v1.StepStarted
+	(*StepFinished)(nil),          // 18: jackline.v1.StepFinished
+	(*ModelCallStarted)(nil),      // 19: jackline.v1.ModelCallStarted
+	(*ModelReplied)(nil),          // 20: jackline.v1.ModelReplied
+	(*ModelCallFailed)(nil),       // 21: jackline.v1.ModelCallFailed
+	(*ToolCallRequested)(nil),     // 22: jackline.v1.ToolCallRequested
+	(*ToolCallStarted)(nil),       // 23: jackline.v1.ToolCallStarted
+	(*ToolCallFinished)(nil),      // 24: jackline.v1.ToolCallFinished
+	(*AnswerRejected)(nil),        // 25: jackline.v1.AnswerRejected
+	(*InterruptRaised)(nil),       // 26: jackline.v1.InterruptRaised
+	(*InterruptResolved)(nil),     // 27: jackline.v1.InterruptResolved
+	(*CommandApplied)(nil),        // 28: jackline.v1.CommandApplied
+	(*CommandRejected)(nil),       // 29: jackline.v1.CommandRejected
+	(*Paused)(nil),                // 30: jackline.v1.Paused
+	(*Resumed)(nil),               // 31: jackline.v1.Resumed
+	(*Steered)(nil),               // 32: jackline.v1.Steered
+	(*BoundsAdjusted)(nil),        // 33: jackline.v1.BoundsAdjusted
+	(*TimerFired)(nil),            // 34: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 35: jackline.v1.Noticed
+	(*Consulted)(nil),             // 36: jackline.v1.Consulted
+	(*Compacted)(nil),             // 37: jackline.v1.Compacted
+	(*HistoryRepaired)(nil),       // 38: jackline.v1.HistoryRepaired
+	(*Reflected)(nil),             // 39: jackline.v1.Reflected
+	(*Grounded)(nil),              // 40: jackline.v1.Grounded
+	(*Content)(nil),               // 41: jackline.v1.Content
+	(*RunInput)(nil),              // 42: jackline.v1.RunInput
+	(*ResultContent)(nil),         // 43: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 44: jackline.v1.ReplyContent
+	(*CallContent)(nil),           // 45: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 46: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 47: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 48: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 49: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 50: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 51: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 52: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 53: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 55: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 56: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 57: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 58: jackline.v1.RunState
+	(StopReason)(0),               // 59: jackline.v1.StopReason
+	(*Usage)(nil),                 // 60: jackline.v1.Usage
+	(Effect)(0),                   // 61: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 62: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 63: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 64: jackline.v1.CommandKind
+	(AbortMode)(0),                // 65: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 66: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 67: jackline.v1.VisitBounds
+	(*structpb.Struct)(nil),       // 68: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	50, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
-	12, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
-	13, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	14, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	15, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	16, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	17, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	18, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	19, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	20, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	21, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	22, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	23, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	24, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	25, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	26, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	27, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	28, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	29, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	30, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	31, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	33, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	34, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	36, // 23: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	37, // 24: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	32, // 25: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
-	35, // 26: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	38, // 27: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	50, // 28: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	51, // 29: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	52, // 30: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	53, // 31: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	0,  // 32: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	54, // 33: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	55, // 34: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	55, // 35: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 36: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	55, // 37: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	56, // 38: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 39: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 40: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	56, // 41: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	57, // 42: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	58, // 43: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 44: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 45: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	59, // 46: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	50, // 47: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	60, // 48: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	61, // 49: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	60, // 50: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	62, // 51: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	51, // 52: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	63, // 53: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	6,  // 54: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 55: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	8,  // 56: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	9,  // 57: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	10, // 58: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	39, // 59: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	40, // 60: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	41, // 61: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	42, // 62: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	43, // 63: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	44, // 64: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	45, // 65: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	46, // 66: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	64, // 67: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	48, // 68: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	69, // [69:69] is the sub-list for method output_type
-	69, // [69:69] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	54, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	13, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
+	14, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	15, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	16, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	17, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	18, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	19, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	20, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	21, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	22, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	23, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	24, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	25, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	26, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	27, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	28, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	29, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	30, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	31, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	32, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	34, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	35, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	37, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
+	38, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
+	39, // 25: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	40, // 26: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	33, // 27: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
+	36, // 28: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	41, // 29: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	54, // 30: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	55, // 31: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	56, // 32: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	57, // 33: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	0,  // 34: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	58, // 35: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	59, // 36: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	59, // 37: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 38: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	59, // 39: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	60, // 40: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 41: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 42: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	60, // 43: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	61, // 44: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	62, // 45: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	4,  // 46: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	5,  // 47: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	63, // 48: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	54, // 49: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 50: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	65, // 51: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	64, // 52: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	66, // 53: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	55, // 54: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	67, // 55: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	6,  // 56: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	7,  // 57: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	8,  // 58: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	9,  // 59: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	10, // 60: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	11, // 61: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	42, // 62: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	43, // 63: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	44, // 64: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	45, // 65: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	46, // 66: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	47, // 67: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	48, // 68: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	49, // 69: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	50, // 70: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	68, // 71: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	52, // 72: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -4622,6 +5063,8 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Steered)(nil),
 		(*StepEvent_TimerFired)(nil),
 		(*StepEvent_Noticed)(nil),
+		(*StepEvent_Compacted)(nil),
+		(*StepEvent_HistoryRepaired)(nil),
 		(*StepEvent_Reflected)(nil),
 		(*StepEvent_Grounded)(nil),
 		(*StepEvent_BoundsAdjusted)(nil),
@@ -4629,8 +5072,8 @@ func file_jackline_v1_event_proto_init() {
 	}
 	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[26].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[27].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[29].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -4639,9 +5082,10 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Answer)(nil),
 		(*Content_Text)(nil),
 		(*Content_Consult)(nil),
+		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[36].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[39].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -4651,8 +5095,8 @@ func file_jackline_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
-			NumEnums:      11,
-			NumMessages:   39,
+			NumEnums:      12,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

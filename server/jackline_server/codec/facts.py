@@ -1,7 +1,8 @@
 """A fact with its envelope as the bytes of a `StepEvent`, and back.
 
 Owns the split of an event: metadata first, then content, so that the metadata view is a prefix of the
-full event. The tables of the kinds of facts are in `run_facts`, `turn_facts`, `control_facts` and `progress`.
+full event. The tables of the kinds of facts are in `run_facts`, `turn_facts`, `control_facts`,
+`progress` and `history`.
 """
 
 from typing import Any
@@ -11,6 +12,7 @@ from google.protobuf.message import DecodeError
 from jackline.v1 import event_pb2
 from jackline_server.codec.control_facts import CONTROL_FACTS
 from jackline_server.codec.fact_coder import FactCoder
+from jackline_server.codec.history import HISTORY_FACTS
 from jackline_server.codec.progress import PROGRESS_FACTS
 from jackline_server.codec.run_facts import RUN_FACTS
 from jackline_server.codec.turn_facts import TURN_FACTS
@@ -19,7 +21,13 @@ from jackline_server.core.facts import Fact
 from jackline_server.runtime.ports import Envelope, Record, UnknownFact
 from jackline_server.runtime.store_ports import StoreDamaged, StoredEvent
 
-FACT_CODERS: tuple[FactCoder[Any], ...] = (*RUN_FACTS, *TURN_FACTS, *CONTROL_FACTS, *PROGRESS_FACTS)
+FACT_CODERS: tuple[FactCoder[Any], ...] = (
+    *RUN_FACTS,
+    *TURN_FACTS,
+    *CONTROL_FACTS,
+    *PROGRESS_FACTS,
+    *HISTORY_FACTS,
+)
 _BY_TYPE: dict[type[Fact], FactCoder[Any]] = {coder.fact: coder for coder in FACT_CODERS}
 _new_event = event_pb2.StepEvent
 _BY_FIELD: dict[str, FactCoder[Any]] = {coder.field: coder for coder in FACT_CODERS}

@@ -2,6 +2,7 @@
 
 from jackline.v1 import plan_pb2
 from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, COMPLETION, EFFECT, ON_LIMIT, TOOL_EXECUTION
+from jackline_server.codec.history import read_compaction, set_compaction
 from jackline_server.codec.progress import read_ground, read_reflect, read_repeat, set_progress
 from jackline_server.codec.stop_conditions import read_condition, set_condition
 from jackline_server.codec.tool_policy import read_policy, set_policy
@@ -28,15 +29,7 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     into.tool_choice_name = step.tool_choice.name
     into.max_parallel = step.max_parallel
     _set_bounds(into.bounds, step.bounds)
-    outcome = into.outcome
-    outcome.enum.extend(step.outcome.enum)
-    if step.outcome.schema_json is not None:
-        outcome.schema_json = step.outcome.schema_json
-    outcome.output_key = step.outcome.output_key
-    outcome.repairs = step.outcome.repairs
-    outcome.form = ANSWER_FORM.wire[step.outcome.form]
-    if step.outcome.contract_json is not None:
-        outcome.contract_json = step.outcome.contract_json
+    _set_outcome(into.outcome, step.outcome)
     into.on_limit = ON_LIMIT.wire[step.on_limit]
     if step.tool_execution is not ToolExecution.BY_EFFECT:
         into.tool_execution = TOOL_EXECUTION.wire[step.tool_execution]
@@ -47,6 +40,8 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     if step.completion is not Completion.AUTO:  # as plans of before have it: equal plans, equal bytes
         into.completion = COMPLETION.wire[step.completion]
     set_progress(into, step)
+    if step.compaction is not None:
+        set_compaction(into.compaction, step.compaction)
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -76,6 +71,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         repeat=read_repeat(found),
         reflect=read_reflect(found),
         ground=read_ground(found),
+        compaction=read_compaction(found.compaction) if found.HasField("compaction") else None,
     )
 
 
@@ -104,6 +100,17 @@ def _read_tool(message: plan_pb2.ToolEntryPlan) -> ToolEntry:
         policy=read_policy(message),
         poll=message.poll,
     )
+
+
+def _set_outcome(into: plan_pb2.OutcomePlan, outcome: OutcomePlan) -> None:
+    into.enum.extend(outcome.enum)
+    if outcome.schema_json is not None:
+        into.schema_json = outcome.schema_json
+    into.output_key = outcome.output_key
+    into.repairs = outcome.repairs
+    into.form = ANSWER_FORM.wire[outcome.form]
+    if outcome.contract_json is not None:
+        into.contract_json = outcome.contract_json
 
 
 def _read_outcome(message: plan_pb2.OutcomePlan) -> OutcomePlan:

@@ -37,6 +37,8 @@ def _pack_model_call_started(fact: ModelCallStarted, event: event_pb2.StepEvent)
     if fact.limit is not None:
         into.limit = STOP_REASON.wire[fact.limit]
         into.limit_leaf = fact.limit_leaf
+    if fact.summarised:
+        into.summarised = fact.summarised
 
 
 def _unpack_model_call_started(event: event_pb2.StepEvent) -> ModelCallStarted:
@@ -51,6 +53,7 @@ def _unpack_model_call_started(event: event_pb2.StepEvent) -> ModelCallStarted:
         reserved_cost_micros=found.reserved_cost_micros,
         limit=STOP_REASON.read_optional(found.limit),
         limit_leaf=found.limit_leaf,
+        summarised=found.summarised,
     )
 
 

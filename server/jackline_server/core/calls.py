@@ -26,6 +26,7 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.frozen import frozen
+from jackline_server.core.hygiene import usable_id
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import (
     FINISH,
@@ -38,17 +39,15 @@ from jackline_server.core.state import RunState, ToolCall, Visit, calls_of
 from jackline_server.core.steps import CallTools, Moment, Record, Step, ToolAttempt, Wait
 from jackline_server.core.waves import Candidate
 
-_MAX_ID = 64
-
 
 def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple[ToolCallRequested, ...]:
     """The facts for what a reply asked for: (id, name, arguments) each, in order.
 
-    An id that is missing, odd or used before in the run is replaced by one of ours. A judge has no tools:
-    what it asks for is no call.
+    An id that is missing, odd or used before in the run is replaced by one of ours. A judge has no tools,
+    and neither has whoever sums up: what they ask for is no call.
     """
     visit = state.visit
-    if visit is not None and visit.grounding.asked:
+    if visit is not None and (visit.grounding.asked or visit.history.asked):
         return ()
     step = state.plan.step(visit.step_id) if visit is not None else None
     known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else set[str]()
@@ -58,7 +57,7 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     facts: list[ToolCallRequested] = []
     for ordinal, (given, name, arguments) in enumerate(asked, start=len(state.calls) + 1):
         fresh = given not in state.calls and given not in used
-        call_id = given if _usable(given) and fresh else _fresh(ordinal, state.calls, used)
+        call_id = given if usable_id(given) and fresh else _fresh(ordinal, state.calls, used)
         used.add(call_id)
         facts.append(
             ToolCallRequested(
@@ -70,10 +69,6 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
             )
         )
     return tuple(facts)
-
-
-def _usable(call_id: str) -> bool:
-    return 0 < len(call_id) <= _MAX_ID and call_id.isascii() and call_id.isprintable() and " " not in call_id
 
 
 def _fresh(ordinal: int, *used: Container[str]) -> str:

@@ -12,6 +12,7 @@
      7  a call of `finish`, or a reply without tool calls   -> finishing.judge, grounding.check, judging.judge
      8  a stop condition true, at the top of a turn         -> stopping.ask
      9  turns repeated, a look back due                     -> turns.look_back
+     -  a conversation too long, or not sound               -> compaction.due
     10  a limit reached                                     -> turns.at_limit
     11                                                      -> CallModel
 
@@ -24,6 +25,7 @@ from jackline_server.core import (
     batches,
     call_endings,
     calls,
+    compaction,
     exits,
     finishing,
     grounding,
@@ -184,6 +186,7 @@ def _model_step(
     return (
         stopping.ask(state, visit, step, now=now, instruments=instruments)
         or turns.look_back(state, visit, step, now_active_ms=now.active_ms)
+        or compaction.due(state, visit, step, now_active_ms=now.active_ms)
         or turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
     )
 

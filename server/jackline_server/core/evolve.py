@@ -10,6 +10,7 @@ from typing import assert_never
 from jackline_server.core import (
     evolve_calls,
     evolve_control,
+    evolve_history,
     evolve_progress,
     evolve_turns,
     json_text,
@@ -23,9 +24,11 @@ from jackline_server.core.facts import (
     BoundsAdjusted,
     CommandApplied,
     CommandRejected,
+    Compacted,
     Consulted,
     Fact,
     Grounded,
+    HistoryRepaired,
     InterruptRaised,
     InterruptResolved,
     ModelCallFailed,
@@ -52,6 +55,7 @@ from jackline_server.core.frozen import change
 from jackline_server.core.plan import ModelStep, Plan
 from jackline_server.core.state import (
     Cleanup,
+    History,
     Oversight,
     RunState,
     StepSummary,
@@ -98,7 +102,7 @@ def evolve(state: RunState, fact: Fact, *, active_ms: int) -> RunState:
     return _apply(moved, fact)
 
 
-def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR0912 - one case a fact
+def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one case a fact
     match fact:  # in the order of how often each comes: the first five are a turn
         case ModelCallStarted():
             return evolve_turns.reserve(state, fact)
@@ -152,6 +156,10 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
             return evolve_progress.reflect(state, fact)
         case Grounded():
             return evolve_progress.ground(state, fact)
+        case HistoryRepaired():
+            return evolve_history.repair(state, fact)
+        case Compacted():
+            return evolve_history.compact(state, fact)
         case _:
             assert_never(fact)
 
@@ -180,11 +188,13 @@ def _enter(state: RunState, fact: StepStarted) -> RunState:
     if state.visit is not None:
         raise CorruptLog("a step starts inside another")
     step = state.plan.step(fact.step_id)
+    opening = transcript.opened(state, step) if isinstance(step, ModelStep) else None
     visit = Visit(
         step_id=fact.step_id,
         number=fact.visit,
         started_active_ms=state.active_ms,
-        prompt=transcript.opened(state, step) if isinstance(step, ModelStep) else None,
+        prompt=opening,
+        history=History(opening=opening),
     )
     return change(
         state,

@@ -113,7 +113,7 @@ def notice(state: RunState, fact: Noticed) -> RunState:
         case NoticeCode.FILE_MISSING:
             told = oversight.warnings_told + 1
             return change(state, oversight=change(oversight, warnings_told=told))
-        case NoticeCode.CONDITION_FAILED:
+        case NoticeCode.CONDITION_FAILED | NoticeCode.HISTORY:
             return state
         case NoticeCode.REPETITION:
             return evolve_progress.nudge(state, fact)

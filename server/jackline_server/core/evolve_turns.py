@@ -4,6 +4,7 @@ Owns reservation and settlement: a call is held in the run's ledger and in the v
 on, and replaced by what it came to.
 """
 
+from jackline_server.core import evolve_history
 from jackline_server.core.bounds import Hold, Limit
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve_progress import judged
@@ -64,11 +65,13 @@ def settle_lost(state: RunState, call: ModelCall) -> RunState:
 def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
     """A call is announced: both ledgers hold it from here."""
     visit = current(state)
+    if fact.purpose is Purpose.SUMMARY:
+        visit = evolve_history.asked(visit, fact)
     hold = Hold(tokens=fact.reserved_tokens, cost_micros=fact.reserved_cost_micros)
     since, closing, stopping = visit.request_since_ms, visit.closing, visit.stopping
     if fact.limit is not None:
         closing = Limit(reason=fact.limit, leaf=fact.limit_leaf)
-    if stopping.answers:
+    if stopping.answers and fact.purpose is not Purpose.SUMMARY:
         stopping = Stopping(failed=stopping.failed)  # the next turn asks anew
     return change(
         state,
@@ -123,12 +126,19 @@ def reply(state: RunState, fact: ModelReplied) -> RunState:
         ledger=state.ledger.settle(
             call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros, turns=turns
         ),
-        visit=judged(settled, said) if call.started.purpose is Purpose.GROUND else _heard(settled, said),
+        visit=_heard(settled, said, call.started.purpose),
     )
 
 
-def _heard(visit: Visit, said: Reply) -> Visit:
-    return change(visit, entries=(*visit.entries, said), repairing=False, answer=said)
+def _heard(visit: Visit, said: Reply, purpose: Purpose) -> Visit:
+    match purpose:
+        case Purpose.GROUND:
+            return judged(visit, said)
+        case Purpose.SUMMARY:
+            return evolve_history.summarised(visit, said)
+        case Purpose.TURN | Purpose.REPAIR | Purpose.FINAL_ANSWER:
+            heard = change(visit, entries=(*visit.entries, said), repairing=False, answer=said)
+            return evolve_history.fitted(heard) if visit.history.overflowed else heard
 
 
 def fail(state: RunState, fact: ModelCallFailed) -> RunState:

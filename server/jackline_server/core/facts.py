@@ -186,6 +186,7 @@ class Purpose(Enum):
     REPAIR = "repair"
     FINAL_ANSWER = "final_answer"
     GROUND = "ground"
+    SUMMARY = "summary"
 
 
 @frozen
@@ -194,7 +195,7 @@ class ModelCallStarted:
 
     `iteration` is the turn it belongs to, from 1. `reserved_tokens` is the estimated prompt plus
     `max_output_tokens`, the cap that is sent to the provider. A closing answer names the limit that
-    led to it.
+    led to it. A summary stands for the first `summarised` entries of the visit.
     """
 
     iteration: int
@@ -206,6 +207,7 @@ class ModelCallStarted:
     reserved_cost_micros: int
     limit: StopReason | None = None
     limit_leaf: str = ""
+    summarised: int = 0
 
     @property
     def reserved_tokens(self) -> int:
@@ -430,6 +432,44 @@ class Repairs:
         return Repairs(**{name: count - getattr(other, name) for name, count in self.__dict__.items()})
 
 
+NO_REPAIRS = Repairs()
+
+
+@frozen
+class HistoryRepaired:
+    """What a model was to be sent had to be made sound first; these are the repairs that came new."""
+
+    repairs: Repairs
+
+
+class CompactionKind(Enum):
+    """How a conversation was made shorter."""
+
+    PRUNED = "pruned"
+    WINDOW = "window"
+    SUMMARY = "summary"
+
+
+@frozen
+class Compacted:
+    """A model is sent less of the visit's conversation from here on; the log keeps all of it.
+
+    Entries before `kept_from` are left out, and results of those before `pruned_to` are replaced by what
+    names them. `overflow` if the provider had refused the conversation as too long. `turns` and `results`
+    are what this left out, the tokens are estimates of the next prompt.
+    """
+
+    kind: CompactionKind
+    overflow: bool
+    kept_from: int
+    pruned_to: int
+    turns: int
+    results: int
+    tokens_before: int
+    tokens_after: int
+    summary: str  # content
+
+
 # --- reflection and grounding ------------------------------------------------------------------
 
 
@@ -621,6 +661,7 @@ class NoticeCode(Enum):
     FILE_MISSING = "file_missing"
     CONDITION_FAILED = "condition_failed"
     REPETITION = "repetition"
+    HISTORY = "history"
 
 
 @frozen
@@ -687,4 +728,6 @@ Fact = (
     | Consulted
     | Reflected
     | Grounded
+    | HistoryRepaired
+    | Compacted
 )

@@ -4,6 +4,7 @@ Owns the message types. `transcript` makes them from a run's state; model adapte
 Provenance is one of `system`, `input`, `model`, `tool:<name>`, `steer:<principal>`, `notice`.
 """
 
+from jackline_server.core.facts import NO_REPAIRS, Repairs
 from jackline_server.core.frozen import frozen
 
 
@@ -56,11 +57,14 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 class Prompt:
     """A conversation as a model is sent it, and what it is estimated to cost.
 
-    `entries` is how many entries of the visit it covers, `tokens` the estimate of its messages and
-    `tool_tokens` that of the tools' declarations.
+    `entries` is how many entries of the visit it covers, `tokens` the estimate of its messages,
+    `result_tokens` that of the results among them and `tool_tokens` that of the tools' declarations.
+    `repairs` were needed to make it sound.
     """
 
     entries: int
     messages: tuple[Message, ...]
     tokens: int
     tool_tokens: int
+    result_tokens: int = 0
+    repairs: Repairs = NO_REPAIRS

@@ -164,6 +164,41 @@ class GroundPlan:
     on_error: OnJudgeError
 
 
+class CompactionMode(Enum):
+    """What becomes of a conversation that grows too long for its model."""
+
+    NONE = "none"
+    WINDOW = "window"
+    SUMMARISE = "summarise"
+
+
+@frozen
+class PrunePlan:
+    """When results of old tool calls are left out: the newest `keep_tokens` stay.
+
+    Nothing is done as long as it would save less than `save_tokens`.
+    """
+
+    keep_tokens: int
+    save_tokens: int
+
+
+@frozen
+class CompactionPlan:
+    """How a conversation is kept within what its model can read.
+
+    It is made shorter when the next prompt is estimated at more than `at_permille` of the model's context
+    window, down to `to_permille`. `model` is the profile that is asked for summaries. None for `prune` keeps
+    every result.
+    """
+
+    mode: CompactionMode
+    at_permille: int
+    to_permille: int
+    model: str
+    prune: PrunePlan | None
+
+
 @frozen
 class RunBounds:
     """The caps of a whole run; None is no cap of that kind."""
@@ -306,8 +341,8 @@ class ModelStep:
     `next_step` is where an unrouted `default` goes; empty ends the run. `invalid_args` is how many calls in a
     row that can't start are told to the model; None is no end to them. `stop_when` is asked at the top of
     each turn but the first.
-    `next_step` is where an unrouted `default` goes; empty ends the run. None for `repeat`, `reflect` and
-    `ground` is to do without.
+    None for `repeat`, `reflect` and `ground` is to do without; None for `compaction`, which plans of before
+    have, is to send all there is and to say nothing of repairs.
     """
 
     step_id: str
@@ -333,6 +368,7 @@ class ModelStep:
     repeat: RepeatPlan | None = None
     reflect: ReflectPlan | None = None
     ground: GroundPlan | None = None
+    compaction: CompactionPlan | None = None
 
 
 @frozen

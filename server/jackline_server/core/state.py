@@ -11,6 +11,7 @@ from jackline_server.core.context import Context
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import RUNNING, Exit
 from jackline_server.core.facts import (
+    NO_REPAIRS,
     AbortMode,
     CallProblem,
     CallStatus,
@@ -19,6 +20,7 @@ from jackline_server.core.facts import (
     InterruptKind,
     ModelCallStarted,
     Phase,
+    Repairs,
     RunFinished,
     RunStarted,
     Usage,
@@ -168,6 +170,34 @@ class Grounding:
 
 
 @frozen
+class History:
+    """What a model is sent of a visit's conversation, and what of that is under way.
+
+    `opening` is the conversation before its first reply. Entries before `kept_from` are left out, and
+    `summary` stands for them, if there is one; results before `pruned_to` are replaced by what names them.
+    `repaired` are the repairs that were told of.
+
+    `asked` from the first attempt at a summary until it is recorded: it stands for the entries before `upto`,
+    `reply` is what came, unread, and `held` are the attempts that it was put before. `overflowed` once the
+    call under way was refused as too long and is made again.
+    """
+
+    opening: Prompt | None = None
+    kept_from: int = 0
+    pruned_to: int = 0
+    summary: str = ""
+    repaired: Repairs = NO_REPAIRS
+    asked: bool = False
+    upto: int = 0
+    reply: Reply | None = None
+    held: Attempts | None = None
+    overflowed: bool = False
+
+
+_UNTOUCHED = History()
+
+
+@frozen
 class Visit:
     """The step that the run is in.
 
@@ -200,6 +230,7 @@ class Visit:
     progress: Progress = Progress()
     grounding: Grounding = Grounding()
     adjusted: StepBounds | None = None
+    history: History = _UNTOUCHED
 
 
 @frozen

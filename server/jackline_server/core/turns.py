@@ -137,7 +137,7 @@ def model_call(
     `closing` asks for the closing answer; one that was begun goes on being one.
     """
     closing = closing or visit.closing
-    counted = None if closing is not None else _counts(visit, step)
+    counted = None if closing is not None else counted_out(visit, step)
     if counted is not None:
         return counted
     if visit.ledger.model_requests >= bounds_of(visit, step).model_requests:
@@ -177,8 +177,8 @@ def model_call(
     )
 
 
-def _counts(visit: Visit, step: ModelStep) -> Limit | None:
-    """The caps that a closing answer is not held to."""
+def counted_out(visit: Visit, step: ModelStep) -> Limit | None:
+    """The caps on turns and requests, if one is reached; a closing answer is not held to them."""
     if not visit.repairing and visit.ledger.iterations >= bounds_of(visit, step).max_iterations:
         return Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iterations")
     return requests_used_up(visit, step)

@@ -6,7 +6,7 @@ Owns the worst case and the estimate of a fixed prompt. Does not own the ledger 
 import math
 from collections.abc import Iterator
 
-from jackline_server.core.plan import ModelPlan, ModelStep, Plan, StepPlan, ToolStep
+from jackline_server.core.plan import CompactionMode, ModelPlan, ModelStep, Plan, StepPlan, ToolStep
 from jackline_server.definitions.check_flow import Graph
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.yaml_nodes import Path
@@ -81,8 +81,10 @@ def _check_price(step: ModelStep, plan: Plan, report: Report) -> None:
 
 
 def _models(step: ModelStep, plan: Plan) -> list[ModelPlan]:
-    """The models that a step may ask, its judge's among them, each once."""
+    """The models that a step may ask, those of its judge and its summaries among them, each once."""
     names = {step.model: None} | ({step.ground.model: None} if step.ground is not None else {})
+    if step.compaction is not None and step.compaction.mode is CompactionMode.SUMMARISE:
+        names |= {step.compaction.model: None}
     return [plan.models[name] for name in names if name in plan.models]
 
 

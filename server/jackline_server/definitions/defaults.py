@@ -6,6 +6,7 @@ Times are milliseconds.
 
 from jackline_server.core.plan import (
     AnswerForm,
+    CompactionMode,
     Completion,
     Effect,
     OnFailure,
@@ -59,6 +60,13 @@ REFLECT_GUIDANCE = True
 GROUND_THRESHOLD_PERMILLE = 650
 GROUND_MAX_REPLANS = 2
 GROUND_ON_ERROR = OnJudgeError.EXIT
+
+# The conversation of an agent, in thousandths of its model's context window, and in tokens of results.
+COMPACTION = CompactionMode.WINDOW
+COMPACTION_AT_PERMILLE = 800
+COMPACTION_TO_PERMILLE = 500
+PRUNE_KEEP_TOKENS = 40_000
+PRUNE_SAVE_TOKENS = 20_000
 
 # A tool.
 EFFECT = Effect.WRITE

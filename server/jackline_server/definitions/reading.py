@@ -38,7 +38,16 @@ _CODES = {
     "bad_condition": "bad_condition",
 }
 _NO_KEYS = frozenset(
-    {"[key]", "NamedToolShape", "StopFunctionShape", "constrained-str", "bool", "dict[str,any]"}
+    {
+        "[key]",
+        "CompactionShape",
+        "NamedToolShape",
+        "PruneShape",
+        "StopFunctionShape",
+        "bool",
+        "constrained-str",
+        "dict[str,any]",
+    }
 )
 """Members of unions, as pydantic names them in a location."""
 

@@ -13,6 +13,8 @@ from jackline_server.core.plan import (
     RESERVED_SIGNALS,
     AnswerForm,
     ChoiceMode,
+    CompactionMode,
+    CompactionPlan,
     Completion,
     Effect,
     FunctionAction,
@@ -32,7 +34,14 @@ from jackline_server.core.plan import (
     ToolExecution,
     ToolStep,
 )
-from jackline_server.definitions import defaults, http_action, progress, stop_conditions, tool_policies
+from jackline_server.definitions import (
+    defaults,
+    history,
+    http_action,
+    progress,
+    stop_conditions,
+    tool_policies,
+)
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
 from jackline_server.definitions.contract import contract_of
@@ -133,7 +142,23 @@ class Resolver:
             repeat=progress.repeat_plan(shape.repeat, self.draft.top.repeat),
             reflect=progress.reflect_plan(shape.reflect),
             ground=self._ground(step_id, shape, model),
+            compaction=self._compaction(step_id, shape, model),
         )
+
+    def _compaction(self, step_id: str, shape: AgentShape, model: str) -> CompactionPlan:
+        own, top = shape.compaction, self.draft.top.compaction
+        path: Path = ("compaction",) if own is None else ("steps", step_id, "compaction")
+        said = history.written(own, top)
+        plan = history.compaction_plan(said, model)
+        if plan.to_permille >= plan.at_permille:
+            message = "a conversation is made shorter `at` a part of the window down `to` a smaller one"
+            self.report.error("compaction_order", message, path)
+        if said.model is None:
+            return plan
+        if plan.mode is not CompactionMode.SUMMARISE:
+            message = "`model` writes summaries, and there are none: set `mode: summarise`"
+            self.report.warning("compaction_model_unused", message, path)
+        return history.compaction_plan(said, self._profile(said.model, (*path, "model")))
 
     def _ground(self, step_id: str, shape: AgentShape, model: str) -> GroundPlan | None:
         path: Path = ("steps", step_id, "ground")

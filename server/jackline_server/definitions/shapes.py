@@ -175,6 +175,26 @@ class GroundShape(Shape):
     on_error: Literal["ignore", "exit"] | None = None
 
 
+class PruneShape(Shape):
+    """`prune` of `compaction`: when results of old tool calls are left out."""
+
+    keep: Tokens | None = None
+    save: Tokens | None = None
+
+
+CompactionText = Literal["none", "window", "summarise"]
+
+
+class CompactionShape(Shape):
+    """`compaction`: how a conversation is kept within what its model can read."""
+
+    mode: CompactionText | None = None
+    at: Share | None = None
+    to: Share | None = None
+    model: str | None = None
+    prune: Literal["off"] | PruneShape | None = None
+
+
 class NamedToolShape(Shape):
     """`tool_choice: {name: …}`."""
 
@@ -274,7 +294,6 @@ class StopWhenShape(Shape):
 _STEP_NOT_BUILT = frozenset({"on_question", "hooks", "policy", "guardrails", "supervisor"})
 _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "approval",
-    "compaction",
     "text_tool_calls",
     "on_model_unavailable",
     "fallbacks",
@@ -322,6 +341,7 @@ class AgentShape(ModelStepShape):
     repeat: RepeatShape = RepeatShape()
     reflect: ReflectShape | None = None
     ground: GroundShape | None = None
+    compaction: CompactionText | CompactionShape | None = None
 
 
 class CompletionShape(ModelStepShape):
@@ -392,7 +412,7 @@ KINDS_NOT_BUILT = frozenset({"sql", "grpc", "worker", "human", "workflow"})
 class WorkflowShape(Shape):
     """The top of the file. Its steps are read one by one, each by its kind."""
 
-    not_built = frozenset({"supervisor", "hooks", "policy", "guardrails", "compaction", "thread"})
+    not_built = frozenset({"supervisor", "hooks", "policy", "guardrails", "thread"})
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     description: Line | None = None
     preset: Literal["service"] = "service"
@@ -402,6 +422,7 @@ class WorkflowShape(Shape):
     bounds_cap: BoundsCapShape | None = None
     on_question: Literal["wait", "review"] | None = None
     repeat: RepeatShape = RepeatShape()
+    compaction: CompactionText | CompactionShape | None = None
     flow: Annotated[tuple[StepName, ...], Field(min_length=1, max_length=500)]
     steps: Annotated[dict[str, Any], Field(min_length=1, max_length=500)]
 

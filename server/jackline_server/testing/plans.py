@@ -14,6 +14,7 @@ from jackline_server.core.plan import (
     END,
     AnswerForm,
     BoundsCap,
+    CompactionPlan,
     Completion,
     Effect,
     FunctionAction,
@@ -251,6 +252,7 @@ class ModelStepFields(TypedDict, total=False):
     repeat: RepeatPlan | None
     reflect: ReflectPlan | None
     ground: GroundPlan | None
+    compaction: CompactionPlan | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

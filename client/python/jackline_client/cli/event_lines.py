@@ -98,6 +98,7 @@ class EventLines:
             "consulted": self._consulted,
             "reflected": self._judged,
             "grounded": self._judged,
+            "compacted": self._judged,
         }
 
     def of(self, event: StepEvent) -> Iterator[Line]:
@@ -318,7 +319,7 @@ class EventLines:
     def _judged(self, event: StepEvent) -> Iterator[Line]:
         found = tell(event)
         if found is not None:
-            passed = event.WhichOneof("fact") == "reflected" or event.grounded.passed
+            passed = event.WhichOneof("fact") != "grounded" or event.grounded.passed
             yield Line(text=f"  {printable(found.text, limit=LONG)}", style="dim" if passed else "bad")
 
     def _why(self, event: StepEvent) -> str:

@@ -11,6 +11,7 @@ from jackline.v1.error_reason_pb2 import ErrorReason
 from jackline.v1.event_pb2 import (
     AnswerProblem,
     CallProblem,
+    CompactionKind,
     ModelFailureClass,
     NoticeCode,
     RecoveryCause,
@@ -112,6 +113,18 @@ def _reflected(event: StepEvent) -> str | None:
     )
 
 
+def _compacted(event: StepEvent) -> str:
+    found = event.compacted
+    why = "the provider found it too long" if found.overflow else "to save room"
+    gone = [counted(found.turns, "turn")] if found.turns else []
+    gone += [counted(found.results, "result")] if found.results else []
+    summed_up = ", summed up" if found.kind == CompactionKind.COMPACTION_KIND_SUMMARY else ""
+    return (
+        f"{why}, {' and '.join(gone) or 'nothing'} left out of what the model is sent{summed_up} "
+        f"({found.tokens_before:,} → {found.tokens_after:,} tokens)"
+    )
+
+
 def _noticed(event: StepEvent) -> str:
     match event.noticed.code:
         case NoticeCode.NOTICE_CODE_REPETITION:
@@ -186,6 +199,7 @@ _TELLERS: Mapping[str, Callable[[StepEvent], str | None]] = {
     "answer_rejected": _rejected,
     "grounded": _grounded,
     "reflected": _reflected,
+    "compacted": _compacted,
     "noticed": _noticed,
     "run_recovered": _recovered,
     "run_suspended": lambda _: "the worker let go of the run in good order",

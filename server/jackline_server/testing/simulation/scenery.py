@@ -12,6 +12,8 @@ from jackline_server.core import conditions as when
 from jackline_server.core.plan import (
     END,
     AnswerForm,
+    CompactionMode,
+    CompactionPlan,
     Completion,
     Effect,
     GroundPlan,
@@ -25,6 +27,7 @@ from jackline_server.core.plan import (
     OutcomePlan,
     Plan,
     Price,
+    PrunePlan,
     ReflectPlan,
     RepeatBy,
     RepeatPlan,
@@ -94,8 +97,22 @@ def _with_policies(plan: Plan) -> Plan:
         tools=tuple(replace(tool, policy=_policy(chance, effects[tool.ref])) for tool in step.tools),
         tool_execution=chance.choice((ToolExecution.BY_EFFECT, *ToolExecution)),
         invalid_args=chance.choice((None, 0, 1, 3)),
+        compaction=_compaction(chance),
     )
     return replace(plan, steps={**plan.steps, plans.AGENT: agent})
+
+
+def _compaction(chance: random.Random) -> CompactionPlan | None:
+    """Shares so small that a few turns are a long conversation."""
+    if _happens(chance, 0.3):
+        return None
+    return CompactionPlan(
+        mode=chance.choice(list(CompactionMode)),
+        at_permille=chance.choice((2, 3, 1_000)),
+        to_permille=1,
+        model=plans.MODEL,
+        prune=PrunePlan(keep_tokens=10, save_tokens=1) if _happens(chance, 0.5) else None,
+    )
 
 
 def _policy(chance: random.Random, effect: Effect) -> ToolPolicy:

@@ -33,6 +33,7 @@ _FAILURES = (
     FailureClass.CONNECTION,
     FailureClass.MALFORMED,
     FailureClass.BAD_REQUEST,
+    FailureClass.CONTEXT_OVERFLOW,
 )
 
 

@@ -79,6 +79,10 @@ class _ModelCallPurposeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Mode
     """A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
     conversation.
     """
+    MODEL_CALL_PURPOSE_SUMMARY: _ModelCallPurpose.ValueType  # 5
+    """The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
+    conversation.
+    """
 
 class ModelCallPurpose(_ModelCallPurpose, metaclass=_ModelCallPurposeEnumTypeWrapper):
     """What a model call is for."""
@@ -93,6 +97,10 @@ MODEL_CALL_PURPOSE_FINAL_ANSWER: ModelCallPurpose.ValueType  # 3
 """The closing answer after a limit. Uses no turn and has no tools."""
 MODEL_CALL_PURPOSE_GROUND: ModelCallPurpose.ValueType  # 4
 """A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
+conversation.
+"""
+MODEL_CALL_PURPOSE_SUMMARY: ModelCallPurpose.ValueType  # 5
+"""The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
 conversation.
 """
 Global___ModelCallPurpose: _TypeAlias = ModelCallPurpose  # noqa: Y015
@@ -321,6 +329,8 @@ class _NoticeCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoticeCode
     """A condition could not be evaluated and counts as false."""
     NOTICE_CODE_REPETITION: _NoticeCode.ValueType  # 4
     """The same tool calls were repeated; the model is told before the step ends for it."""
+    NOTICE_CODE_HISTORY: _NoticeCode.ValueType  # 6
+    """The conversation that a model is sent was not sound, or could not be shortened as the workflow says."""
 
 class NoticeCode(_NoticeCode, metaclass=_NoticeCodeEnumTypeWrapper):
     """What a notice is about."""
@@ -335,6 +345,8 @@ NOTICE_CODE_CONDITION_FAILED: NoticeCode.ValueType  # 3
 """A condition could not be evaluated and counts as false."""
 NOTICE_CODE_REPETITION: NoticeCode.ValueType  # 4
 """The same tool calls were repeated; the model is told before the step ends for it."""
+NOTICE_CODE_HISTORY: NoticeCode.ValueType  # 6
+"""The conversation that a model is sent was not sound, or could not be shortened as the workflow says."""
 Global___NoticeCode: _TypeAlias = NoticeCode  # noqa: Y015
 
 class _ConsultKind:
@@ -384,6 +396,34 @@ CONSULT_ANSWER_NO: ConsultAnswer.ValueType  # 2
 CONSULT_ANSWER_FAILED: ConsultAnswer.ValueType  # 3
 """There was no answer: an error, none in time, or one that is no yes or no."""
 Global___ConsultAnswer: _TypeAlias = ConsultAnswer  # noqa: Y015
+
+class _CompactionKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CompactionKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CompactionKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMPACTION_KIND_UNSPECIFIED: _CompactionKind.ValueType  # 0
+    """Never sent."""
+    COMPACTION_KIND_PRUNED: _CompactionKind.ValueType  # 1
+    """Results of old tool calls were replaced by what names them."""
+    COMPACTION_KIND_WINDOW: _CompactionKind.ValueType  # 2
+    """The oldest turns were left out."""
+    COMPACTION_KIND_SUMMARY: _CompactionKind.ValueType  # 3
+    """The oldest turns were left out, and a summary stands for them."""
+
+class CompactionKind(_CompactionKind, metaclass=_CompactionKindEnumTypeWrapper):
+    """How a conversation was made shorter."""
+
+COMPACTION_KIND_UNSPECIFIED: CompactionKind.ValueType  # 0
+"""Never sent."""
+COMPACTION_KIND_PRUNED: CompactionKind.ValueType  # 1
+"""Results of old tool calls were replaced by what names them."""
+COMPACTION_KIND_WINDOW: CompactionKind.ValueType  # 2
+"""The oldest turns were left out."""
+COMPACTION_KIND_SUMMARY: CompactionKind.ValueType  # 3
+"""The oldest turns were left out, and a summary stands for them."""
+Global___CompactionKind: _TypeAlias = CompactionKind  # noqa: Y015
 
 class _ReflectionPattern:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -454,6 +494,8 @@ class StepEvent(_message.Message):
     STEERED_FIELD_NUMBER: _builtins.int
     TIMER_FIRED_FIELD_NUMBER: _builtins.int
     NOTICED_FIELD_NUMBER: _builtins.int
+    COMPACTED_FIELD_NUMBER: _builtins.int
+    HISTORY_REPAIRED_FIELD_NUMBER: _builtins.int
     REFLECTED_FIELD_NUMBER: _builtins.int
     GROUNDED_FIELD_NUMBER: _builtins.int
     BOUNDS_ADJUSTED_FIELD_NUMBER: _builtins.int
@@ -568,6 +610,14 @@ class StepEvent(_message.Message):
         """Something worth knowing that changes nothing by itself."""
 
     @_builtins.property
+    def compacted(self) -> Global___Compacted:
+        """A model is sent less of the conversation from here on."""
+
+    @_builtins.property
+    def history_repaired(self) -> Global___HistoryRepaired:
+        """What a model was to be sent had to be made sound first."""
+
+    @_builtins.property
     def reflected(self) -> Global___Reflected:
         """How the turns of a visit have gone was looked at."""
 
@@ -621,17 +671,19 @@ class StepEvent(_message.Message):
         steered: Global___Steered | None = ...,
         timer_fired: Global___TimerFired | None = ...,
         noticed: Global___Noticed | None = ...,
+        compacted: Global___Compacted | None = ...,
+        history_repaired: Global___HistoryRepaired | None = ...,
         reflected: Global___Reflected | None = ...,
         grounded: Global___Grounded | None = ...,
         bounds_adjusted: Global___BoundsAdjusted | None = ...,
         consulted: Global___Consulted | None = ...,
         content: Global___Content | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "reflected", "grounded", "bounds_adjusted", "consulted"]  # noqa: Y015
+    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "compacted", "history_repaired", "reflected", "grounded", "bounds_adjusted", "consulted"]  # noqa: Y015
     _WhichOneofArgType_fact: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_fact) -> _WhichOneofReturnType_fact | None: ...
 
@@ -861,6 +913,7 @@ class ModelCallStarted(_message.Message):
     MAX_OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     LIMIT_LEAF_FIELD_NUMBER: _builtins.int
+    SUMMARISED_FIELD_NUMBER: _builtins.int
     purpose: Global___ModelCallPurpose.ValueType
     """What it is for."""
     attempt: _builtins.int
@@ -877,6 +930,8 @@ class ModelCallStarted(_message.Message):
     """For a closing answer: the limit that led to it."""
     limit_leaf: _builtins.str
     """For a closing answer: the scope and name of that limit."""
+    summarised: _builtins.int
+    """For a summary: how many entries of the visit it stands for, counted from its first."""
     def __init__(
         self,
         *,
@@ -888,10 +943,11 @@ class ModelCallStarted(_message.Message):
         max_output_tokens: _builtins.int = ...,
         limit: _run_pb2.StopReason.ValueType = ...,
         limit_leaf: _builtins.str = ...,
+        summarised: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "limit", b"limit", "limit_leaf", b"limit_leaf", "max_output_tokens", b"max_output_tokens", "model", b"model", "purpose", b"purpose", "reserved_cost_micros", b"reserved_cost_micros", "reserved_tokens", b"reserved_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "limit", b"limit", "limit_leaf", b"limit_leaf", "max_output_tokens", b"max_output_tokens", "model", b"model", "purpose", b"purpose", "reserved_cost_micros", b"reserved_cost_micros", "reserved_tokens", b"reserved_tokens", "summarised", b"summarised"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1476,6 +1532,110 @@ class Consulted(_message.Message):
 Global___Consulted: _TypeAlias = Consulted  # noqa: Y015
 
 @_typing.final
+class Compacted(_message.Message):
+    """A model is sent less of a visit's conversation from here on. The log keeps all of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    OVERFLOW_FIELD_NUMBER: _builtins.int
+    KEPT_FROM_FIELD_NUMBER: _builtins.int
+    PRUNED_TO_FIELD_NUMBER: _builtins.int
+    TURNS_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
+    TOKENS_BEFORE_FIELD_NUMBER: _builtins.int
+    TOKENS_AFTER_FIELD_NUMBER: _builtins.int
+    kind: Global___CompactionKind.ValueType
+    """How."""
+    overflow: _builtins.bool
+    """True if the provider had refused the conversation as too long; the call is then made once more."""
+    kept_from: _builtins.int
+    """The first entry of the visit that is sent, counted from 0."""
+    pruned_to: _builtins.int
+    """The first entry of the visit whose results are sent whole."""
+    turns: _builtins.int
+    """How many turns this left out."""
+    results: _builtins.int
+    """How many results this replaced."""
+    tokens_before: _builtins.int
+    """The estimate of the next prompt before, in tokens."""
+    tokens_after: _builtins.int
+    """The estimate after."""
+    def __init__(
+        self,
+        *,
+        kind: Global___CompactionKind.ValueType = ...,
+        overflow: _builtins.bool = ...,
+        kept_from: _builtins.int = ...,
+        pruned_to: _builtins.int = ...,
+        turns: _builtins.int = ...,
+        results: _builtins.int = ...,
+        tokens_before: _builtins.int = ...,
+        tokens_after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept_from", b"kept_from", "kind", b"kind", "overflow", b"overflow", "pruned_to", b"pruned_to", "results", b"results", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before", "turns", b"turns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Compacted: _TypeAlias = Compacted  # noqa: Y015
+
+@_typing.final
+class HistoryRepaired(_message.Message):
+    """What a model was to be sent had to be made sound first; these are the repairs that came new."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DANGLING_FIELD_NUMBER: _builtins.int
+    ORPHANS_FIELD_NUMBER: _builtins.int
+    MOVED_FIELD_NUMBER: _builtins.int
+    EMPTY_FIELD_NUMBER: _builtins.int
+    MERGED_FIELD_NUMBER: _builtins.int
+    QUOTED_FIELD_NUMBER: _builtins.int
+    RENAMED_FIELD_NUMBER: _builtins.int
+    DEMOTED_FIELD_NUMBER: _builtins.int
+    UNASKED_FIELD_NUMBER: _builtins.int
+    dangling: _builtins.int
+    """Calls without a result, which got a neutral one."""
+    orphans: _builtins.int
+    """Results without a call, which were left out."""
+    moved: _builtins.int
+    """Results that stood away from their reply."""
+    empty: _builtins.int
+    """Messages with nothing in them, which were left out."""
+    merged: _builtins.int
+    """Requests or replies that stood in a row and became one."""
+    quoted: _builtins.int
+    """Malformed arguments, which are quoted as text."""
+    renamed: _builtins.int
+    """Ids and names that were missing, odd or used before."""
+    demoted: _builtins.int
+    """System messages from outside, which lost their rank."""
+    unasked: _builtins.int
+    """Replies that no request came before."""
+    def __init__(
+        self,
+        *,
+        dangling: _builtins.int = ...,
+        orphans: _builtins.int = ...,
+        moved: _builtins.int = ...,
+        empty: _builtins.int = ...,
+        merged: _builtins.int = ...,
+        quoted: _builtins.int = ...,
+        renamed: _builtins.int = ...,
+        demoted: _builtins.int = ...,
+        unasked: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dangling", b"dangling", "demoted", b"demoted", "empty", b"empty", "merged", b"merged", "moved", b"moved", "orphans", b"orphans", "quoted", b"quoted", "renamed", b"renamed", "unasked", b"unasked"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HistoryRepaired: _TypeAlias = HistoryRepaired  # noqa: Y015
+
+@_typing.final
 class Reflected(_message.Message):
     """How the turns of a visit have gone was looked at. No model is asked for it."""
 
@@ -1559,6 +1719,7 @@ class Content(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     CONSULT_FIELD_NUMBER: _builtins.int
+    COMPACTED_FIELD_NUMBER: _builtins.int
     GROUNDED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice."""
@@ -1591,6 +1752,10 @@ class Content(_message.Message):
         """Of Consulted."""
 
     @_builtins.property
+    def compacted(self) -> Global___CompactedContent:
+        """Of Compacted."""
+
+    @_builtins.property
     def grounded(self) -> Global___GroundedContent:
         """Of Grounded."""
 
@@ -1605,13 +1770,14 @@ class Content(_message.Message):
         answer: Global___AnswerContent | None = ...,
         text: _builtins.str = ...,
         consult: Global___ConsultContent | None = ...,
+        compacted: Global___CompactedContent | None = ...,
         grounded: Global___GroundedContent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "consult", "grounded"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "consult", "compacted", "grounded"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1800,6 +1966,28 @@ class ConsultContent(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConsultContent: _TypeAlias = ConsultContent  # noqa: Y015
+
+@_typing.final
+class CompactedContent(_message.Message):
+    """What stands for turns that were left out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    summary: _builtins.str
+    """The summary, in the words of the model that was asked for it."""
+    def __init__(
+        self,
+        *,
+        summary: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompactedContent: _TypeAlias = CompactedContent  # noqa: Y015
 
 @_typing.final
 class GroundedContent(_message.Message):

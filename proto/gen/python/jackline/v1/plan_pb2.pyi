@@ -184,6 +184,34 @@ TOOL_EXECUTION_CONCURRENT: ToolExecution.ValueType  # 3
 """All of them."""
 Global___ToolExecution: _TypeAlias = ToolExecution  # noqa: Y015
 
+class _CompactionMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CompactionModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CompactionMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMPACTION_MODE_UNSPECIFIED: _CompactionMode.ValueType  # 0
+    """Never stored."""
+    COMPACTION_MODE_NONE: _CompactionMode.ValueType  # 1
+    """It is sent as it is."""
+    COMPACTION_MODE_WINDOW: _CompactionMode.ValueType  # 2
+    """The oldest turns are left out."""
+    COMPACTION_MODE_SUMMARISE: _CompactionMode.ValueType  # 3
+    """The oldest turns are left out, and a summary stands for them."""
+
+class CompactionMode(_CompactionMode, metaclass=_CompactionModeEnumTypeWrapper):
+    """What becomes of a conversation that grows too long for its model."""
+
+COMPACTION_MODE_UNSPECIFIED: CompactionMode.ValueType  # 0
+"""Never stored."""
+COMPACTION_MODE_NONE: CompactionMode.ValueType  # 1
+"""It is sent as it is."""
+COMPACTION_MODE_WINDOW: CompactionMode.ValueType  # 2
+"""The oldest turns are left out."""
+COMPACTION_MODE_SUMMARISE: CompactionMode.ValueType  # 3
+"""The oldest turns are left out, and a summary stands for them."""
+Global___CompactionMode: _TypeAlias = CompactionMode  # noqa: Y015
+
 class _RepeatBy:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1052,6 +1080,72 @@ class FunctionCondition(_message.Message):
 Global___FunctionCondition: _TypeAlias = FunctionCondition  # noqa: Y015
 
 @_typing.final
+class PrunePlan(_message.Message):
+    """When results of old tool calls are left out of a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEEP_TOKENS_FIELD_NUMBER: _builtins.int
+    SAVE_TOKENS_FIELD_NUMBER: _builtins.int
+    keep_tokens: _builtins.int
+    """So many tokens of the newest results stay."""
+    save_tokens: _builtins.int
+    """So many have to be saved by it."""
+    def __init__(
+        self,
+        *,
+        keep_tokens: _builtins.int = ...,
+        save_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_tokens", b"keep_tokens", "save_tokens", b"save_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrunePlan: _TypeAlias = PrunePlan  # noqa: Y015
+
+@_typing.final
+class CompactionPlan(_message.Message):
+    """How a conversation is kept within what its model can read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODE_FIELD_NUMBER: _builtins.int
+    AT_PERMILLE_FIELD_NUMBER: _builtins.int
+    TO_PERMILLE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    PRUNE_FIELD_NUMBER: _builtins.int
+    mode: Global___CompactionMode.ValueType
+    """What becomes of it when it grows too long."""
+    at_permille: _builtins.int
+    """It is too long above this part of the model's context window, in thousandths."""
+    to_permille: _builtins.int
+    """It is made as short as this part."""
+    model: _builtins.str
+    """The profile that is asked for summaries."""
+    @_builtins.property
+    def prune(self) -> Global___PrunePlan:
+        """Unset keeps every result."""
+
+    def __init__(
+        self,
+        *,
+        mode: Global___CompactionMode.ValueType = ...,
+        at_permille: _builtins.int = ...,
+        to_permille: _builtins.int = ...,
+        model: _builtins.str = ...,
+        prune: Global___PrunePlan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["prune", b"prune"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_permille", b"at_permille", "mode", b"mode", "model", b"model", "prune", b"prune", "to_permille", b"to_permille"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompactionPlan: _TypeAlias = CompactionPlan  # noqa: Y015
+
+@_typing.final
 class ModelStepPlan(_message.Message):
     """A step that asks a model."""
 
@@ -1075,6 +1169,7 @@ class ModelStepPlan(_message.Message):
     REPEAT_FIELD_NUMBER: _builtins.int
     REFLECT_FIELD_NUMBER: _builtins.int
     GROUND_FIELD_NUMBER: _builtins.int
+    COMPACTION_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -1129,6 +1224,10 @@ class ModelStepPlan(_message.Message):
     def ground(self) -> Global___GroundPlan:
         """How its answer is held against what its tools returned; unset: it is not."""
 
+    @_builtins.property
+    def compaction(self) -> Global___CompactionPlan:
+        """How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is."""
+
     def __init__(
         self,
         *,
@@ -1150,10 +1249,11 @@ class ModelStepPlan(_message.Message):
         repeat: Global___RepeatPlan | None = ...,
         reflect: Global___ReflectPlan | None = ...,
         ground: Global___GroundPlan | None = ...,
+        compaction: Global___CompactionPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "compaction", b"compaction", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "completion", b"completion", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015

@@ -24,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/event.proto.
  */
 export const file_jackline_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEiwwwKCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCglyZWZsZWN0ZWQYIyABKAsyFi5qYWNrbGluZS52MS5SZWZsZWN0ZWRIABIpCghncm91bmRlZBgkIAEoCzIVLmphY2tsaW5lLnYxLkdyb3VuZGVkSAASNgoPYm91bmRzX2FkanVzdGVkGCUgASgLMhsuamFja2xpbmUudjEuQm91bmRzQWRqdXN0ZWRIABIrCgljb25zdWx0ZWQYJiABKAsyFi5qYWNrbGluZS52MS5Db25zdWx0ZWRIABIlCgdjb250ZW50GGQgASgLMhQuamFja2xpbmUudjEuQ29udGVudEIGCgRmYWN0SgQIIBAjSgQIJxBGIocCCgpSdW5TdGFydGVkEhAKCHdvcmtmbG93GAEgASgJEhMKC3BsYW5fZGlnZXN0GAIgASgJEg0KBWVwb2NoGAMgASgEEhEKCXByaW5jaXBhbBgEIAEoCRIsCghkZWFkbGluZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKC29uX3F1ZXN0aW9uGAcgASgOMhcuamFja2xpbmUudjEuT25RdWVzdGlvbhIsCgtmb3JrZWRfZnJvbRgIIAEoCzIXLmphY2tsaW5lLnYxLkZvcmtPcmlnaW4iSAoMUnVuUmVjb3ZlcmVkEg0KBWVwb2NoGAEgASgEEikKBWNhdXNlGAIgASgOMhouamFja2xpbmUudjEuUmVjb3ZlcnlDYXVzZSIdCgxSdW5TdXNwZW5kZWQSDQoFZXBvY2gYASABKAQilQEKC1J1bkZpbmlzaGVkEiQKBXN0YXRlGAEgASgOMhUuamFja2xpbmUudjEuUnVuU3RhdGUSDgoGc2lnbmFsGAIgASgJEiwKC3N0b3BfcmVhc29uGAMgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYBCABKAkSDwoHcGFydGlhbBgFIAEoCCIcCgtTdGVwU3RhcnRlZBINCgVzdGVwcxgBIAEoDSKTAQoMU3RlcEZpbmlzaGVkEg4KBnNpZ25hbBgBIAEoCRIsCgtzdG9wX3JlYXNvbhgCIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24SEQoJc3RvcF9sZWFmGAMgASgJEg4KBndyaXRlcxgEIAMoCRIPCgdwYXJ0aWFsGAUgASgIEhEKCW5leHRfc3RlcBgGIAEoCSLwAQoQTW9kZWxDYWxsU3RhcnRlZBIuCgdwdXJwb3NlGAEgASgOMh0uamFja2xpbmUudjEuTW9kZWxDYWxsUHVycG9zZRIPCgdhdHRlbXB0GAIgASgNEg0KBW1vZGVsGAMgASgJEhcKD3Jlc2VydmVkX3Rva2VucxgEIAEoBBIcChRyZXNlcnZlZF9jb3N0X21pY3JvcxgFIAEoBBIZChFtYXhfb3V0cHV0X3Rva2VucxgGIAEoDRImCgVsaW1pdBgHIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24SEgoKbGltaXRfbGVhZhgIIAEoCSLNAQoMTW9kZWxSZXBsaWVkEiEKBXVzYWdlGAEgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYAiABKAQSMAoNZmluaXNoX3JlYXNvbhgDIAEoDjIZLmphY2tsaW5lLnYxLkZpbmlzaFJlYXNvbhISCgp0b29sX2NhbGxzGAQgASgNEhMKC3Rva2Vuc191c2VkGAUgASgEEhIKCmxhdGVuY3lfbXMYBiABKA0SFgoOZmlyc3RfdG9rZW5fbXMYByABKA0ipAEKD01vZGVsQ2FsbEZhaWxlZBIvCgdmYWlsdXJlGAEgASgOMh4uamFja2xpbmUudjEuTW9kZWxGYWlsdXJlQ2xhc3MSGAoLcmV0cnlfaW5fbXMYAiABKA1IAIgBARIhCgV1c2FnZRgDIAEoCzISLmphY2tsaW5lLnYxLlVzYWdlEhMKC2Nvc3RfbWljcm9zGAQgASgEQg4KDF9yZXRyeV9pbl9tcyJDChFUb29sQ2FsbFJlcXVlc3RlZBIPCgdjYWxsX2lkGAEgASgJEg8KB29yZGluYWwYAiABKA0SDAoEdG9vbBgDIAEoCSJ4Cg9Ub29sQ2FsbFN0YXJ0ZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEhAKCGNhbGxfa2V5GAMgASgJEiMKBmVmZmVjdBgEIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIPCgdhdHRlbXB0GAUgASgNIqsCChBUb29sQ2FsbEZpbmlzaGVkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIrCgZzdGF0dXMYAyABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXR1cxIOCgZzaWduYWwYBCABKAkSEwoLZHVyYXRpb25fbXMYBSABKA0SKQoHcHJvYmxlbRgGIAEoDjIYLmphY2tsaW5lLnYxLkNhbGxQcm9ibGVtEhYKDmN1dF9mcm9tX2J5dGVzGAcgASgEEhEKCWFiYW5kb25lZBgIIAEoCBITCgtyZXVzZWRfZnJvbRgJIAEoCRIYCgtyZXRyeV9pbl9tcxgKIAEoDUgAiAEBEhEKCXRpbWVkX291dBgLIAEoCEIOCgxfcmV0cnlfaW5fbXMiXgoOQW5zd2VyUmVqZWN0ZWQSKwoHcHJvYmxlbRgBIAEoDjIaLmphY2tsaW5lLnYxLkFuc3dlclByb2JsZW0SDgoGcmVwYWlyGAIgASgNEg8KB2NhbGxfaWQYAyABKAkiowEKD0ludGVycnVwdFJhaXNlZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSKAoEa2luZBgCIAEoDjIaLmphY2tsaW5lLnYxLkludGVycnVwdEtpbmQSDwoHY2FsbF9pZBgDIAEoCRIPCgdvcHRpb25zGAQgAygJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUludGVycnVwdFJlc29sdmVkEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJIqABCg5Db21tYW5kQXBwbGllZBISCgpjb21tYW5kX2lkGAEgASgJEiYKBGtpbmQYAiABKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIRCglwcmluY2lwYWwYAyABKAkSKgoKYWJvcnRfbW9kZRgEIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgFIAEoCCKKAQoPQ29tbWFuZFJlamVjdGVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIoCgZyZWFzb24YBCABKA4yGC5qYWNrbGluZS52MS5FcnJvclJlYXNvbiIbCgZQYXVzZWQSEQoJcHJpbmNpcGFsGAEgASgJIhwKB1Jlc3VtZWQSEQoJcHJpbmNpcGFsGAEgASgJIisKB1N0ZWVyZWQSEQoJcHJpbmNpcGFsGAEgASgJEg0KBWJ5dGVzGAIgASgNInEKDkJvdW5kc0FkanVzdGVkEhEKCXByaW5jaXBhbBgBIAEoCRIjCgNydW4YAiABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSJwoFdmlzaXQYAyABKAsyGC5qYWNrbGluZS52MS5WaXNpdEJvdW5kcyJDCgpUaW1lckZpcmVkEiQKBGtpbmQYASABKA4yFi5qYWNrbGluZS52MS5UaW1lcktpbmQSDwoHc3ViamVjdBgCIAEoCSIwCgdOb3RpY2VkEiUKBGNvZGUYASABKA4yFy5qYWNrbGluZS52MS5Ob3RpY2VDb2RlIoEBCglDb25zdWx0ZWQSJgoEa2luZBgBIAEoDjIYLmphY2tsaW5lLnYxLkNvbnN1bHRLaW5kEgsKA3dobxgCIAEoCRIqCgZhbnN3ZXIYAyABKA4yGi5qYWNrbGluZS52MS5Db25zdWx0QW5zd2VyEhMKC2R1cmF0aW9uX21zGAQgASgNInwKCVJlZmxlY3RlZBIvCgdwYXR0ZXJuGAEgASgOMh4uamFja2xpbmUudjEuUmVmbGVjdGlvblBhdHRlcm4SEQoJc3VjY2VlZGVkGAIgASgNEg4KBmZhaWxlZBgDIAEoDRIbChNjb25maWRlbmNlX3Blcm1pbGxlGAQgASgNIm8KCEdyb3VuZGVkEhsKDnNjb3JlX3Blcm1pbGxlGAEgASgNSACIAQESDgoGcGFzc2VkGAIgASgIEg4KBnJlcGxhbhgDIAEoDRITCgt1bnN1cHBvcnRlZBgEIAEoDUIRCg9fc2NvcmVfcGVybWlsbGUiqgMKB0NvbnRlbnQSKgoJcnVuX2lucHV0GAEgASgLMhUuamFja2xpbmUudjEuUnVuSW5wdXRIABIsCgZyZXN1bHQYAiABKAsyGi5qYWNrbGluZS52MS5SZXN1bHRDb250ZW50SAASKgoFcmVwbHkYAyABKAsyGS5qYWNrbGluZS52MS5SZXBseUNvbnRlbnRIABIoCgRjYWxsGAQgASgLMhguamFja2xpbmUudjEuQ2FsbENvbnRlbnRIABI1Cgt0b29sX3Jlc3VsdBgFIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xSZXN1bHRDb250ZW50SAASLAoGYW5zd2VyGAYgASgLMhouamFja2xpbmUudjEuQW5zd2VyQ29udGVudEgAEg4KBHRleHQYByABKAlIABIuCgdjb25zdWx0GAwgASgLMhsuamFja2xpbmUudjEuQ29uc3VsdENvbnRlbnRIABIwCghncm91bmRlZBgKIAEoCzIcLmphY2tsaW5lLnYxLkdyb3VuZGVkQ29udGVudEgAQgYKBGJvZHlKBAgIEApKBAgLEAxKBAgNEB4iSAoIUnVuSW5wdXQSEgoKaW5wdXRfanNvbhgBIAEoDBIoCgdzdWJqZWN0GAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCJICg1SZXN1bHRDb250ZW50EhMKC3Jlc3VsdF9qc29uGAEgASgMEhMKC3dyaXRlc19qc29uGAIgASgMEg0KBWVycm9yGAMgASgJIi8KDFJlcGx5Q29udGVudBIMCgR0ZXh0GAEgASgJEhEKCXJlYXNvbmluZxgCIAEoCSIuCgtDYWxsQ29udGVudBIMCgR0b29sGAEgASgJEhEKCWFyZ3VtZW50cxgCIAEoDCI3ChFUb29sUmVzdWx0Q29udGVudBITCgtvdXRwdXRfanNvbhgBIAEoDBINCgVlcnJvchgCIAEoCSIyCg1BbnN3ZXJDb250ZW50EgwKBHRleHQYASABKAkSEwoLb3V0cHV0X2pzb24YAiABKAwiHwoOQ29uc3VsdENvbnRlbnQSDQoFZXJyb3IYASABKAkiNwoPR3JvdW5kZWRDb250ZW50EhMKC3Vuc3VwcG9ydGVkGAEgAygJEg8KB3Byb2JsZW0YAiABKAkipwEKBURlbHRhEhIKCmF0dGVtcHRfaWQYASABKAQSDwoHc3RlcF9pZBgCIAEoCRIRCglpdGVyYXRpb24YAyABKA0SDgoEdGV4dBgEIAEoCUgAEhMKCXJlYXNvbmluZxgFIAEoCUgAEjkKDnRvb2xfYXJndW1lbnRzGAYgASgLMh8uamFja2xpbmUudjEuVG9vbEFyZ3VtZW50c0RlbHRhSABCBgoEcGFydCJDChJUb29sQXJndW1lbnRzRGVsdGESDQoFaW5kZXgYASABKA0SDAoEdG9vbBgCIAEoCRIQCghmcmFnbWVudBgDIAEoCSIbCgVSZXNldBISCgphdHRlbXB0X2lkGAEgASgEKpYBCg1SZWNvdmVyeUNhdXNlEh4KGlJFQ09WRVJZX0NBVVNFX1VOU1BFQ0lGSUVEEAASGAoUUkVDT1ZFUllfQ0FVU0VfQ1JBU0gQARIYChRSRUNPVkVSWV9DQVVTRV9EUkFJThACEhgKFFJFQ09WRVJZX0NBVVNFX1FVRVVFEAMSFwoTUkVDT1ZFUllfQ0FVU0VfV0FLRRAEKrYBChBNb2RlbENhbGxQdXJwb3NlEiIKHk1PREVMX0NBTExfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhsKF01PREVMX0NBTExfUFVSUE9TRV9UVVJOEAESHQoZTU9ERUxfQ0FMTF9QVVJQT1NFX1JFUEFJUhACEiMKH01PREVMX0NBTExfUFVSUE9TRV9GSU5BTF9BTlNXRVIQAxIdChlNT0RFTF9DQUxMX1BVUlBPU0VfR1JPVU5EEAQquAEKDEZpbmlzaFJlYXNvbhIdChlGSU5JU0hfUkVBU09OX1VOU1BFQ0lGSUVEEAASFgoSRklOSVNIX1JFQVNPTl9TVE9QEAESHAoYRklOSVNIX1JFQVNPTl9UT09MX0NBTExTEAISGAoURklOSVNIX1JFQVNPTl9MRU5HVEgQAxIgChxGSU5JU0hfUkVBU09OX0NPTlRFTlRfRklMVEVSEAQSFwoTRklOSVNIX1JFQVNPTl9PVEhFUhAFKqcDChFNb2RlbEZhaWx1cmVDbGFzcxIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX1VOU1BFQ0lGSUVEEAASJAogTU9ERUxfRkFJTFVSRV9DTEFTU19SQVRFX0xJTUlURUQQARIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX1VOQVZBSUxBQkxFEAISIgoeTU9ERUxfRkFJTFVSRV9DTEFTU19DT05ORUNUSU9OEAMSHwobTU9ERUxfRkFJTFVSRV9DTEFTU19USU1FT1VUEAQSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19NQUxGT1JNRUQQBRImCiJNT0RFTF9GQUlMVVJFX0NMQVNTX0FVVEhFTlRJQ0FUSU9OEAYSIwofTU9ERUxfRkFJTFVSRV9DTEFTU19CQURfUkVRVUVTVBAHEigKJE1PREVMX0ZBSUxVUkVfQ0xBU1NfQ09OVEVYVF9PVkVSRkxPVxAIEiEKHU1PREVMX0ZBSUxVUkVfQ0xBU1NfQ0FOQ0VMTEVEEAkSIAocTU9ERUxfRkFJTFVSRV9DTEFTU19JTlRFUk5BTBAKKo4CCgtDYWxsUHJvYmxlbRIcChhDQUxMX1BST0JMRU1fVU5TUEVDSUZJRUQQABIdChlDQUxMX1BST0JMRU1fVU5LTk9XTl9UT09MEAESJAogQ0FMTF9QUk9CTEVNX01BTEZPUk1FRF9BUkdVTUVOVFMQAhIiCh5DQUxMX1BST0JMRU1fSU5WQUxJRF9BUkdVTUVOVFMQAxIcChhDQUxMX1BST0JMRU1fTk9UX0FMTE9XRUQQBBIgChxDQUxMX1BST0JMRU1fT1ZFUl9UT09MX0xJTUlUEAUSGwoXQ0FMTF9QUk9CTEVNX09WRVJfTElNSVQQBhIbChdDQUxMX1BST0JMRU1fU1RFUF9FTkRFRBAHKp4CCg1BbnN3ZXJQcm9ibGVtEh4KGkFOU1dFUl9QUk9CTEVNX1VOU1BFQ0lGSUVEEAASGAoUQU5TV0VSX1BST0JMRU1fRU1QVFkQARIcChhBTlNXRVJfUFJPQkxFTV9UUlVOQ0FURUQQAhIbChdBTlNXRVJfUFJPQkxFTV9OT1RfSlNPThADEhoKFkFOU1dFUl9QUk9CTEVNX09VVENPTUUQBBIZChVBTlNXRVJfUFJPQkxFTV9TQ0hFTUEQBRIgChxBTlNXRVJfUFJPQkxFTV9UT09MX1JFUVVJUkVEEAYSHwobQU5TV0VSX1BST0JMRU1fTk9UX0ZJTklTSEVEEAcSHgoaQU5TV0VSX1BST0JMRU1fQ0FMTF9GQUlMRUQQCCpaCglUaW1lcktpbmQSGgoWVElNRVJfS0lORF9VTlNQRUNJRklFRBAAEhcKE1RJTUVSX0tJTkRfREVBRExJTkUQARIYChRUSU1FUl9LSU5EX0lOVEVSUlVQVBACKqkBCgpOb3RpY2VDb2RlEhsKF05PVElDRV9DT0RFX1VOU1BFQ0lGSUVEEAASIgoeTk9USUNFX0NPREVfQlVER0VUX05FQVJMWV9VU0VEEAESHAoYTk9USUNFX0NPREVfRklMRV9NSVNTSU5HEAISIAocTk9USUNFX0NPREVfQ09ORElUSU9OX0ZBSUxFRBADEhoKFk5PVElDRV9DT0RFX1JFUEVUSVRJT04QBCpMCgtDb25zdWx0S2luZBIcChhDT05TVUxUX0tJTkRfVU5TUEVDSUZJRUQQABIfChtDT05TVUxUX0tJTkRfU1RPUF9DT05ESVRJT04QASp5Cg1Db25zdWx0QW5zd2VyEh4KGkNPTlNVTFRfQU5TV0VSX1VOU1BFQ0lGSUVEEAASFgoSQ09OU1VMVF9BTlNXRVJfWUVTEAESFQoRQ09OU1VMVF9BTlNXRVJfTk8QAhIZChVDT05TVUxUX0FOU1dFUl9GQUlMRUQQAyq3AQoRUmVmbGVjdGlvblBhdHRlcm4SIgoeUkVGTEVDVElPTl9QQVRURVJOX1VOU1BFQ0lGSUVEEAASIAocUkVGTEVDVElPTl9QQVRURVJOX0FEVkFOQ0lORxABEhwKGFJFRkxFQ1RJT05fUEFUVEVSTl9NSVhFRBACEh4KGlJFRkxFQ1RJT05fUEFUVEVSTl9GQUlMSU5HEAMSHgoaUkVGTEVDVElPTl9QQVRURVJOX0xPT1BJTkcQBGIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
+  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEiqg0KCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCgljb21wYWN0ZWQYICABKAsyFi5qYWNrbGluZS52MS5Db21wYWN0ZWRIABI4ChBoaXN0b3J5X3JlcGFpcmVkGCEgASgLMhwuamFja2xpbmUudjEuSGlzdG9yeVJlcGFpcmVkSAASKwoJcmVmbGVjdGVkGCMgASgLMhYuamFja2xpbmUudjEuUmVmbGVjdGVkSAASKQoIZ3JvdW5kZWQYJCABKAsyFS5qYWNrbGluZS52MS5Hcm91bmRlZEgAEjYKD2JvdW5kc19hZGp1c3RlZBglIAEoCzIbLmphY2tsaW5lLnYxLkJvdW5kc0FkanVzdGVkSAASKwoJY29uc3VsdGVkGCYgASgLMhYuamFja2xpbmUudjEuQ29uc3VsdGVkSAASJQoHY29udGVudBhkIAEoCzIULmphY2tsaW5lLnYxLkNvbnRlbnRCBgoEZmFjdEoECCIQI0oECCcQRiKHAgoKUnVuU3RhcnRlZBIQCgh3b3JrZmxvdxgBIAEoCRITCgtwbGFuX2RpZ2VzdBgCIAEoCRINCgVlcG9jaBgDIAEoBBIRCglwcmluY2lwYWwYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKBmJvdW5kcxgGIAEoCzIWLmphY2tsaW5lLnYxLlJ1bkJvdW5kcxIsCgtvbl9xdWVzdGlvbhgHIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24SLAoLZm9ya2VkX2Zyb20YCCABKAsyFy5qYWNrbGluZS52MS5Gb3JrT3JpZ2luIkgKDFJ1blJlY292ZXJlZBINCgVlcG9jaBgBIAEoBBIpCgVjYXVzZRgCIAEoDjIaLmphY2tsaW5lLnYxLlJlY292ZXJ5Q2F1c2UiHQoMUnVuU3VzcGVuZGVkEg0KBWVwb2NoGAEgASgEIpUBCgtSdW5GaW5pc2hlZBIkCgVzdGF0ZRgBIAEoDjIVLmphY2tsaW5lLnYxLlJ1blN0YXRlEg4KBnNpZ25hbBgCIAEoCRIsCgtzdG9wX3JlYXNvbhgDIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24SEQoJc3RvcF9sZWFmGAQgASgJEg8KB3BhcnRpYWwYBSABKAgiHAoLU3RlcFN0YXJ0ZWQSDQoFc3RlcHMYASABKA0ikwEKDFN0ZXBGaW5pc2hlZBIOCgZzaWduYWwYASABKAkSLAoLc3RvcF9yZWFzb24YAiABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgDIAEoCRIOCgZ3cml0ZXMYBCADKAkSDwoHcGFydGlhbBgFIAEoCBIRCgluZXh0X3N0ZXAYBiABKAkihAIKEE1vZGVsQ2FsbFN0YXJ0ZWQSLgoHcHVycG9zZRgBIAEoDjIdLmphY2tsaW5lLnYxLk1vZGVsQ2FsbFB1cnBvc2USDwoHYXR0ZW1wdBgCIAEoDRINCgVtb2RlbBgDIAEoCRIXCg9yZXNlcnZlZF90b2tlbnMYBCABKAQSHAoUcmVzZXJ2ZWRfY29zdF9taWNyb3MYBSABKAQSGQoRbWF4X291dHB1dF90b2tlbnMYBiABKA0SJgoFbGltaXQYByABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhIKCmxpbWl0X2xlYWYYCCABKAkSEgoKc3VtbWFyaXNlZBgMIAEoDSLNAQoMTW9kZWxSZXBsaWVkEiEKBXVzYWdlGAEgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYAiABKAQSMAoNZmluaXNoX3JlYXNvbhgDIAEoDjIZLmphY2tsaW5lLnYxLkZpbmlzaFJlYXNvbhISCgp0b29sX2NhbGxzGAQgASgNEhMKC3Rva2Vuc191c2VkGAUgASgEEhIKCmxhdGVuY3lfbXMYBiABKA0SFgoOZmlyc3RfdG9rZW5fbXMYByABKA0ipAEKD01vZGVsQ2FsbEZhaWxlZBIvCgdmYWlsdXJlGAEgASgOMh4uamFja2xpbmUudjEuTW9kZWxGYWlsdXJlQ2xhc3MSGAoLcmV0cnlfaW5fbXMYAiABKA1IAIgBARIhCgV1c2FnZRgDIAEoCzISLmphY2tsaW5lLnYxLlVzYWdlEhMKC2Nvc3RfbWljcm9zGAQgASgEQg4KDF9yZXRyeV9pbl9tcyJDChFUb29sQ2FsbFJlcXVlc3RlZBIPCgdjYWxsX2lkGAEgASgJEg8KB29yZGluYWwYAiABKA0SDAoEdG9vbBgDIAEoCSJ4Cg9Ub29sQ2FsbFN0YXJ0ZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEhAKCGNhbGxfa2V5GAMgASgJEiMKBmVmZmVjdBgEIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIPCgdhdHRlbXB0GAUgASgNIqsCChBUb29sQ2FsbEZpbmlzaGVkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIrCgZzdGF0dXMYAyABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXR1cxIOCgZzaWduYWwYBCABKAkSEwoLZHVyYXRpb25fbXMYBSABKA0SKQoHcHJvYmxlbRgGIAEoDjIYLmphY2tsaW5lLnYxLkNhbGxQcm9ibGVtEhYKDmN1dF9mcm9tX2J5dGVzGAcgASgEEhEKCWFiYW5kb25lZBgIIAEoCBITCgtyZXVzZWRfZnJvbRgJIAEoCRIYCgtyZXRyeV9pbl9tcxgKIAEoDUgAiAEBEhEKCXRpbWVkX291dBgLIAEoCEIOCgxfcmV0cnlfaW5fbXMiXgoOQW5zd2VyUmVqZWN0ZWQSKwoHcHJvYmxlbRgBIAEoDjIaLmphY2tsaW5lLnYxLkFuc3dlclByb2JsZW0SDgoGcmVwYWlyGAIgASgNEg8KB2NhbGxfaWQYAyABKAkiowEKD0ludGVycnVwdFJhaXNlZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSKAoEa2luZBgCIAEoDjIaLmphY2tsaW5lLnYxLkludGVycnVwdEtpbmQSDwoHY2FsbF9pZBgDIAEoCRIPCgdvcHRpb25zGAQgAygJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUludGVycnVwdFJlc29sdmVkEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJIqABCg5Db21tYW5kQXBwbGllZBISCgpjb21tYW5kX2lkGAEgASgJEiYKBGtpbmQYAiABKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIRCglwcmluY2lwYWwYAyABKAkSKgoKYWJvcnRfbW9kZRgEIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgFIAEoCCKKAQoPQ29tbWFuZFJlamVjdGVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIoCgZyZWFzb24YBCABKA4yGC5qYWNrbGluZS52MS5FcnJvclJlYXNvbiIbCgZQYXVzZWQSEQoJcHJpbmNpcGFsGAEgASgJIhwKB1Jlc3VtZWQSEQoJcHJpbmNpcGFsGAEgASgJIisKB1N0ZWVyZWQSEQoJcHJpbmNpcGFsGAEgASgJEg0KBWJ5dGVzGAIgASgNInEKDkJvdW5kc0FkanVzdGVkEhEKCXByaW5jaXBhbBgBIAEoCRIjCgNydW4YAiABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSJwoFdmlzaXQYAyABKAsyGC5qYWNrbGluZS52MS5WaXNpdEJvdW5kcyJDCgpUaW1lckZpcmVkEiQKBGtpbmQYASABKA4yFi5qYWNrbGluZS52MS5UaW1lcktpbmQSDwoHc3ViamVjdBgCIAEoCSIwCgdOb3RpY2VkEiUKBGNvZGUYASABKA4yFy5qYWNrbGluZS52MS5Ob3RpY2VDb2RlIoEBCglDb25zdWx0ZWQSJgoEa2luZBgBIAEoDjIYLmphY2tsaW5lLnYxLkNvbnN1bHRLaW5kEgsKA3dobxgCIAEoCRIqCgZhbnN3ZXIYAyABKA4yGi5qYWNrbGluZS52MS5Db25zdWx0QW5zd2VyEhMKC2R1cmF0aW9uX21zGAQgASgNIrsBCglDb21wYWN0ZWQSKQoEa2luZBgBIAEoDjIbLmphY2tsaW5lLnYxLkNvbXBhY3Rpb25LaW5kEhAKCG92ZXJmbG93GAIgASgIEhEKCWtlcHRfZnJvbRgDIAEoDRIRCglwcnVuZWRfdG8YBCABKA0SDQoFdHVybnMYBSABKA0SDwoHcmVzdWx0cxgGIAEoDRIVCg10b2tlbnNfYmVmb3JlGAcgASgEEhQKDHRva2Vuc19hZnRlchgIIAEoBCKlAQoPSGlzdG9yeVJlcGFpcmVkEhAKCGRhbmdsaW5nGAEgASgNEg8KB29ycGhhbnMYAiABKA0SDQoFbW92ZWQYAyABKA0SDQoFZW1wdHkYBCABKA0SDgoGbWVyZ2VkGAUgASgNEg4KBnF1b3RlZBgGIAEoDRIPCgdyZW5hbWVkGAcgASgNEg8KB2RlbW90ZWQYCCABKA0SDwoHdW5hc2tlZBgJIAEoDSJ8CglSZWZsZWN0ZWQSLwoHcGF0dGVybhgBIAEoDjIeLmphY2tsaW5lLnYxLlJlZmxlY3Rpb25QYXR0ZXJuEhEKCXN1Y2NlZWRlZBgCIAEoDRIOCgZmYWlsZWQYAyABKA0SGwoTY29uZmlkZW5jZV9wZXJtaWxsZRgEIAEoDSJvCghHcm91bmRlZBIbCg5zY29yZV9wZXJtaWxsZRgBIAEoDUgAiAEBEg4KBnBhc3NlZBgCIAEoCBIOCgZyZXBsYW4YAyABKA0SEwoLdW5zdXBwb3J0ZWQYBCABKA1CEQoPX3Njb3JlX3Blcm1pbGxlIt4DCgdDb250ZW50EioKCXJ1bl9pbnB1dBgBIAEoCzIVLmphY2tsaW5lLnYxLlJ1bklucHV0SAASLAoGcmVzdWx0GAIgASgLMhouamFja2xpbmUudjEuUmVzdWx0Q29udGVudEgAEioKBXJlcGx5GAMgASgLMhkuamFja2xpbmUudjEuUmVwbHlDb250ZW50SAASKAoEY2FsbBgEIAEoCzIYLmphY2tsaW5lLnYxLkNhbGxDb250ZW50SAASNQoLdG9vbF9yZXN1bHQYBSABKAsyHi5qYWNrbGluZS52MS5Ub29sUmVzdWx0Q29udGVudEgAEiwKBmFuc3dlchgGIAEoCzIaLmphY2tsaW5lLnYxLkFuc3dlckNvbnRlbnRIABIOCgR0ZXh0GAcgASgJSAASLgoHY29uc3VsdBgMIAEoCzIbLmphY2tsaW5lLnYxLkNvbnN1bHRDb250ZW50SAASMgoJY29tcGFjdGVkGAggASgLMh0uamFja2xpbmUudjEuQ29tcGFjdGVkQ29udGVudEgAEjAKCGdyb3VuZGVkGAogASgLMhwuamFja2xpbmUudjEuR3JvdW5kZWRDb250ZW50SABCBgoEYm9keUoECAkQCkoECAsQDEoECA0QHiJICghSdW5JbnB1dBISCgppbnB1dF9qc29uGAEgASgMEigKB3N1YmplY3QYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkgKDVJlc3VsdENvbnRlbnQSEwoLcmVzdWx0X2pzb24YASABKAwSEwoLd3JpdGVzX2pzb24YAiABKAwSDQoFZXJyb3IYAyABKAkiLwoMUmVwbHlDb250ZW50EgwKBHRleHQYASABKAkSEQoJcmVhc29uaW5nGAIgASgJIi4KC0NhbGxDb250ZW50EgwKBHRvb2wYASABKAkSEQoJYXJndW1lbnRzGAIgASgMIjcKEVRvb2xSZXN1bHRDb250ZW50EhMKC291dHB1dF9qc29uGAEgASgMEg0KBWVycm9yGAIgASgJIjIKDUFuc3dlckNvbnRlbnQSDAoEdGV4dBgBIAEoCRITCgtvdXRwdXRfanNvbhgCIAEoDCIfCg5Db25zdWx0Q29udGVudBINCgVlcnJvchgBIAEoCSIjChBDb21wYWN0ZWRDb250ZW50Eg8KB3N1bW1hcnkYASABKAkiNwoPR3JvdW5kZWRDb250ZW50EhMKC3Vuc3VwcG9ydGVkGAEgAygJEg8KB3Byb2JsZW0YAiABKAkipwEKBURlbHRhEhIKCmF0dGVtcHRfaWQYASABKAQSDwoHc3RlcF9pZBgCIAEoCRIRCglpdGVyYXRpb24YAyABKA0SDgoEdGV4dBgEIAEoCUgAEhMKCXJlYXNvbmluZxgFIAEoCUgAEjkKDnRvb2xfYXJndW1lbnRzGAYgASgLMh8uamFja2xpbmUudjEuVG9vbEFyZ3VtZW50c0RlbHRhSABCBgoEcGFydCJDChJUb29sQXJndW1lbnRzRGVsdGESDQoFaW5kZXgYASABKA0SDAoEdG9vbBgCIAEoCRIQCghmcmFnbWVudBgDIAEoCSIbCgVSZXNldBISCgphdHRlbXB0X2lkGAEgASgEKpYBCg1SZWNvdmVyeUNhdXNlEh4KGlJFQ09WRVJZX0NBVVNFX1VOU1BFQ0lGSUVEEAASGAoUUkVDT1ZFUllfQ0FVU0VfQ1JBU0gQARIYChRSRUNPVkVSWV9DQVVTRV9EUkFJThACEhgKFFJFQ09WRVJZX0NBVVNFX1FVRVVFEAMSFwoTUkVDT1ZFUllfQ0FVU0VfV0FLRRAEKtYBChBNb2RlbENhbGxQdXJwb3NlEiIKHk1PREVMX0NBTExfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhsKF01PREVMX0NBTExfUFVSUE9TRV9UVVJOEAESHQoZTU9ERUxfQ0FMTF9QVVJQT1NFX1JFUEFJUhACEiMKH01PREVMX0NBTExfUFVSUE9TRV9GSU5BTF9BTlNXRVIQAxIdChlNT0RFTF9DQUxMX1BVUlBPU0VfR1JPVU5EEAQSHgoaTU9ERUxfQ0FMTF9QVVJQT1NFX1NVTU1BUlkQBSq4AQoMRmluaXNoUmVhc29uEh0KGUZJTklTSF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJGSU5JU0hfUkVBU09OX1NUT1AQARIcChhGSU5JU0hfUkVBU09OX1RPT0xfQ0FMTFMQAhIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBADEiAKHEZJTklTSF9SRUFTT05fQ09OVEVOVF9GSUxURVIQBBIXChNGSU5JU0hfUkVBU09OX09USEVSEAUqpwMKEU1vZGVsRmFpbHVyZUNsYXNzEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5TUEVDSUZJRUQQABIkCiBNT0RFTF9GQUlMVVJFX0NMQVNTX1JBVEVfTElNSVRFRBABEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5BVkFJTEFCTEUQAhIiCh5NT0RFTF9GQUlMVVJFX0NMQVNTX0NPTk5FQ1RJT04QAxIfChtNT0RFTF9GQUlMVVJFX0NMQVNTX1RJTUVPVVQQBBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX01BTEZPUk1FRBAFEiYKIk1PREVMX0ZBSUxVUkVfQ0xBU1NfQVVUSEVOVElDQVRJT04QBhIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX0JBRF9SRVFVRVNUEAcSKAokTU9ERUxfRkFJTFVSRV9DTEFTU19DT05URVhUX09WRVJGTE9XEAgSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19DQU5DRUxMRUQQCRIgChxNT0RFTF9GQUlMVVJFX0NMQVNTX0lOVEVSTkFMEAoqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcqngIKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBhIfChtBTlNXRVJfUFJPQkxFTV9OT1RfRklOSVNIRUQQBxIeChpBTlNXRVJfUFJPQkxFTV9DQUxMX0ZBSUxFRBAIKloKCVRpbWVyS2luZBIaChZUSU1FUl9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTVElNRVJfS0lORF9ERUFETElORRABEhgKFFRJTUVSX0tJTkRfSU5URVJSVVBUEAIqwgEKCk5vdGljZUNvZGUSGwoXTk9USUNFX0NPREVfVU5TUEVDSUZJRUQQABIiCh5OT1RJQ0VfQ09ERV9CVURHRVRfTkVBUkxZX1VTRUQQARIcChhOT1RJQ0VfQ09ERV9GSUxFX01JU1NJTkcQAhIgChxOT1RJQ0VfQ09ERV9DT05ESVRJT05fRkFJTEVEEAMSGgoWTk9USUNFX0NPREVfUkVQRVRJVElPThAEEhcKE05PVElDRV9DT0RFX0hJU1RPUlkQBipMCgtDb25zdWx0S2luZBIcChhDT05TVUxUX0tJTkRfVU5TUEVDSUZJRUQQABIfChtDT05TVUxUX0tJTkRfU1RPUF9DT05ESVRJT04QASp5Cg1Db25zdWx0QW5zd2VyEh4KGkNPTlNVTFRfQU5TV0VSX1VOU1BFQ0lGSUVEEAASFgoSQ09OU1VMVF9BTlNXRVJfWUVTEAESFQoRQ09OU1VMVF9BTlNXRVJfTk8QAhIZChVDT05TVUxUX0FOU1dFUl9GQUlMRUQQAyqGAQoOQ29tcGFjdGlvbktpbmQSHwobQ09NUEFDVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWQ09NUEFDVElPTl9LSU5EX1BSVU5FRBABEhoKFkNPTVBBQ1RJT05fS0lORF9XSU5ET1cQAhIbChdDT01QQUNUSU9OX0tJTkRfU1VNTUFSWRADKrcBChFSZWZsZWN0aW9uUGF0dGVybhIiCh5SRUZMRUNUSU9OX1BBVFRFUk5fVU5TUEVDSUZJRUQQABIgChxSRUZMRUNUSU9OX1BBVFRFUk5fQURWQU5DSU5HEAESHAoYUkVGTEVDVElPTl9QQVRURVJOX01JWEVEEAISHgoaUkVGTEVDVElPTl9QQVRURVJOX0ZBSUxJTkcQAxIeChpSRUZMRUNUSU9OX1BBVFRFUk5fTE9PUElORxAEYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
 
 /**
  * One fact of one run.
@@ -276,6 +276,22 @@ export type StepEvent = Message<"jackline.v1.StepEvent"> & {
      */
     value: Noticed;
     case: "noticed";
+  } | {
+    /**
+     * A model is sent less of the conversation from here on.
+     *
+     * @generated from field: jackline.v1.Compacted compacted = 32;
+     */
+    value: Compacted;
+    case: "compacted";
+  } | {
+    /**
+     * What a model was to be sent had to be made sound first.
+     *
+     * @generated from field: jackline.v1.HistoryRepaired history_repaired = 33;
+     */
+    value: HistoryRepaired;
+    case: "historyRepaired";
   } | {
     /**
      * How the turns of a visit have gone was looked at.
@@ -632,6 +648,13 @@ export type ModelCallStarted = Message<"jackline.v1.ModelCallStarted"> & {
    * @generated from field: string limit_leaf = 8;
    */
   limitLeaf: string;
+
+  /**
+   * For a summary: how many entries of the visit it stands for, counted from its first.
+   *
+   * @generated from field: uint32 summarised = 12;
+   */
+  summarised: number;
 };
 
 /**
@@ -1328,6 +1351,153 @@ export const ConsultedSchema: GenMessage<Consulted> = /*@__PURE__*/
   messageDesc(file_jackline_v1_event, 24);
 
 /**
+ * A model is sent less of a visit's conversation from here on. The log keeps all of it.
+ *
+ * @generated from message jackline.v1.Compacted
+ */
+export type Compacted = Message<"jackline.v1.Compacted"> & {
+  /**
+   * How.
+   *
+   * @generated from field: jackline.v1.CompactionKind kind = 1;
+   */
+  kind: CompactionKind;
+
+  /**
+   * True if the provider had refused the conversation as too long; the call is then made once more.
+   *
+   * @generated from field: bool overflow = 2;
+   */
+  overflow: boolean;
+
+  /**
+   * The first entry of the visit that is sent, counted from 0.
+   *
+   * @generated from field: uint32 kept_from = 3;
+   */
+  keptFrom: number;
+
+  /**
+   * The first entry of the visit whose results are sent whole.
+   *
+   * @generated from field: uint32 pruned_to = 4;
+   */
+  prunedTo: number;
+
+  /**
+   * How many turns this left out.
+   *
+   * @generated from field: uint32 turns = 5;
+   */
+  turns: number;
+
+  /**
+   * How many results this replaced.
+   *
+   * @generated from field: uint32 results = 6;
+   */
+  results: number;
+
+  /**
+   * The estimate of the next prompt before, in tokens.
+   *
+   * @generated from field: uint64 tokens_before = 7;
+   */
+  tokensBefore: bigint;
+
+  /**
+   * The estimate after.
+   *
+   * @generated from field: uint64 tokens_after = 8;
+   */
+  tokensAfter: bigint;
+};
+
+/**
+ * Describes the message jackline.v1.Compacted.
+ * Use `create(CompactedSchema)` to create a new message.
+ */
+export const CompactedSchema: GenMessage<Compacted> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 25);
+
+/**
+ * What a model was to be sent had to be made sound first; these are the repairs that came new.
+ *
+ * @generated from message jackline.v1.HistoryRepaired
+ */
+export type HistoryRepaired = Message<"jackline.v1.HistoryRepaired"> & {
+  /**
+   * Calls without a result, which got a neutral one.
+   *
+   * @generated from field: uint32 dangling = 1;
+   */
+  dangling: number;
+
+  /**
+   * Results without a call, which were left out.
+   *
+   * @generated from field: uint32 orphans = 2;
+   */
+  orphans: number;
+
+  /**
+   * Results that stood away from their reply.
+   *
+   * @generated from field: uint32 moved = 3;
+   */
+  moved: number;
+
+  /**
+   * Messages with nothing in them, which were left out.
+   *
+   * @generated from field: uint32 empty = 4;
+   */
+  empty: number;
+
+  /**
+   * Requests or replies that stood in a row and became one.
+   *
+   * @generated from field: uint32 merged = 5;
+   */
+  merged: number;
+
+  /**
+   * Malformed arguments, which are quoted as text.
+   *
+   * @generated from field: uint32 quoted = 6;
+   */
+  quoted: number;
+
+  /**
+   * Ids and names that were missing, odd or used before.
+   *
+   * @generated from field: uint32 renamed = 7;
+   */
+  renamed: number;
+
+  /**
+   * System messages from outside, which lost their rank.
+   *
+   * @generated from field: uint32 demoted = 8;
+   */
+  demoted: number;
+
+  /**
+   * Replies that no request came before.
+   *
+   * @generated from field: uint32 unasked = 9;
+   */
+  unasked: number;
+};
+
+/**
+ * Describes the message jackline.v1.HistoryRepaired.
+ * Use `create(HistoryRepairedSchema)` to create a new message.
+ */
+export const HistoryRepairedSchema: GenMessage<HistoryRepaired> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 26);
+
+/**
  * How the turns of a visit have gone was looked at. No model is asked for it.
  *
  * @generated from message jackline.v1.Reflected
@@ -1367,7 +1537,7 @@ export type Reflected = Message<"jackline.v1.Reflected"> & {
  * Use `create(ReflectedSchema)` to create a new message.
  */
 export const ReflectedSchema: GenMessage<Reflected> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 25);
+  messageDesc(file_jackline_v1_event, 27);
 
 /**
  * An answer was held against what the tools had returned.
@@ -1409,7 +1579,7 @@ export type Grounded = Message<"jackline.v1.Grounded"> & {
  * Use `create(GroundedSchema)` to create a new message.
  */
 export const GroundedSchema: GenMessage<Grounded> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 26);
+  messageDesc(file_jackline_v1_event, 28);
 
 /**
  * What was said, given and returned: the part of an event that is not metadata.
@@ -1488,6 +1658,14 @@ export type Content = Message<"jackline.v1.Content"> & {
     case: "consult";
   } | {
     /**
+     * Of Compacted.
+     *
+     * @generated from field: jackline.v1.CompactedContent compacted = 8;
+     */
+    value: CompactedContent;
+    case: "compacted";
+  } | {
+    /**
      * Of Grounded.
      *
      * @generated from field: jackline.v1.GroundedContent grounded = 10;
@@ -1502,7 +1680,7 @@ export type Content = Message<"jackline.v1.Content"> & {
  * Use `create(ContentSchema)` to create a new message.
  */
 export const ContentSchema: GenMessage<Content> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 27);
+  messageDesc(file_jackline_v1_event, 29);
 
 /**
  * What a run was started with.
@@ -1530,7 +1708,7 @@ export type RunInput = Message<"jackline.v1.RunInput"> & {
  * Use `create(RunInputSchema)` to create a new message.
  */
 export const RunInputSchema: GenMessage<RunInput> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 28);
+  messageDesc(file_jackline_v1_event, 30);
 
 /**
  * What a step or run came to.
@@ -1565,7 +1743,7 @@ export type ResultContent = Message<"jackline.v1.ResultContent"> & {
  * Use `create(ResultContentSchema)` to create a new message.
  */
 export const ResultContentSchema: GenMessage<ResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 29);
+  messageDesc(file_jackline_v1_event, 31);
 
 /**
  * What a model said.
@@ -1593,7 +1771,7 @@ export type ReplyContent = Message<"jackline.v1.ReplyContent"> & {
  * Use `create(ReplyContentSchema)` to create a new message.
  */
 export const ReplyContentSchema: GenMessage<ReplyContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 30);
+  messageDesc(file_jackline_v1_event, 32);
 
 /**
  * A tool call as it was asked for.
@@ -1621,7 +1799,7 @@ export type CallContent = Message<"jackline.v1.CallContent"> & {
  * Use `create(CallContentSchema)` to create a new message.
  */
 export const CallContentSchema: GenMessage<CallContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 31);
+  messageDesc(file_jackline_v1_event, 33);
 
 /**
  * What a tool returned.
@@ -1649,7 +1827,7 @@ export type ToolResultContent = Message<"jackline.v1.ToolResultContent"> & {
  * Use `create(ToolResultContentSchema)` to create a new message.
  */
 export const ToolResultContentSchema: GenMessage<ToolResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 32);
+  messageDesc(file_jackline_v1_event, 34);
 
 /**
  * What was answered to a question.
@@ -1677,7 +1855,7 @@ export type AnswerContent = Message<"jackline.v1.AnswerContent"> & {
  * Use `create(AnswerContentSchema)` to create a new message.
  */
 export const AnswerContentSchema: GenMessage<AnswerContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 33);
+  messageDesc(file_jackline_v1_event, 35);
 
 /**
  * What came with an answer.
@@ -1698,7 +1876,28 @@ export type ConsultContent = Message<"jackline.v1.ConsultContent"> & {
  * Use `create(ConsultContentSchema)` to create a new message.
  */
 export const ConsultContentSchema: GenMessage<ConsultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 34);
+  messageDesc(file_jackline_v1_event, 36);
+
+/**
+ * What stands for turns that were left out.
+ *
+ * @generated from message jackline.v1.CompactedContent
+ */
+export type CompactedContent = Message<"jackline.v1.CompactedContent"> & {
+  /**
+   * The summary, in the words of the model that was asked for it.
+   *
+   * @generated from field: string summary = 1;
+   */
+  summary: string;
+};
+
+/**
+ * Describes the message jackline.v1.CompactedContent.
+ * Use `create(CompactedContentSchema)` to create a new message.
+ */
+export const CompactedContentSchema: GenMessage<CompactedContent> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 37);
 
 /**
  * What a judge found.
@@ -1726,7 +1925,7 @@ export type GroundedContent = Message<"jackline.v1.GroundedContent"> & {
  * Use `create(GroundedContentSchema)` to create a new message.
  */
 export const GroundedContentSchema: GenMessage<GroundedContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 35);
+  messageDesc(file_jackline_v1_event, 38);
 
 /**
  * A live piece of what is being made. Never stored, never replayed.
@@ -1792,7 +1991,7 @@ export type Delta = Message<"jackline.v1.Delta"> & {
  * Use `create(DeltaSchema)` to create a new message.
  */
 export const DeltaSchema: GenMessage<Delta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 36);
+  messageDesc(file_jackline_v1_event, 39);
 
 /**
  * A piece of a tool call's arguments.
@@ -1827,7 +2026,7 @@ export type ToolArgumentsDelta = Message<"jackline.v1.ToolArgumentsDelta"> & {
  * Use `create(ToolArgumentsDeltaSchema)` to create a new message.
  */
 export const ToolArgumentsDeltaSchema: GenMessage<ToolArgumentsDelta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 37);
+  messageDesc(file_jackline_v1_event, 40);
 
 /**
  * An attempt was given up: drop what its deltas showed.
@@ -1848,7 +2047,7 @@ export type Reset = Message<"jackline.v1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 38);
+  messageDesc(file_jackline_v1_event, 41);
 
 /**
  * Why a worker took a run over.
@@ -1939,6 +2138,14 @@ export enum ModelCallPurpose {
    * @generated from enum value: MODEL_CALL_PURPOSE_GROUND = 4;
    */
   GROUND = 4,
+
+  /**
+   * The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
+   * conversation.
+   *
+   * @generated from enum value: MODEL_CALL_PURPOSE_SUMMARY = 5;
+   */
+  SUMMARY = 5,
 }
 
 /**
@@ -2311,6 +2518,13 @@ export enum NoticeCode {
    * @generated from enum value: NOTICE_CODE_REPETITION = 4;
    */
   REPETITION = 4,
+
+  /**
+   * The conversation that a model is sent was not sound, or could not be shortened as the workflow says.
+   *
+   * @generated from enum value: NOTICE_CODE_HISTORY = 6;
+   */
+  HISTORY = 6,
 }
 
 /**
@@ -2388,6 +2602,47 @@ export const ConsultAnswerSchema: GenEnum<ConsultAnswer> = /*@__PURE__*/
   enumDesc(file_jackline_v1_event, 9);
 
 /**
+ * How a conversation was made shorter.
+ *
+ * @generated from enum jackline.v1.CompactionKind
+ */
+export enum CompactionKind {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: COMPACTION_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Results of old tool calls were replaced by what names them.
+   *
+   * @generated from enum value: COMPACTION_KIND_PRUNED = 1;
+   */
+  PRUNED = 1,
+
+  /**
+   * The oldest turns were left out.
+   *
+   * @generated from enum value: COMPACTION_KIND_WINDOW = 2;
+   */
+  WINDOW = 2,
+
+  /**
+   * The oldest turns were left out, and a summary stands for them.
+   *
+   * @generated from enum value: COMPACTION_KIND_SUMMARY = 3;
+   */
+  SUMMARY = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.CompactionKind.
+ */
+export const CompactionKindSchema: GenEnum<CompactionKind> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_event, 10);
+
+/**
  * How the turns since the last look have gone.
  *
  * @generated from enum jackline.v1.ReflectionPattern
@@ -2433,5 +2688,5 @@ export enum ReflectionPattern {
  * Describes the enum jackline.v1.ReflectionPattern.
  */
 export const ReflectionPatternSchema: GenEnum<ReflectionPattern> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_event, 10);
+  enumDesc(file_jackline_v1_event, 11);
 

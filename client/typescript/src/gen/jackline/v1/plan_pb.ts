@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSLYAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJEioKCmJvdW5kc19jYXAYCyABKAsyFi5qYWNrbGluZS52MS5Cb3VuZHNDYXBCFAoSX2lucHV0X3NjaGVtYV9qc29uSgQIChALSgQIDBAeIuUCCglCb3VuZHNDYXASGwoOcnVuX3RpbWVvdXRfbXMYASABKARIAIgBARIZCgx0b2tlbl9idWRnZXQYAiABKARIAYgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYAyABKARIAogBARISCgVzdGVwcxgEIAEoDUgDiAEBEhMKBmV2ZW50cxgFIAEoDUgEiAEBEhsKDm1heF9pdGVyYXRpb25zGAYgASgNSAWIAQESGwoObW9kZWxfcmVxdWVzdHMYByABKA1IBogBARIXCgp0b29sX2NhbGxzGAggASgNSAeIAQFCEQoPX3J1bl90aW1lb3V0X21zQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0IICgZfc3RlcHNCCQoHX2V2ZW50c0IRCg9fbWF4X2l0ZXJhdGlvbnNCEQoPX21vZGVsX3JlcXVlc3RzQg0KC190b29sX2NhbGxzIpkCCglNb2RlbFBsYW4SDwoHcHJvZmlsZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIPCgdhZGFwdGVyGAMgASgJEhYKDmNvbnRleHRfd2luZG93GAQgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAUgASgNEg4KBnByaWNlZBgGIAEoCBIaChJpbnB1dF9wcmljZV9taWNyb3MYByABKAQSGwoTb3V0cHV0X3ByaWNlX21pY3JvcxgIIAEoBBIPCgdyZXRyaWVzGAkgASgNEhUKDXJldHJ5X2Jhc2VfbXMYCiABKA0SFAoMcmV0cnlfY2FwX21zGAsgASgNEhUKDW5hdGl2ZV9zY2hlbWEYESABKAhKBAgMEBFKBAgSEB4i2gMKCFN0ZXBQbGFuEg8KB3N0ZXBfaWQYASABKAkSDAoEa2luZBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIWCg5pbnB1dF9zZWxlY3RlZBgEIAEoCBIvCgVpbnB1dBgFIAMoCzIgLmphY2tsaW5lLnYxLlN0ZXBQbGFuLklucHV0RW50cnkSMQoGcm91dGVzGAYgAygLMiEuamFja2xpbmUudjEuU3RlcFBsYW4uUm91dGVzRW50cnkSEQoJbmV4dF9zdGVwGAcgASgJEjAKCm1vZGVsX3N0ZXAYCiABKAsyGi5qYWNrbGluZS52MS5Nb2RlbFN0ZXBQbGFuSAASLgoJdG9vbF9zdGVwGAsgASgLMhkuamFja2xpbmUudjEuVG9vbFN0ZXBQbGFuSAASMgoLcm91dGVyX3N0ZXAYDCABKAsyGy5qYWNrbGluZS52MS5Sb3V0ZXJTdGVwUGxhbkgAGiwKCklucHV0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtSb3V0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBGJvZHlKBAgIEAlKBAgJEApKBAgNEB4irgIKClN0ZXBCb3VuZHMSFgoObWF4X2l0ZXJhdGlvbnMYASABKA0SFgoObW9kZWxfcmVxdWVzdHMYAiABKA0SEgoKdG9vbF9jYWxscxgDIAEoDRIZCgx0b2tlbl9idWRnZXQYBCABKARIAIgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYBSABKARIAYgBARIXCgp0aW1lb3V0X21zGAYgASgESAKIAQESGAoQbW9kZWxfdGltZW91dF9tcxgHIAEoBBIXCg9pZGxlX3RpbWVvdXRfbXMYCCABKAQSFwoPdG9vbF90aW1lb3V0X21zGAkgASgEQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0INCgtfdGltZW91dF9tc0oECAoQFCIsCg1Qcm9tcHRTZWN0aW9uEg0KBXRpdGxlGAEgASgJEgwKBHRleHQYAiABKAkixQEKClRvb2xQb2xpY3kSDwoHcmV0cmllcxgBIAEoDRIVCg1yZXRyeV9iYXNlX21zGAIgASgNEhQKDHJldHJ5X2NhcF9tcxgDIAEoDRIoCghvbl9lcnJvchgEIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRIqCgpvbl90aW1lb3V0GAUgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEg0KBXJldXNlGAYgASgIEhQKDHNlcmlhbF9ncm91cBgHIAEoCSKsAgoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBInCgZwb2xpY3kYByABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5EgwKBHBvbGwYCyABKAgaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQC0oECAwQFCLFAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybRIaCg1jb250cmFjdF9qc29uGAYgASgJSAGIAQFCDgoMX3NjaGVtYV9qc29uQhAKDl9jb250cmFjdF9qc29uSgQIBxAUIpAECg1TdG9wQ29uZGl0aW9uEi0KBmFueV9vZhgBIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoGYWxsX29mGAIgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgduZWdhdGVkGAMgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbkgAEhQKCml0ZXJhdGlvbnMYBCABKA1IABIQCgZ0b2tlbnMYBSABKARIABIVCgtjb3N0X21pY3JvcxgGIAEoBEgAEhQKCmVsYXBzZWRfbXMYByABKARIABIXCg1ub190b29sX2NhbGxzGAggASgISAASNwoLdG9vbF9jYWxsZWQYCSABKAsyIC5qYWNrbGluZS52MS5Ub29sQ2FsbGVkQ29uZGl0aW9uSAASHQoTY29uZmlkZW5jZV9wZXJtaWxsZRgKIAEoDUgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCLUBQoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBIyCg50b29sX2V4ZWN1dGlvbhgOIAEoDjIaLmphY2tsaW5lLnYxLlRvb2xFeGVjdXRpb24SGQoMaW52YWxpZF9hcmdzGBAgASgNSACIAQESLQoJc3RvcF93aGVuGAwgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbhIrCgpjb21wbGV0aW9uGA0gASgOMhcuamFja2xpbmUudjEuQ29tcGxldGlvbhInCgZyZXBlYXQYESABKAsyFy5qYWNrbGluZS52MS5SZXBlYXRQbGFuEikKB3JlZmxlY3QYEiABKAsyGC5qYWNrbGluZS52MS5SZWZsZWN0UGxhbhInCgZncm91bmQYEyABKAsyFy5qYWNrbGluZS52MS5Hcm91bmRQbGFuQg8KDV9pbnZhbGlkX2FyZ3NKBAgPEBBKBAgUECgiTQoKUmVwZWF0UGxhbhIhCgJieRgBIAEoDjIVLmphY2tsaW5lLnYxLlJlcGVhdEJ5Eg0KBWNvdW50GAIgASgNEg0KBW51ZGdlGAMgASgIIi4KC1JlZmxlY3RQbGFuEg0KBWV2ZXJ5GAEgASgNEhAKCGd1aWRhbmNlGAIgASgIInkKCkdyb3VuZFBsYW4SDQoFbW9kZWwYASABKAkSGgoSdGhyZXNob2xkX3Blcm1pbGxlGAIgASgNEhMKC21heF9yZXBsYW5zGAMgASgNEisKCG9uX2Vycm9yGAQgASgOMhkuamFja2xpbmUudjEuT25KdWRnZUVycm9yIv4CCgxUb29sU3RlcFBsYW4SIwoGZWZmZWN0GAEgASgOMhMuamFja2xpbmUudjEuRWZmZWN0EhIKCm91dHB1dF9rZXkYAiABKAkSEgoKdGltZW91dF9tcxgDIAEoBBIUCgxyZXN1bHRfY2hhcnMYBCABKA0SKgoKb25fdW5rbm93bhgFIAEoDjIWLmphY2tsaW5lLnYxLk9uVW5rbm93bhIZChF1bmtub3duX2V4cGlyeV9tcxgGIAEoBBInCgRodHRwGAogASgLMhcuamFja2xpbmUudjEuSHR0cEFjdGlvbkgAEi8KCGZ1bmN0aW9uGAsgASgLMhsuamFja2xpbmUudjEuRnVuY3Rpb25BY3Rpb25IABIlCgNtY3AYDCABKAsyFi5qYWNrbGluZS52MS5NY3BBY3Rpb25IABInCgZwb2xpY3kYDiABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5QggKBmFjdGlvbkoECAcQCkoECA0QDkoECA8QKCKsAgoKSHR0cEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEg4KBm1ldGhvZBgCIAEoCRIMCgRwYXRoGAMgASgJEjEKBXF1ZXJ5GAQgAygLMiIuamFja2xpbmUudjEuSHR0cEFjdGlvbi5RdWVyeUVudHJ5EjUKB2hlYWRlcnMYBSADKAsyJC5qYWNrbGluZS52MS5IdHRwQWN0aW9uLkhlYWRlcnNFbnRyeRIWCglib2R5X2pzb24YBiABKAlIAIgBARosCgpRdWVyeUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX2JvZHlfanNvbiIiCg5GdW5jdGlvbkFjdGlvbhIQCghmdW5jdGlvbhgBIAEoCSJaCglNY3BBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIMCgR0b29sGAIgASgJEhYKDmFyZ3VtZW50c19qc29uGAMgASgJEhMKC3Rvb2xfZGlnZXN0GAQgASgJIioKClJvdXRlckNhc2USDAoEd2hlbhgBIAEoCRIOCgZzaWduYWwYAiABKAkiOAoOUm91dGVyU3RlcFBsYW4SJgoFY2FzZXMYASADKAsyFy5qYWNrbGluZS52MS5Sb3V0ZXJDYXNlKlQKCU9uRmFpbHVyZRIaChZPTl9GQUlMVVJFX1VOU1BFQ0lGSUVEEAASFgoST05fRkFJTFVSRV9PQlNFUlZFEAESEwoPT05fRkFJTFVSRV9GQUlMEAIqlgEKCkFuc3dlckZvcm0SGwoXQU5TV0VSX0ZPUk1fVU5TUEVDSUZJRUQQABIZChVBTlNXRVJfRk9STV9KU09OX1RFWFQQARIUChBBTlNXRVJfRk9STV9URVhUEAISHQoZQU5TV0VSX0ZPUk1fTkFUSVZFX1NDSEVNQRADEhsKF0FOU1dFUl9GT1JNX0ZJTklTSF9UT09MEAQqiAEKDlRvb2xDaG9pY2VNb2RlEiAKHFRPT0xfQ0hPSUNFX01PREVfVU5TUEVDSUZJRUQQABIZChVUT09MX0NIT0lDRV9NT0RFX0FVVE8QARIdChlUT09MX0NIT0lDRV9NT0RFX1JFUVVJUkVEEAISGgoWVE9PTF9DSE9JQ0VfTU9ERV9OQU1FRBADKlYKCkNvbXBsZXRpb24SGgoWQ09NUExFVElPTl9VTlNQRUNJRklFRBAAEhMKD0NPTVBMRVRJT05fQVVUTxABEhcKE0NPTVBMRVRJT05fRVhQTElDSVQQAipRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKosBCg1Ub29sRXhlY3V0aW9uEh4KGlRPT0xfRVhFQ1VUSU9OX1VOU1BFQ0lGSUVEEAASHAoYVE9PTF9FWEVDVVRJT05fQllfRUZGRUNUEAESHQoZVE9PTF9FWEVDVVRJT05fU0VRVUVOVElBTBACEh0KGVRPT0xfRVhFQ1VUSU9OX0NPTkNVUlJFTlQQAypoCghSZXBlYXRCeRIZChVSRVBFQVRfQllfVU5TUEVDSUZJRUQQABIZChVSRVBFQVRfQllfQVJHU19SRVNVTFQQARISCg5SRVBFQVRfQllfQVJHUxACEhIKDlJFUEVBVF9CWV9OQU1FEAMqYgoMT25KdWRnZUVycm9yEh4KGk9OX0pVREdFX0VSUk9SX1VOU1BFQ0lGSUVEEAASGQoVT05fSlVER0VfRVJST1JfSUdOT1JFEAESFwoTT05fSlVER0VfRVJST1JfRVhJVBACKmYKCU9uVW5rbm93bhIaChZPTl9VTktOT1dOX1VOU1BFQ0lGSUVEEAASEgoOT05fVU5LTk9XTl9BU0sQARITCg9PTl9VTktOT1dOX0ZBSUwQAhIUChBPTl9VTktOT1dOX1JFVFJZEANiBnByb3RvMw", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSLYAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJEioKCmJvdW5kc19jYXAYCyABKAsyFi5qYWNrbGluZS52MS5Cb3VuZHNDYXBCFAoSX2lucHV0X3NjaGVtYV9qc29uSgQIChALSgQIDBAeIuUCCglCb3VuZHNDYXASGwoOcnVuX3RpbWVvdXRfbXMYASABKARIAIgBARIZCgx0b2tlbl9idWRnZXQYAiABKARIAYgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYAyABKARIAogBARISCgVzdGVwcxgEIAEoDUgDiAEBEhMKBmV2ZW50cxgFIAEoDUgEiAEBEhsKDm1heF9pdGVyYXRpb25zGAYgASgNSAWIAQESGwoObW9kZWxfcmVxdWVzdHMYByABKA1IBogBARIXCgp0b29sX2NhbGxzGAggASgNSAeIAQFCEQoPX3J1bl90aW1lb3V0X21zQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0IICgZfc3RlcHNCCQoHX2V2ZW50c0IRCg9fbWF4X2l0ZXJhdGlvbnNCEQoPX21vZGVsX3JlcXVlc3RzQg0KC190b29sX2NhbGxzIpkCCglNb2RlbFBsYW4SDwoHcHJvZmlsZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIPCgdhZGFwdGVyGAMgASgJEhYKDmNvbnRleHRfd2luZG93GAQgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAUgASgNEg4KBnByaWNlZBgGIAEoCBIaChJpbnB1dF9wcmljZV9taWNyb3MYByABKAQSGwoTb3V0cHV0X3ByaWNlX21pY3JvcxgIIAEoBBIPCgdyZXRyaWVzGAkgASgNEhUKDXJldHJ5X2Jhc2VfbXMYCiABKA0SFAoMcmV0cnlfY2FwX21zGAsgASgNEhUKDW5hdGl2ZV9zY2hlbWEYESABKAhKBAgMEBFKBAgSEB4i2gMKCFN0ZXBQbGFuEg8KB3N0ZXBfaWQYASABKAkSDAoEa2luZBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIWCg5pbnB1dF9zZWxlY3RlZBgEIAEoCBIvCgVpbnB1dBgFIAMoCzIgLmphY2tsaW5lLnYxLlN0ZXBQbGFuLklucHV0RW50cnkSMQoGcm91dGVzGAYgAygLMiEuamFja2xpbmUudjEuU3RlcFBsYW4uUm91dGVzRW50cnkSEQoJbmV4dF9zdGVwGAcgASgJEjAKCm1vZGVsX3N0ZXAYCiABKAsyGi5qYWNrbGluZS52MS5Nb2RlbFN0ZXBQbGFuSAASLgoJdG9vbF9zdGVwGAsgASgLMhkuamFja2xpbmUudjEuVG9vbFN0ZXBQbGFuSAASMgoLcm91dGVyX3N0ZXAYDCABKAsyGy5qYWNrbGluZS52MS5Sb3V0ZXJTdGVwUGxhbkgAGiwKCklucHV0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtSb3V0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBGJvZHlKBAgIEAlKBAgJEApKBAgNEB4irgIKClN0ZXBCb3VuZHMSFgoObWF4X2l0ZXJhdGlvbnMYASABKA0SFgoObW9kZWxfcmVxdWVzdHMYAiABKA0SEgoKdG9vbF9jYWxscxgDIAEoDRIZCgx0b2tlbl9idWRnZXQYBCABKARIAIgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYBSABKARIAYgBARIXCgp0aW1lb3V0X21zGAYgASgESAKIAQESGAoQbW9kZWxfdGltZW91dF9tcxgHIAEoBBIXCg9pZGxlX3RpbWVvdXRfbXMYCCABKAQSFwoPdG9vbF90aW1lb3V0X21zGAkgASgEQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0INCgtfdGltZW91dF9tc0oECAoQFCIsCg1Qcm9tcHRTZWN0aW9uEg0KBXRpdGxlGAEgASgJEgwKBHRleHQYAiABKAkixQEKClRvb2xQb2xpY3kSDwoHcmV0cmllcxgBIAEoDRIVCg1yZXRyeV9iYXNlX21zGAIgASgNEhQKDHJldHJ5X2NhcF9tcxgDIAEoDRIoCghvbl9lcnJvchgEIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRIqCgpvbl90aW1lb3V0GAUgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEg0KBXJldXNlGAYgASgIEhQKDHNlcmlhbF9ncm91cBgHIAEoCSKsAgoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBInCgZwb2xpY3kYByABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5EgwKBHBvbGwYCyABKAgaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQC0oECAwQFCLFAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybRIaCg1jb250cmFjdF9qc29uGAYgASgJSAGIAQFCDgoMX3NjaGVtYV9qc29uQhAKDl9jb250cmFjdF9qc29uSgQIBxAUIpAECg1TdG9wQ29uZGl0aW9uEi0KBmFueV9vZhgBIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoGYWxsX29mGAIgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgduZWdhdGVkGAMgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbkgAEhQKCml0ZXJhdGlvbnMYBCABKA1IABIQCgZ0b2tlbnMYBSABKARIABIVCgtjb3N0X21pY3JvcxgGIAEoBEgAEhQKCmVsYXBzZWRfbXMYByABKARIABIXCg1ub190b29sX2NhbGxzGAggASgISAASNwoLdG9vbF9jYWxsZWQYCSABKAsyIC5qYWNrbGluZS52MS5Ub29sQ2FsbGVkQ29uZGl0aW9uSAASHQoTY29uZmlkZW5jZV9wZXJtaWxsZRgKIAEoDUgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCI1CglQcnVuZVBsYW4SEwoLa2VlcF90b2tlbnMYASABKAQSEwoLc2F2ZV90b2tlbnMYAiABKAQimwEKDkNvbXBhY3Rpb25QbGFuEikKBG1vZGUYASABKA4yGy5qYWNrbGluZS52MS5Db21wYWN0aW9uTW9kZRITCgthdF9wZXJtaWxsZRgCIAEoDRITCgt0b19wZXJtaWxsZRgDIAEoDRINCgVtb2RlbBgEIAEoCRIlCgVwcnVuZRgFIAEoCzIWLmphY2tsaW5lLnYxLlBydW5lUGxhbiKFBgoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBIyCg50b29sX2V4ZWN1dGlvbhgOIAEoDjIaLmphY2tsaW5lLnYxLlRvb2xFeGVjdXRpb24SGQoMaW52YWxpZF9hcmdzGBAgASgNSACIAQESLQoJc3RvcF93aGVuGAwgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbhIrCgpjb21wbGV0aW9uGA0gASgOMhcuamFja2xpbmUudjEuQ29tcGxldGlvbhInCgZyZXBlYXQYESABKAsyFy5qYWNrbGluZS52MS5SZXBlYXRQbGFuEikKB3JlZmxlY3QYEiABKAsyGC5qYWNrbGluZS52MS5SZWZsZWN0UGxhbhInCgZncm91bmQYEyABKAsyFy5qYWNrbGluZS52MS5Hcm91bmRQbGFuEi8KCmNvbXBhY3Rpb24YFCABKAsyGy5qYWNrbGluZS52MS5Db21wYWN0aW9uUGxhbkIPCg1faW52YWxpZF9hcmdzSgQIDxAQSgQIFRAoIk0KClJlcGVhdFBsYW4SIQoCYnkYASABKA4yFS5qYWNrbGluZS52MS5SZXBlYXRCeRINCgVjb3VudBgCIAEoDRINCgVudWRnZRgDIAEoCCIuCgtSZWZsZWN0UGxhbhINCgVldmVyeRgBIAEoDRIQCghndWlkYW5jZRgCIAEoCCJ5CgpHcm91bmRQbGFuEg0KBW1vZGVsGAEgASgJEhoKEnRocmVzaG9sZF9wZXJtaWxsZRgCIAEoDRITCgttYXhfcmVwbGFucxgDIAEoDRIrCghvbl9lcnJvchgEIAEoDjIZLmphY2tsaW5lLnYxLk9uSnVkZ2VFcnJvciL+AgoMVG9vbFN0ZXBQbGFuEiMKBmVmZmVjdBgBIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBISCgpvdXRwdXRfa2V5GAIgASgJEhIKCnRpbWVvdXRfbXMYAyABKAQSFAoMcmVzdWx0X2NoYXJzGAQgASgNEioKCm9uX3Vua25vd24YBSABKA4yFi5qYWNrbGluZS52MS5PblVua25vd24SGQoRdW5rbm93bl9leHBpcnlfbXMYBiABKAQSJwoEaHR0cBgKIAEoCzIXLmphY2tsaW5lLnYxLkh0dHBBY3Rpb25IABIvCghmdW5jdGlvbhgLIAEoCzIbLmphY2tsaW5lLnYxLkZ1bmN0aW9uQWN0aW9uSAASJQoDbWNwGAwgASgLMhYuamFja2xpbmUudjEuTWNwQWN0aW9uSAASJwoGcG9saWN5GA4gASgLMhcuamFja2xpbmUudjEuVG9vbFBvbGljeUIICgZhY3Rpb25KBAgHEApKBAgNEA5KBAgPECgirAIKCkh0dHBBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIOCgZtZXRob2QYAiABKAkSDAoEcGF0aBgDIAEoCRIxCgVxdWVyeRgEIAMoCzIiLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uUXVlcnlFbnRyeRI1CgdoZWFkZXJzGAUgAygLMiQuamFja2xpbmUudjEuSHR0cEFjdGlvbi5IZWFkZXJzRW50cnkSFgoJYm9keV9qc29uGAYgASgJSACIAQEaLAoKUXVlcnlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9ib2R5X2pzb24iIgoORnVuY3Rpb25BY3Rpb24SEAoIZnVuY3Rpb24YASABKAkiWgoJTWNwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRITCgt0b29sX2RpZ2VzdBgEIAEoCSIqCgpSb3V0ZXJDYXNlEgwKBHdoZW4YASABKAkSDgoGc2lnbmFsGAIgASgJIjgKDlJvdXRlclN0ZXBQbGFuEiYKBWNhc2VzGAEgAygLMhcuamFja2xpbmUudjEuUm91dGVyQ2FzZSpUCglPbkZhaWx1cmUSGgoWT05fRkFJTFVSRV9VTlNQRUNJRklFRBAAEhYKEk9OX0ZBSUxVUkVfT0JTRVJWRRABEhMKD09OX0ZBSUxVUkVfRkFJTBACKpYBCgpBbnN3ZXJGb3JtEhsKF0FOU1dFUl9GT1JNX1VOU1BFQ0lGSUVEEAASGQoVQU5TV0VSX0ZPUk1fSlNPTl9URVhUEAESFAoQQU5TV0VSX0ZPUk1fVEVYVBACEh0KGUFOU1dFUl9GT1JNX05BVElWRV9TQ0hFTUEQAxIbChdBTlNXRVJfRk9STV9GSU5JU0hfVE9PTBAEKogBCg5Ub29sQ2hvaWNlTW9kZRIgChxUT09MX0NIT0lDRV9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVVE9PTF9DSE9JQ0VfTU9ERV9BVVRPEAESHQoZVE9PTF9DSE9JQ0VfTU9ERV9SRVFVSVJFRBACEhoKFlRPT0xfQ0hPSUNFX01PREVfTkFNRUQQAypWCgpDb21wbGV0aW9uEhoKFkNPTVBMRVRJT05fVU5TUEVDSUZJRUQQABITCg9DT01QTEVUSU9OX0FVVE8QARIXChNDT01QTEVUSU9OX0VYUExJQ0lUEAIqUQoHT25MaW1pdBIYChRPTl9MSU1JVF9VTlNQRUNJRklFRBAAEhEKDU9OX0xJTUlUX0VYSVQQARIZChVPTl9MSU1JVF9GSU5BTF9BTlNXRVIQAiqLAQoNVG9vbEV4ZWN1dGlvbhIeChpUT09MX0VYRUNVVElPTl9VTlNQRUNJRklFRBAAEhwKGFRPT0xfRVhFQ1VUSU9OX0JZX0VGRkVDVBABEh0KGVRPT0xfRVhFQ1VUSU9OX1NFUVVFTlRJQUwQAhIdChlUT09MX0VYRUNVVElPTl9DT05DVVJSRU5UEAMqhgEKDkNvbXBhY3Rpb25Nb2RlEh8KG0NPTVBBQ1RJT05fTU9ERV9VTlNQRUNJRklFRBAAEhgKFENPTVBBQ1RJT05fTU9ERV9OT05FEAESGgoWQ09NUEFDVElPTl9NT0RFX1dJTkRPVxACEh0KGUNPTVBBQ1RJT05fTU9ERV9TVU1NQVJJU0UQAypoCghSZXBlYXRCeRIZChVSRVBFQVRfQllfVU5TUEVDSUZJRUQQABIZChVSRVBFQVRfQllfQVJHU19SRVNVTFQQARISCg5SRVBFQVRfQllfQVJHUxACEhIKDlJFUEVBVF9CWV9OQU1FEAMqYgoMT25KdWRnZUVycm9yEh4KGk9OX0pVREdFX0VSUk9SX1VOU1BFQ0lGSUVEEAASGQoVT05fSlVER0VfRVJST1JfSUdOT1JFEAESFwoTT05fSlVER0VfRVJST1JfRVhJVBACKmYKCU9uVW5rbm93bhIaChZPTl9VTktOT1dOX1VOU1BFQ0lGSUVEEAASEgoOT05fVU5LTk9XTl9BU0sQARITCg9PTl9VTktOT1dOX0ZBSUwQAhIUChBPTl9VTktOT1dOX1JFVFJZEANiBnByb3RvMw", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -899,6 +899,83 @@ export const FunctionConditionSchema: GenMessage<FunctionCondition> = /*@__PURE_
   messageDesc(file_jackline_v1_plan, 13);
 
 /**
+ * When results of old tool calls are left out of a conversation.
+ *
+ * @generated from message jackline.v1.PrunePlan
+ */
+export type PrunePlan = Message<"jackline.v1.PrunePlan"> & {
+  /**
+   * So many tokens of the newest results stay.
+   *
+   * @generated from field: uint64 keep_tokens = 1;
+   */
+  keepTokens: bigint;
+
+  /**
+   * So many have to be saved by it.
+   *
+   * @generated from field: uint64 save_tokens = 2;
+   */
+  saveTokens: bigint;
+};
+
+/**
+ * Describes the message jackline.v1.PrunePlan.
+ * Use `create(PrunePlanSchema)` to create a new message.
+ */
+export const PrunePlanSchema: GenMessage<PrunePlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 14);
+
+/**
+ * How a conversation is kept within what its model can read.
+ *
+ * @generated from message jackline.v1.CompactionPlan
+ */
+export type CompactionPlan = Message<"jackline.v1.CompactionPlan"> & {
+  /**
+   * What becomes of it when it grows too long.
+   *
+   * @generated from field: jackline.v1.CompactionMode mode = 1;
+   */
+  mode: CompactionMode;
+
+  /**
+   * It is too long above this part of the model's context window, in thousandths.
+   *
+   * @generated from field: uint32 at_permille = 2;
+   */
+  atPermille: number;
+
+  /**
+   * It is made as short as this part.
+   *
+   * @generated from field: uint32 to_permille = 3;
+   */
+  toPermille: number;
+
+  /**
+   * The profile that is asked for summaries.
+   *
+   * @generated from field: string model = 4;
+   */
+  model: string;
+
+  /**
+   * Unset keeps every result.
+   *
+   * @generated from field: jackline.v1.PrunePlan prune = 5;
+   */
+  prune?: PrunePlan | undefined;
+};
+
+/**
+ * Describes the message jackline.v1.CompactionPlan.
+ * Use `create(CompactionPlanSchema)` to create a new message.
+ */
+export const CompactionPlanSchema: GenMessage<CompactionPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 15);
+
+/**
  * A step that asks a model.
  *
  * @generated from message jackline.v1.ModelStepPlan
@@ -1029,6 +1106,13 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
    * @generated from field: jackline.v1.GroundPlan ground = 19;
    */
   ground?: GroundPlan | undefined;
+
+  /**
+   * How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is.
+   *
+   * @generated from field: jackline.v1.CompactionPlan compaction = 20;
+   */
+  compaction?: CompactionPlan | undefined;
 };
 
 /**
@@ -1036,7 +1120,7 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
  * Use `create(ModelStepPlanSchema)` to create a new message.
  */
 export const ModelStepPlanSchema: GenMessage<ModelStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 14);
+  messageDesc(file_jackline_v1_plan, 16);
 
 /**
  * When repeated calls end a step.
@@ -1072,7 +1156,7 @@ export type RepeatPlan = Message<"jackline.v1.RepeatPlan"> & {
  * Use `create(RepeatPlanSchema)` to create a new message.
  */
 export const RepeatPlanSchema: GenMessage<RepeatPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 15);
+  messageDesc(file_jackline_v1_plan, 17);
 
 /**
  * When a step looks at how its turns have gone.
@@ -1100,7 +1184,7 @@ export type ReflectPlan = Message<"jackline.v1.ReflectPlan"> & {
  * Use `create(ReflectPlanSchema)` to create a new message.
  */
 export const ReflectPlanSchema: GenMessage<ReflectPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 16);
+  messageDesc(file_jackline_v1_plan, 18);
 
 /**
  * How an answer is held against what the tools returned.
@@ -1142,7 +1226,7 @@ export type GroundPlan = Message<"jackline.v1.GroundPlan"> & {
  * Use `create(GroundPlanSchema)` to create a new message.
  */
 export const GroundPlanSchema: GenMessage<GroundPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 17);
+  messageDesc(file_jackline_v1_plan, 19);
 
 /**
  * A step that does one thing.
@@ -1236,7 +1320,7 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
  * Use `create(ToolStepPlanSchema)` to create a new message.
  */
 export const ToolStepPlanSchema: GenMessage<ToolStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 18);
+  messageDesc(file_jackline_v1_plan, 20);
 
 /**
  * A request to a connection of the operator's.
@@ -1292,7 +1376,7 @@ export type HttpAction = Message<"jackline.v1.HttpAction"> & {
  * Use `create(HttpActionSchema)` to create a new message.
  */
 export const HttpActionSchema: GenMessage<HttpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 19);
+  messageDesc(file_jackline_v1_plan, 21);
 
 /**
  * A Python function of the operator's roots.
@@ -1313,7 +1397,7 @@ export type FunctionAction = Message<"jackline.v1.FunctionAction"> & {
  * Use `create(FunctionActionSchema)` to create a new message.
  */
 export const FunctionActionSchema: GenMessage<FunctionAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 20);
+  messageDesc(file_jackline_v1_plan, 22);
 
 /**
  * A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -1355,7 +1439,7 @@ export type McpAction = Message<"jackline.v1.McpAction"> & {
  * Use `create(McpActionSchema)` to create a new message.
  */
 export const McpActionSchema: GenMessage<McpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 21);
+  messageDesc(file_jackline_v1_plan, 23);
 
 /**
  * One case of a router.
@@ -1383,7 +1467,7 @@ export type RouterCase = Message<"jackline.v1.RouterCase"> & {
  * Use `create(RouterCaseSchema)` to create a new message.
  */
 export const RouterCaseSchema: GenMessage<RouterCase> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 22);
+  messageDesc(file_jackline_v1_plan, 24);
 
 /**
  * A step that only chooses.
@@ -1404,7 +1488,7 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  * Use `create(RouterStepPlanSchema)` to create a new message.
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 23);
+  messageDesc(file_jackline_v1_plan, 25);
 
 /**
  * What follows from a failure.
@@ -1639,6 +1723,47 @@ export const ToolExecutionSchema: GenEnum<ToolExecution> = /*@__PURE__*/
   enumDesc(file_jackline_v1_plan, 5);
 
 /**
+ * What becomes of a conversation that grows too long for its model.
+ *
+ * @generated from enum jackline.v1.CompactionMode
+ */
+export enum CompactionMode {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: COMPACTION_MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It is sent as it is.
+   *
+   * @generated from enum value: COMPACTION_MODE_NONE = 1;
+   */
+  NONE = 1,
+
+  /**
+   * The oldest turns are left out.
+   *
+   * @generated from enum value: COMPACTION_MODE_WINDOW = 2;
+   */
+  WINDOW = 2,
+
+  /**
+   * The oldest turns are left out, and a summary stands for them.
+   *
+   * @generated from enum value: COMPACTION_MODE_SUMMARISE = 3;
+   */
+  SUMMARISE = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.CompactionMode.
+ */
+export const CompactionModeSchema: GenEnum<CompactionMode> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 6);
+
+/**
  * By what a turn counts as the same as an earlier one.
  *
  * @generated from enum jackline.v1.RepeatBy
@@ -1677,7 +1802,7 @@ export enum RepeatBy {
  * Describes the enum jackline.v1.RepeatBy.
  */
 export const RepeatBySchema: GenEnum<RepeatBy> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 6);
+  enumDesc(file_jackline_v1_plan, 7);
 
 /**
  * What follows when a judge fails.
@@ -1711,7 +1836,7 @@ export enum OnJudgeError {
  * Describes the enum jackline.v1.OnJudgeError.
  */
 export const OnJudgeErrorSchema: GenEnum<OnJudgeError> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 7);
+  enumDesc(file_jackline_v1_plan, 8);
 
 /**
  * What follows when nobody knows whether a write happened.
@@ -1752,5 +1877,5 @@ export enum OnUnknown {
  * Describes the enum jackline.v1.OnUnknown.
  */
 export const OnUnknownSchema: GenEnum<OnUnknown> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 8);
+  enumDesc(file_jackline_v1_plan, 9);
 
