@@ -9,7 +9,6 @@ from jackline_server.core.commands import Pause, Resume, Steer
 from jackline_server.core.facts import (
     Compacted,
     CompactionKind,
-    Fact,
     FailureClass,
     HistoryRepaired,
     ModelCallFailed,
@@ -22,12 +21,30 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from jackline_server.core.plan import CompactionMode, CompactionPlan, ModelStep, OnLimit, Plan, PrunePlan
+from jackline_server.core.steps import ToolAttempt
 from jackline_server.testing import plans
-from jackline_server.testing.driving import Call, Driver, Ends, Fails, Reply, Says, Scenario, drive
+from jackline_server.testing.driving import (
+    Call,
+    Driver,
+    Ends,
+    Fails,
+    Reply,
+    Says,
+    Scenario,
+    ToolScript,
+    drive,
+)
 
 LOOK = plans.tool("look", result_chars=100_000)
 TEXT = "x" * 4_000
 """About a thousand tokens."""
+
+
+def looked(_: ToolAttempt) -> Ends:
+    return Ends(output=TEXT)
+
+
+TOOLS: Mapping[str, ToolScript] = {"look": looked}
 WINDOW = CompactionPlan(
     mode=CompactionMode.WINDOW, at_permille=800, to_permille=500, model=plans.MODEL, prune=None
 )
@@ -130,7 +147,7 @@ def test_guidance_of_a_person_stays_when_its_turn_goes() -> None:
     scenario = Scenario(
         plan=agent_plan(WINDOW),
         replies=[*[ASKS] * 9, ANSWER],
-        tools={"look": lambda _: Ends(output=TEXT)},
+        tools=TOOLS,
         sent={3: Steer(text="Look at the kettle.")},
     )
     driver = Driver(scenario).run_to_end()
@@ -291,7 +308,7 @@ def test_guidance_that_comes_during_a_summary_is_not_summed_away() -> None:
     scenario = Scenario(
         plan=agent_plan(SUMMARISE),
         replies=[*[ASKS] * 7, SUMMARY, ANSWER],
-        tools={"look": lambda _: Ends(output=TEXT)},
+        tools=TOOLS,
     )
     driver = Driver(scenario)
     driver.run(until=lambda one: bool(one.state.visit and one.state.visit.history.reply))
@@ -375,16 +392,11 @@ SCRIPTS: Mapping[str, tuple[CompactionPlan, Sequence[Reply], int]] = {
 }
 
 
-def kept(facts: Sequence[Fact]) -> list[Fact]:
-    left_out = ("RunRecovered", "ModelCallStarted", "ModelCallFailed", "ModelReplied")
-    return [fact for fact in facts if type(fact).__name__ not in left_out]
-
-
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_crash_between_any_two_facts_leaves_the_same_conversation(name: str) -> None:
     compaction, replies, window = SCRIPTS[name]
     plan = agent_plan(compaction, window=window)
-    tools = {"look": lambda _: Ends(output=TEXT)}
+    tools = TOOLS
     whole = Driver(Scenario(plan=plan, replies=replies, tools=tools)).run_to_end()
     for commit, facts in enumerate(whole.commits, start=1):
         if isinstance(facts[-1], ModelCallStarted):
@@ -399,7 +411,7 @@ def test_a_crash_between_any_two_facts_leaves_the_same_conversation(name: str) -
 
 
 def test_a_summary_whose_worker_went_away_is_asked_for_again_and_charged_twice() -> None:
-    plan, tools = agent_plan(SUMMARISE), {"look": lambda _: Ends(output=TEXT)}
+    plan, tools = agent_plan(SUMMARISE), TOOLS
     whole = summing()
     announced = next(
         number
@@ -420,7 +432,7 @@ def test_a_pause_before_a_summary_changes_nothing() -> None:
     scenario = Scenario(
         plan=agent_plan(SUMMARISE),
         replies=[*[ASKS] * 7, SUMMARY, ANSWER],
-        tools={"look": lambda _: Ends(output=TEXT)},
+        tools=TOOLS,
     )
     driver = Driver(scenario)
     driver.run(until=lambda one: bool(one.state.visit and one.state.visit.history.reply))
