@@ -54,7 +54,8 @@ def call(
     )
     if isinstance(cap, Limit):
         return cap
-    attempts = visit.attempts if visit.history.asked else None
+    own_request = visit if visit.history.asked else change(visit, attempts=None, request_since_ms=None)
+    attempts = own_request.attempts
     started = ModelCallStarted(
         iteration=max(visit.iteration, 1),
         purpose=Purpose.SUMMARY,
@@ -71,7 +72,8 @@ def call(
         messages=messages,
         tools=(),
         tool_choice=ToolChoice(),
-        total_ms=turns.total_ms(state, visit, step, now_active_ms),
+        total_ms=turns.total_ms(state, own_request, step, now_active_ms),
+        request_ms=turns.request_ms(own_request, step, now_active_ms),
         idle_ms=step.bounds.idle_timeout_ms,
     )
 
