@@ -106,6 +106,7 @@ async def running(
         register = _Register()
         served = Served(
             runs=runtime.runs,
+            threads=runtime.threads,
             workflows=runtime.workflows,
             authenticate=register.authenticate,
             info=_info(config, store),

@@ -117,6 +117,8 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "writes_json": JSON_OBJECTS.map(json_text.write),
     "output_json": st.none() | JSON_TEXTS,
     "result_json": st.none() | JSON_TEXTS,
+    "digest": st.binary(min_size=32, max_size=32).map(bytes.hex),
+    "message": st.none(),  # a fact names messages; what they say is kept elsewhere
     "deadline_unix_ms": st.none() | st.integers(0, 2**41),
     "expires_unix_ms": st.none() | st.integers(0, 2**41),
 }

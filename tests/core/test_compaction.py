@@ -16,11 +16,11 @@ from jackline_server.core.facts import (
     NoticeCode,
     Noticed,
     Purpose,
-    Repairs,
     StopReason,
 )
 from jackline_server.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from jackline_server.core.plan import CompactionMode, CompactionPlan, ModelStep, OnLimit, Plan, PrunePlan
+from jackline_server.core.repairs import Repairs
 from jackline_server.core.steps import ToolAttempt
 from jackline_server.testing import plans
 from jackline_server.testing.driving import (

@@ -204,7 +204,7 @@ def test_a_command_whose_expectation_holds_is_applied() -> None:
 @pytest.mark.parametrize("action", [Pause(), Resume(), ABORT])
 def test_a_command_left_over_at_the_end_is_told_so(action: Action) -> None:
     driver = begun(plans.agent_plan(), ANSWER)
-    assert control.leftover(driver.send(action)).rejection is Rejection.RUN_TERMINAL
+    assert control.leftover(driver.state, driver.send(action)).rejection is Rejection.RUN_TERMINAL
 
 
 # --- abort -------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ REASONS = {
         StopReason.DATA_LOSS,
         StopReason.INTERNAL,
     },
-    "aborted": {StopReason.OPERATOR},
+    "aborted": {StopReason.OPERATOR, StopReason.REPLACED},
 }
 
 EVERYWHERE = {"error": "mender", "*": "anything"}

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline_server.core import json_text
-from jackline_server.core.facts import Repairs
 from jackline_server.core.hygiene import NO_RESULT, mended, usable_id, usable_name
 from jackline_server.core.messages import (
     AssistantMessage,
@@ -17,6 +16,7 @@ from jackline_server.core.messages import (
     ToolMessage,
     UserMessage,
 )
+from jackline_server.core.repairs import Repairs
 
 TEXTS = st.sampled_from(["", " ", "hello", "\n", "Bye."])
 IDS = st.sampled_from(["", "a", "a", "b", "call_1", "call_2", "x" * 99, "a b"])

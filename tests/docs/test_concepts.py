@@ -19,7 +19,6 @@ NOT_BUILT = (
     "webhook",
     "PostgreSQL",
     "Redis",
-    "thread",
     "dashboard",
     "approval",
 )

@@ -5,12 +5,14 @@ of the connection `shop`, so that a real server with those can go on with the on
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from jackline_server.core.commands import Abort, AdjustBounds, Answer, Pause, Resume, Steer, SubmitToolResult
 from jackline_server.core.facts import AbortMode, FailureClass, Phase, Usage
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.runtime.ports import ConsultReply, Invocation, ModelFailure, ToolEnding, ToolResult
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.use_cases import OnBusy, ThreadRequest
 from jackline_server.testing.doubles import ScriptedReply, returns
 from tests.logs.stage import START_UNIX_MS, Scenario, Stage
 
@@ -208,6 +210,16 @@ async def _queued(stage: Stage) -> str:
 async def _queued_and_driven(stage: Stage) -> str:
     other, run_id = await _queued_behind_another(stage)
     await stage.control(other, Abort(mode=AbortMode.NOW, skip_routes=True), "make-room")
+    return await stage.to_the_end(run_id)
+
+
+async def _threaded(stage: Stage) -> str:
+    """A run that waits for its turn in a thread, where nothing has been said when it comes."""
+    now = ThreadRequest(thread_id="talk", on_busy=OnBusy.REJECT)
+    other = await stage.start(thread=now)
+    await stage.until(other, "model_call_started")
+    run_id = await stage.start(thread=replace(now, on_busy=OnBusy.ENQUEUE))
+    await stage.control(other, Abort(mode=AbortMode.NOW, skip_routes=True), "end-turn")
     return await stage.to_the_end(run_id)
 
 
@@ -567,6 +579,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         replies=(_LOST, *_FIRST_TURN_AND_END),
         tools=_BOTH,
         play=_queued_and_driven,
+    ),
+    Scenario(
+        name="threaded",
+        about="Started in a thread whose turn another run had, driven when its own had come.",
+        workflow=_agent(step="answer: text\nthread: false"),
+        replies=(_LOST, *_FIRST_TURN_AND_END),
+        tools=_BOTH,
+        play=_threaded,
     ),
     Scenario(
         name="open_cut",

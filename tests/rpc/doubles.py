@@ -38,7 +38,9 @@ from jackline_server.runtime.store_ports import (
     StoredEvent,
     Tenant,
 )
+from jackline_server.runtime.thread_ports import Appended, ThreadRow
 from jackline_server.runtime.use_cases import (
+    AppendMessages,
     Caller,
     Checked,
     ControlRun,
@@ -50,6 +52,7 @@ from jackline_server.runtime.use_cases import (
     Snapshot,
     Started,
     StartRun,
+    ThreadPage,
 )
 from jackline_server.testing import plans
 
@@ -136,6 +139,26 @@ class ScriptedRuns:
                 yield frame
         finally:
             self.closed_watches += 1
+
+
+class ScriptedThreads:
+    """ThreadUseCases by script."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def threads(
+        self, tenant: Tenant, *, before: tuple[int, str] | None, limit: int
+    ) -> Sequence[ThreadRow]:
+        return await self._script.ask("threads", tenant, before, limit)
+
+    async def thread(
+        self, tenant: Tenant, thread_id: str, *, after: int, limit: int, content: bool
+    ) -> ThreadPage:
+        return await self._script.ask("thread", tenant, thread_id, after, limit, content)
+
+    async def append(self, request: AppendMessages) -> Appended:
+        return await self._script.ask("append", request)
 
 
 class ScriptedWorkflows:

@@ -19,7 +19,7 @@ from jackline_server.identity.principals import ALL_SCOPES, Principal, Scope
 from jackline_server.identity.tokens import KnownToken, TokenRegister, digest_of
 from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Durability, Tenant
-from tests.rpc.doubles import FixedClock, Script, ScriptedRuns, ScriptedWorkflows
+from tests.rpc.doubles import FixedClock, Script, ScriptedRuns, ScriptedThreads, ScriptedWorkflows
 
 M = TypeVar("M", bound=Message)
 
@@ -101,6 +101,7 @@ def make_server(script: Script, runs: ScriptedRuns, limits: Limits, *, reflectio
     """A server that is not listening yet."""
     served = Served(
         runs=runs,
+        threads=ScriptedThreads(script),
         workflows=ScriptedWorkflows(script),
         authenticate=_register().authenticate,
         info=ServerInfo(

@@ -65,10 +65,14 @@ const (
 	ErrorReason_ERROR_REASON_INTERRUPT_NOT_FOUND ErrorReason = 32
 	// NOT_FOUND: the run has no such tool call. Keys: `call_id`.
 	ErrorReason_ERROR_REASON_CALL_NOT_FOUND ErrorReason = 33
+	// NOT_FOUND: no such thread for this caller. Keys: `thread_id`.
+	ErrorReason_ERROR_REASON_THREAD_NOT_FOUND ErrorReason = 34
 	// ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 40
 	// ALREADY_EXISTS: the command id was used with another content. Keys: `command_id`.
 	ErrorReason_ERROR_REASON_COMMAND_ID_REUSED ErrorReason = 41
+	// ALREADY_EXISTS: the request id was used with other messages for this thread. Keys: `thread_id`.
+	ErrorReason_ERROR_REASON_APPEND_ID_REUSED ErrorReason = 42
 	// FAILED_PRECONDITION: the run has ended. Keys: `state`.
 	ErrorReason_ERROR_REASON_RUN_TERMINAL ErrorReason = 50
 	// FAILED_PRECONDITION: the run is not as `expect` says. Keys: `state`, `sequence`.
@@ -97,6 +101,8 @@ const (
 	// FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
 	// `field`.
 	ErrorReason_ERROR_REASON_NO_BOUNDED_VISIT ErrorReason = 74
+	// FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`.
+	ErrorReason_ERROR_REASON_THREAD_BUSY ErrorReason = 75
 	// ABORTED: the alias has moved. Keys: `alias`, `digest`.
 	ErrorReason_ERROR_REASON_ALIAS_MOVED ErrorReason = 60
 	// OUT_OF_RANGE: events that far back are gone. Keys: `oldest_sequence`.
@@ -147,8 +153,10 @@ var (
 		31:  "ERROR_REASON_WORKFLOW_NOT_FOUND",
 		32:  "ERROR_REASON_INTERRUPT_NOT_FOUND",
 		33:  "ERROR_REASON_CALL_NOT_FOUND",
+		34:  "ERROR_REASON_THREAD_NOT_FOUND",
 		40:  "ERROR_REASON_REQUEST_ID_REUSED",
 		41:  "ERROR_REASON_COMMAND_ID_REUSED",
+		42:  "ERROR_REASON_APPEND_ID_REUSED",
 		50:  "ERROR_REASON_RUN_TERMINAL",
 		51:  "ERROR_REASON_EXPECTATION_FAILED",
 		52:  "ERROR_REASON_ALREADY_DECIDED",
@@ -162,6 +170,7 @@ var (
 		72:  "ERROR_REASON_FORK_POINT",
 		73:  "ERROR_REASON_BOUND_TOO_LOW",
 		74:  "ERROR_REASON_NO_BOUNDED_VISIT",
+		75:  "ERROR_REASON_THREAD_BUSY",
 		60:  "ERROR_REASON_ALIAS_MOVED",
 		70:  "ERROR_REASON_EVENTS_EXPIRED",
 		71:  "ERROR_REASON_SEQUENCE_IN_FUTURE",
@@ -195,8 +204,10 @@ var (
 		"ERROR_REASON_WORKFLOW_NOT_FOUND":      31,
 		"ERROR_REASON_INTERRUPT_NOT_FOUND":     32,
 		"ERROR_REASON_CALL_NOT_FOUND":          33,
+		"ERROR_REASON_THREAD_NOT_FOUND":        34,
 		"ERROR_REASON_REQUEST_ID_REUSED":       40,
 		"ERROR_REASON_COMMAND_ID_REUSED":       41,
+		"ERROR_REASON_APPEND_ID_REUSED":        42,
 		"ERROR_REASON_RUN_TERMINAL":            50,
 		"ERROR_REASON_EXPECTATION_FAILED":      51,
 		"ERROR_REASON_ALREADY_DECIDED":         52,
@@ -210,6 +221,7 @@ var (
 		"ERROR_REASON_FORK_POINT":              72,
 		"ERROR_REASON_BOUND_TOO_LOW":           73,
 		"ERROR_REASON_NO_BOUNDED_VISIT":        74,
+		"ERROR_REASON_THREAD_BUSY":             75,
 		"ERROR_REASON_ALIAS_MOVED":             60,
 		"ERROR_REASON_EVENTS_EXPIRED":          70,
 		"ERROR_REASON_SEQUENCE_IN_FUTURE":      71,
@@ -258,7 +270,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xec\v\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xd0\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eERROR_REASON_MALFORMED_REQUEST\x10\x01\x12 \n" +
@@ -276,9 +288,11 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_RUN_NOT_FOUND\x10\x1e\x12#\n" +
 	"\x1fERROR_REASON_WORKFLOW_NOT_FOUND\x10\x1f\x12$\n" +
 	" ERROR_REASON_INTERRUPT_NOT_FOUND\x10 \x12\x1f\n" +
-	"\x1bERROR_REASON_CALL_NOT_FOUND\x10!\x12\"\n" +
+	"\x1bERROR_REASON_CALL_NOT_FOUND\x10!\x12!\n" +
+	"\x1dERROR_REASON_THREAD_NOT_FOUND\x10\"\x12\"\n" +
 	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10(\x12\"\n" +
-	"\x1eERROR_REASON_COMMAND_ID_REUSED\x10)\x12\x1d\n" +
+	"\x1eERROR_REASON_COMMAND_ID_REUSED\x10)\x12!\n" +
+	"\x1dERROR_REASON_APPEND_ID_REUSED\x10*\x12\x1d\n" +
 	"\x19ERROR_REASON_RUN_TERMINAL\x102\x12#\n" +
 	"\x1fERROR_REASON_EXPECTATION_FAILED\x103\x12 \n" +
 	"\x1cERROR_REASON_ALREADY_DECIDED\x104\x12\"\n" +
@@ -292,6 +306,7 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x17ERROR_REASON_FORK_POINT\x10H\x12\x1e\n" +
 	"\x1aERROR_REASON_BOUND_TOO_LOW\x10I\x12!\n" +
 	"\x1dERROR_REASON_NO_BOUNDED_VISIT\x10J\x12\x1c\n" +
+	"\x18ERROR_REASON_THREAD_BUSY\x10K\x12\x1c\n" +
 	"\x18ERROR_REASON_ALIAS_MOVED\x10<\x12\x1f\n" +
 	"\x1bERROR_REASON_EVENTS_EXPIRED\x10F\x12#\n" +
 	"\x1fERROR_REASON_SEQUENCE_IN_FUTURE\x10G\x12\x1a\n" +

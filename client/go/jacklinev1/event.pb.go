@@ -848,6 +848,7 @@ type StepEvent struct {
 	//	*StepEvent_Noticed
 	//	*StepEvent_Compacted
 	//	*StepEvent_HistoryRepaired
+	//	*StepEvent_MessagesAppended
 	//	*StepEvent_Reflected
 	//	*StepEvent_Grounded
 	//	*StepEvent_BoundsAdjusted
@@ -1175,6 +1176,15 @@ func (x *StepEvent) GetHistoryRepaired() *HistoryRepaired {
 	return nil
 }
 
+func (x *StepEvent) GetMessagesAppended() *MessagesAppended {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_MessagesAppended); ok {
+			return x.MessagesAppended
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetReflected() *Reflected {
 	if x != nil {
 		if x, ok := x.Fact.(*StepEvent_Reflected); ok {
@@ -1342,6 +1352,11 @@ type StepEvent_HistoryRepaired struct {
 	HistoryRepaired *HistoryRepaired `protobuf:"bytes,33,opt,name=history_repaired,json=historyRepaired,proto3,oneof"`
 }
 
+type StepEvent_MessagesAppended struct {
+	// The turn of the run in its thread has come, with the messages that the thread has by now.
+	MessagesAppended *MessagesAppended `protobuf:"bytes,34,opt,name=messages_appended,json=messagesAppended,proto3,oneof"`
+}
+
 type StepEvent_Reflected struct {
 	// How the turns of a visit have gone was looked at.
 	Reflected *Reflected `protobuf:"bytes,35,opt,name=reflected,proto3,oneof"`
@@ -1410,6 +1425,8 @@ func (*StepEvent_Compacted) isStepEvent_Fact() {}
 
 func (*StepEvent_HistoryRepaired) isStepEvent_Fact() {}
 
+func (*StepEvent_MessagesAppended) isStepEvent_Fact() {}
+
 func (*StepEvent_Reflected) isStepEvent_Fact() {}
 
 func (*StepEvent_Grounded) isStepEvent_Fact() {}
@@ -1437,7 +1454,9 @@ type RunStarted struct {
 	OnQuestion OnQuestion `protobuf:"varint,7,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
 	// What the run was forked from; unset for a run that began by itself. The events of a fork up to that sequence are
 	// those of the other run, recorded anew.
-	ForkedFrom    *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	ForkedFrom *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// The conversation that it continues; unset without.
+	Thread        *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1528,6 +1547,141 @@ func (x *RunStarted) GetForkedFrom() *ForkOrigin {
 	return nil
 }
 
+func (x *RunStarted) GetThread() *ThreadStart {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+// How a run begins in a thread.
+type ThreadStart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread; empty for a fork, which goes on with what was said and leaves the thread alone.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// How many messages the thread had.
+	Position uint64 `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
+	// How many of them, the newest, the run has: their digests are in the content.
+	MessageCount uint32 `protobuf:"varint,3,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
+	// True if another run was active: MessagesAppended follows when the turn of this one has come.
+	Waits         bool `protobuf:"varint,4,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadStart) Reset() {
+	*x = ThreadStart{}
+	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadStart) ProtoMessage() {}
+
+func (x *ThreadStart) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadStart.ProtoReflect.Descriptor instead.
+func (*ThreadStart) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ThreadStart) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ThreadStart) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *ThreadStart) GetMessageCount() uint32 {
+	if x != nil {
+		return x.MessageCount
+	}
+	return 0
+}
+
+func (x *ThreadStart) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+// The turn of a run that had waited in its thread has come.
+type MessagesAppended struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many messages the thread has.
+	Position uint64 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	// How many of them, the newest, the run has: their digests are in the content.
+	MessageCount  uint32 `protobuf:"varint,2,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessagesAppended) Reset() {
+	*x = MessagesAppended{}
+	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessagesAppended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessagesAppended) ProtoMessage() {}
+
+func (x *MessagesAppended) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessagesAppended.ProtoReflect.Descriptor instead.
+func (*MessagesAppended) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *MessagesAppended) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *MessagesAppended) GetMessageCount() uint32 {
+	if x != nil {
+		return x.MessageCount
+	}
+	return 0
+}
+
 // A worker took the run over.
 type RunRecovered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1541,7 +1695,7 @@ type RunRecovered struct {
 
 func (x *RunRecovered) Reset() {
 	*x = RunRecovered{}
-	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	mi := &file_jackline_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1707,7 @@ func (x *RunRecovered) String() string {
 func (*RunRecovered) ProtoMessage() {}
 
 func (x *RunRecovered) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	mi := &file_jackline_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1720,7 @@ func (x *RunRecovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRecovered.ProtoReflect.Descriptor instead.
 func (*RunRecovered) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunRecovered) GetEpoch() uint64 {
@@ -1594,7 +1748,7 @@ type RunSuspended struct {
 
 func (x *RunSuspended) Reset() {
 	*x = RunSuspended{}
-	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	mi := &file_jackline_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1760,7 @@ func (x *RunSuspended) String() string {
 func (*RunSuspended) ProtoMessage() {}
 
 func (x *RunSuspended) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	mi := &file_jackline_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1773,7 @@ func (x *RunSuspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSuspended.ProtoReflect.Descriptor instead.
 func (*RunSuspended) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunSuspended) GetEpoch() uint64 {
@@ -1648,7 +1802,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[4]
+	mi := &file_jackline_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1814,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[4]
+	mi := &file_jackline_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1827,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunFinished) GetState() RunState {
@@ -1722,7 +1876,7 @@ type StepStarted struct {
 
 func (x *StepStarted) Reset() {
 	*x = StepStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[5]
+	mi := &file_jackline_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1888,7 @@ func (x *StepStarted) String() string {
 func (*StepStarted) ProtoMessage() {}
 
 func (x *StepStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[5]
+	mi := &file_jackline_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1901,7 @@ func (x *StepStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepStarted.ProtoReflect.Descriptor instead.
 func (*StepStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StepStarted) GetSteps() uint32 {
@@ -1778,7 +1932,7 @@ type StepFinished struct {
 
 func (x *StepFinished) Reset() {
 	*x = StepFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[6]
+	mi := &file_jackline_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1944,7 @@ func (x *StepFinished) String() string {
 func (*StepFinished) ProtoMessage() {}
 
 func (x *StepFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[6]
+	mi := &file_jackline_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1957,7 @@ func (x *StepFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFinished.ProtoReflect.Descriptor instead.
 func (*StepFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StepFinished) GetSignal() string {
@@ -1875,7 +2029,7 @@ type ModelCallStarted struct {
 
 func (x *ModelCallStarted) Reset() {
 	*x = ModelCallStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[7]
+	mi := &file_jackline_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2041,7 @@ func (x *ModelCallStarted) String() string {
 func (*ModelCallStarted) ProtoMessage() {}
 
 func (x *ModelCallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[7]
+	mi := &file_jackline_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2054,7 @@ func (x *ModelCallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallStarted.ProtoReflect.Descriptor instead.
 func (*ModelCallStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ModelCallStarted) GetPurpose() ModelCallPurpose {
@@ -1989,7 +2143,7 @@ type ModelReplied struct {
 
 func (x *ModelReplied) Reset() {
 	*x = ModelReplied{}
-	mi := &file_jackline_v1_event_proto_msgTypes[8]
+	mi := &file_jackline_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2155,7 @@ func (x *ModelReplied) String() string {
 func (*ModelReplied) ProtoMessage() {}
 
 func (x *ModelReplied) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[8]
+	mi := &file_jackline_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2168,7 @@ func (x *ModelReplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelReplied.ProtoReflect.Descriptor instead.
 func (*ModelReplied) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ModelReplied) GetUsage() *Usage {
@@ -2083,7 +2237,7 @@ type ModelCallFailed struct {
 
 func (x *ModelCallFailed) Reset() {
 	*x = ModelCallFailed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[9]
+	mi := &file_jackline_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2249,7 @@ func (x *ModelCallFailed) String() string {
 func (*ModelCallFailed) ProtoMessage() {}
 
 func (x *ModelCallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[9]
+	mi := &file_jackline_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2262,7 @@ func (x *ModelCallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFailed.ProtoReflect.Descriptor instead.
 func (*ModelCallFailed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ModelCallFailed) GetFailure() ModelFailureClass {
@@ -2154,7 +2308,7 @@ type ToolCallRequested struct {
 
 func (x *ToolCallRequested) Reset() {
 	*x = ToolCallRequested{}
-	mi := &file_jackline_v1_event_proto_msgTypes[10]
+	mi := &file_jackline_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2320,7 @@ func (x *ToolCallRequested) String() string {
 func (*ToolCallRequested) ProtoMessage() {}
 
 func (x *ToolCallRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[10]
+	mi := &file_jackline_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2333,7 @@ func (x *ToolCallRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallRequested.ProtoReflect.Descriptor instead.
 func (*ToolCallRequested) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ToolCallRequested) GetCallId() string {
@@ -2222,7 +2376,7 @@ type ToolCallStarted struct {
 
 func (x *ToolCallStarted) Reset() {
 	*x = ToolCallStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[11]
+	mi := &file_jackline_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2234,7 +2388,7 @@ func (x *ToolCallStarted) String() string {
 func (*ToolCallStarted) ProtoMessage() {}
 
 func (x *ToolCallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[11]
+	mi := &file_jackline_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +2401,7 @@ func (x *ToolCallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallStarted.ProtoReflect.Descriptor instead.
 func (*ToolCallStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ToolCallStarted) GetCallId() string {
@@ -2316,7 +2470,7 @@ type ToolCallFinished struct {
 
 func (x *ToolCallFinished) Reset() {
 	*x = ToolCallFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[12]
+	mi := &file_jackline_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2482,7 @@ func (x *ToolCallFinished) String() string {
 func (*ToolCallFinished) ProtoMessage() {}
 
 func (x *ToolCallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[12]
+	mi := &file_jackline_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2495,7 @@ func (x *ToolCallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallFinished.ProtoReflect.Descriptor instead.
 func (*ToolCallFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ToolCallFinished) GetCallId() string {
@@ -2436,7 +2590,7 @@ type AnswerRejected struct {
 
 func (x *AnswerRejected) Reset() {
 	*x = AnswerRejected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[13]
+	mi := &file_jackline_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2602,7 @@ func (x *AnswerRejected) String() string {
 func (*AnswerRejected) ProtoMessage() {}
 
 func (x *AnswerRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[13]
+	mi := &file_jackline_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2615,7 @@ func (x *AnswerRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRejected.ProtoReflect.Descriptor instead.
 func (*AnswerRejected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AnswerRejected) GetProblem() AnswerProblem {
@@ -2504,7 +2658,7 @@ type InterruptRaised struct {
 
 func (x *InterruptRaised) Reset() {
 	*x = InterruptRaised{}
-	mi := &file_jackline_v1_event_proto_msgTypes[14]
+	mi := &file_jackline_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2670,7 @@ func (x *InterruptRaised) String() string {
 func (*InterruptRaised) ProtoMessage() {}
 
 func (x *InterruptRaised) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[14]
+	mi := &file_jackline_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2683,7 @@ func (x *InterruptRaised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptRaised.ProtoReflect.Descriptor instead.
 func (*InterruptRaised) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *InterruptRaised) GetInterruptId() string {
@@ -2582,7 +2736,7 @@ type InterruptResolved struct {
 
 func (x *InterruptResolved) Reset() {
 	*x = InterruptResolved{}
-	mi := &file_jackline_v1_event_proto_msgTypes[15]
+	mi := &file_jackline_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2748,7 @@ func (x *InterruptResolved) String() string {
 func (*InterruptResolved) ProtoMessage() {}
 
 func (x *InterruptResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[15]
+	mi := &file_jackline_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2761,7 @@ func (x *InterruptResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptResolved.ProtoReflect.Descriptor instead.
 func (*InterruptResolved) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InterruptResolved) GetInterruptId() string {
@@ -2643,14 +2797,16 @@ type CommandApplied struct {
 	// How an abort stops what is under way.
 	AbortMode AbortMode `protobuf:"varint,4,opt,name=abort_mode,json=abortMode,proto3,enum=jackline.v1.AbortMode" json:"abort_mode,omitempty"`
 	// True if an abort leaves out the cleanup path.
-	SkipRoutes    bool `protobuf:"varint,5,opt,name=skip_routes,json=skipRoutes,proto3" json:"skip_routes,omitempty"`
+	SkipRoutes bool `protobuf:"varint,5,opt,name=skip_routes,json=skipRoutes,proto3" json:"skip_routes,omitempty"`
+	// Why the run is aborted; OPERATOR when unspecified.
+	AbortCause    StopReason `protobuf:"varint,6,opt,name=abort_cause,json=abortCause,proto3,enum=jackline.v1.StopReason" json:"abort_cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommandApplied) Reset() {
 	*x = CommandApplied{}
-	mi := &file_jackline_v1_event_proto_msgTypes[16]
+	mi := &file_jackline_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2818,7 @@ func (x *CommandApplied) String() string {
 func (*CommandApplied) ProtoMessage() {}
 
 func (x *CommandApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[16]
+	mi := &file_jackline_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2831,7 @@ func (x *CommandApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandApplied.ProtoReflect.Descriptor instead.
 func (*CommandApplied) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommandApplied) GetCommandId() string {
@@ -2713,6 +2869,13 @@ func (x *CommandApplied) GetSkipRoutes() bool {
 	return false
 }
 
+func (x *CommandApplied) GetAbortCause() StopReason {
+	if x != nil {
+		return x.AbortCause
+	}
+	return StopReason_STOP_REASON_UNSPECIFIED
+}
+
 // A command can take no effect.
 type CommandRejected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2730,7 +2893,7 @@ type CommandRejected struct {
 
 func (x *CommandRejected) Reset() {
 	*x = CommandRejected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[17]
+	mi := &file_jackline_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2742,7 +2905,7 @@ func (x *CommandRejected) String() string {
 func (*CommandRejected) ProtoMessage() {}
 
 func (x *CommandRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[17]
+	mi := &file_jackline_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2755,7 +2918,7 @@ func (x *CommandRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRejected.ProtoReflect.Descriptor instead.
 func (*CommandRejected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CommandRejected) GetCommandId() string {
@@ -2797,7 +2960,7 @@ type Paused struct {
 
 func (x *Paused) Reset() {
 	*x = Paused{}
-	mi := &file_jackline_v1_event_proto_msgTypes[18]
+	mi := &file_jackline_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +2972,7 @@ func (x *Paused) String() string {
 func (*Paused) ProtoMessage() {}
 
 func (x *Paused) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[18]
+	mi := &file_jackline_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +2985,7 @@ func (x *Paused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Paused.ProtoReflect.Descriptor instead.
 func (*Paused) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Paused) GetPrincipal() string {
@@ -2843,7 +3006,7 @@ type Resumed struct {
 
 func (x *Resumed) Reset() {
 	*x = Resumed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[19]
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3018,7 @@ func (x *Resumed) String() string {
 func (*Resumed) ProtoMessage() {}
 
 func (x *Resumed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[19]
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3031,7 @@ func (x *Resumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resumed.ProtoReflect.Descriptor instead.
 func (*Resumed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Resumed) GetPrincipal() string {
@@ -2891,7 +3054,7 @@ type Steered struct {
 
 func (x *Steered) Reset() {
 	*x = Steered{}
-	mi := &file_jackline_v1_event_proto_msgTypes[20]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3066,7 @@ func (x *Steered) String() string {
 func (*Steered) ProtoMessage() {}
 
 func (x *Steered) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[20]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3079,7 @@ func (x *Steered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steered.ProtoReflect.Descriptor instead.
 func (*Steered) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Steered) GetPrincipal() string {
@@ -2948,7 +3111,7 @@ type BoundsAdjusted struct {
 
 func (x *BoundsAdjusted) Reset() {
 	*x = BoundsAdjusted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3123,7 @@ func (x *BoundsAdjusted) String() string {
 func (*BoundsAdjusted) ProtoMessage() {}
 
 func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3136,7 @@ func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsAdjusted.ProtoReflect.Descriptor instead.
 func (*BoundsAdjusted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BoundsAdjusted) GetPrincipal() string {
@@ -3010,7 +3173,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3185,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3198,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TimerFired) GetKind() TimerKind {
@@ -3063,7 +3226,7 @@ type Noticed struct {
 
 func (x *Noticed) Reset() {
 	*x = Noticed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3238,7 @@ func (x *Noticed) String() string {
 func (*Noticed) ProtoMessage() {}
 
 func (x *Noticed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3251,7 @@ func (x *Noticed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noticed.ProtoReflect.Descriptor instead.
 func (*Noticed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Noticed) GetCode() NoticeCode {
@@ -3115,7 +3278,7 @@ type Consulted struct {
 
 func (x *Consulted) Reset() {
 	*x = Consulted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3290,7 @@ func (x *Consulted) String() string {
 func (*Consulted) ProtoMessage() {}
 
 func (x *Consulted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3303,7 @@ func (x *Consulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consulted.ProtoReflect.Descriptor instead.
 func (*Consulted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Consulted) GetKind() ConsultKind {
@@ -3196,7 +3359,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3371,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3384,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Compacted) GetKind() CompactionKind {
@@ -3307,7 +3470,7 @@ type HistoryRepaired struct {
 
 func (x *HistoryRepaired) Reset() {
 	*x = HistoryRepaired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3482,7 @@ func (x *HistoryRepaired) String() string {
 func (*HistoryRepaired) ProtoMessage() {}
 
 func (x *HistoryRepaired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3495,7 @@ func (x *HistoryRepaired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRepaired.ProtoReflect.Descriptor instead.
 func (*HistoryRepaired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HistoryRepaired) GetDangling() uint32 {
@@ -3415,7 +3578,7 @@ type Reflected struct {
 
 func (x *Reflected) Reset() {
 	*x = Reflected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3590,7 @@ func (x *Reflected) String() string {
 func (*Reflected) ProtoMessage() {}
 
 func (x *Reflected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3603,7 @@ func (x *Reflected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflected.ProtoReflect.Descriptor instead.
 func (*Reflected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Reflected) GetPattern() ReflectionPattern {
@@ -3488,7 +3651,7 @@ type Grounded struct {
 
 func (x *Grounded) Reset() {
 	*x = Grounded{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3663,7 @@ func (x *Grounded) String() string {
 func (*Grounded) ProtoMessage() {}
 
 func (x *Grounded) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3676,7 @@ func (x *Grounded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grounded.ProtoReflect.Descriptor instead.
 func (*Grounded) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Grounded) GetScorePermille() uint32 {
@@ -3558,6 +3721,7 @@ type Content struct {
 	//	*Content_ToolResult
 	//	*Content_Answer
 	//	*Content_Text
+	//	*Content_Thread
 	//	*Content_Consult
 	//	*Content_Compacted
 	//	*Content_Grounded
@@ -3568,7 +3732,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3744,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3757,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -3666,6 +3830,15 @@ func (x *Content) GetText() string {
 	return ""
 }
 
+func (x *Content) GetThread() *ThreadContent {
+	if x != nil {
+		if x, ok := x.Body.(*Content_Thread); ok {
+			return x.Thread
+		}
+	}
+	return nil
+}
+
 func (x *Content) GetConsult() *ConsultContent {
 	if x != nil {
 		if x, ok := x.Body.(*Content_Consult); ok {
@@ -3728,8 +3901,14 @@ type Content_Answer struct {
 }
 
 type Content_Text struct {
-	// Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice.
+	// Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice, guidance that came too
+	// late and stays in the thread.
 	Text string `protobuf:"bytes,7,opt,name=text,proto3,oneof"`
+}
+
+type Content_Thread struct {
+	// Of MessagesAppended.
+	Thread *ThreadContent `protobuf:"bytes,9,opt,name=thread,proto3,oneof"`
 }
 
 type Content_Consult struct {
@@ -3761,6 +3940,8 @@ func (*Content_Answer) isContent_Body() {}
 
 func (*Content_Text) isContent_Body() {}
 
+func (*Content_Thread) isContent_Body() {}
+
 func (*Content_Consult) isContent_Body() {}
 
 func (*Content_Compacted) isContent_Body() {}
@@ -3773,14 +3954,16 @@ type RunInput struct {
 	// The input as JSON.
 	InputJson []byte `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// On whose behalf; passed to tools, never to the model.
-	Subject       *structpb.Struct `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	Subject *structpb.Struct `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	// The messages of the thread that the run begins with, oldest first.
+	Thread        *ThreadContent `protobuf:"bytes,3,opt,name=thread,proto3" json:"thread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3975,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3988,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -3818,6 +4001,59 @@ func (x *RunInput) GetInputJson() []byte {
 func (x *RunInput) GetSubject() *structpb.Struct {
 	if x != nil {
 		return x.Subject
+	}
+	return nil
+}
+
+func (x *RunInput) GetThread() *ThreadContent {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+// Messages of a thread, each by the SHA-256 of what is stored of it.
+type ThreadContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 32 bytes each.
+	Digests       [][]byte `protobuf:"bytes,1,rep,name=digests,proto3" json:"digests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadContent) Reset() {
+	*x = ThreadContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadContent) ProtoMessage() {}
+
+func (x *ThreadContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadContent.ProtoReflect.Descriptor instead.
+func (*ThreadContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ThreadContent) GetDigests() [][]byte {
+	if x != nil {
+		return x.Digests
 	}
 	return nil
 }
@@ -3837,7 +4073,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4085,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +4098,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -3899,7 +4135,7 @@ type ReplyContent struct {
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4147,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4160,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -3954,7 +4190,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4202,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4215,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallContent) GetTool() string {
@@ -4009,7 +4245,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4257,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4270,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -4064,7 +4300,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4076,7 +4312,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4089,7 +4325,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -4117,7 +4353,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4365,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4378,7 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ConsultContent) GetError() string {
@@ -4163,7 +4399,7 @@ type CompactedContent struct {
 
 func (x *CompactedContent) Reset() {
 	*x = CompactedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4175,7 +4411,7 @@ func (x *CompactedContent) String() string {
 func (*CompactedContent) ProtoMessage() {}
 
 func (x *CompactedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4188,7 +4424,7 @@ func (x *CompactedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
 func (*CompactedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CompactedContent) GetSummary() string {
@@ -4211,7 +4447,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4223,7 +4459,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4236,7 +4472,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -4276,7 +4512,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4288,7 +4524,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4301,7 +4537,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -4399,7 +4635,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4411,7 +4647,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4424,7 +4660,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -4459,7 +4695,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4707,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4720,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -4498,7 +4734,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x8a\x11\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xd2\x11\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -4535,13 +4771,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"timerFired\x120\n" +
 	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x126\n" +
 	"\tcompacted\x18  \x01(\v2\x16.jackline.v1.CompactedH\x00R\tcompacted\x12I\n" +
-	"\x10history_repaired\x18! \x01(\v2\x1c.jackline.v1.HistoryRepairedH\x00R\x0fhistoryRepaired\x126\n" +
+	"\x10history_repaired\x18! \x01(\v2\x1c.jackline.v1.HistoryRepairedH\x00R\x0fhistoryRepaired\x12L\n" +
+	"\x11messages_appended\x18\" \x01(\v2\x1d.jackline.v1.MessagesAppendedH\x00R\x10messagesAppended\x126\n" +
 	"\treflected\x18# \x01(\v2\x16.jackline.v1.ReflectedH\x00R\treflected\x123\n" +
 	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x12F\n" +
 	"\x0fbounds_adjusted\x18% \x01(\v2\x1b.jackline.v1.BoundsAdjustedH\x00R\x0eboundsAdjusted\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b\"\x10#J\x04\b'\x10F\"\xd9\x02\n" +
+	"\x04factJ\x04\b'\x10F\"\x8b\x03\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -4554,7 +4791,16 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\von_question\x18\a \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
 	"onQuestion\x128\n" +
 	"\vforked_from\x18\b \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
-	"forkedFrom\"V\n" +
+	"forkedFrom\x120\n" +
+	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\"\x81\x01\n" +
+	"\vThreadStart\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\x04R\bposition\x12#\n" +
+	"\rmessage_count\x18\x03 \x01(\rR\fmessageCount\x12\x14\n" +
+	"\x05waits\x18\x04 \x01(\bR\x05waits\"S\n" +
+	"\x10MessagesAppended\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\x12#\n" +
+	"\rmessage_count\x18\x02 \x01(\rR\fmessageCount\"V\n" +
 	"\fRunRecovered\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x120\n" +
 	"\x05cause\x18\x02 \x01(\x0e2\x1a.jackline.v1.RecoveryCauseR\x05cause\"$\n" +
@@ -4649,7 +4895,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x11InterruptResolved\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x16\n" +
 	"\x06option\x18\x02 \x01(\tR\x06option\x12\x1c\n" +
-	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\xd3\x01\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\x8d\x02\n" +
 	"\x0eCommandApplied\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -4658,7 +4904,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"abort_mode\x18\x04 \x01(\x0e2\x16.jackline.v1.AbortModeR\tabortMode\x12\x1f\n" +
 	"\vskip_routes\x18\x05 \x01(\bR\n" +
-	"skipRoutes\"\xae\x01\n" +
+	"skipRoutes\x128\n" +
+	"\vabort_cause\x18\x06 \x01(\x0e2\x17.jackline.v1.StopReasonR\n" +
+	"abortCause\"\xae\x01\n" +
 	"\x0fCommandRejected\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -4717,7 +4965,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\x16\n" +
 	"\x06replan\x18\x03 \x01(\rR\x06replan\x12 \n" +
 	"\vunsupported\x18\x04 \x01(\rR\vunsupportedB\x11\n" +
-	"\x0f_score_permille\"\xb5\x04\n" +
+	"\x0f_score_permille\"\xe5\x04\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -4726,17 +4974,20 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vtool_result\x18\x05 \x01(\v2\x1e.jackline.v1.ToolResultContentH\x00R\n" +
 	"toolResult\x124\n" +
 	"\x06answer\x18\x06 \x01(\v2\x1a.jackline.v1.AnswerContentH\x00R\x06answer\x12\x14\n" +
-	"\x04text\x18\a \x01(\tH\x00R\x04text\x127\n" +
+	"\x04text\x18\a \x01(\tH\x00R\x04text\x124\n" +
+	"\x06thread\x18\t \x01(\v2\x1a.jackline.v1.ThreadContentH\x00R\x06thread\x127\n" +
 	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12=\n" +
 	"\tcompacted\x18\b \x01(\v2\x1d.jackline.v1.CompactedContentH\x00R\tcompacted\x12:\n" +
 	"\bgrounded\x18\n" +
 	" \x01(\v2\x1c.jackline.v1.GroundedContentH\x00R\bgroundedB\x06\n" +
-	"\x04bodyJ\x04\b\t\x10\n" +
-	"J\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\\\n" +
+	"\x04bodyJ\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\x90\x01\n" +
 	"\bRunInput\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\fR\tinputJson\x121\n" +
-	"\asubject\x18\x02 \x01(\v2\x17.google.protobuf.StructR\asubject\"g\n" +
+	"\asubject\x18\x02 \x01(\v2\x17.google.protobuf.StructR\asubject\x122\n" +
+	"\x06thread\x18\x03 \x01(\v2\x1a.jackline.v1.ThreadContentR\x06thread\")\n" +
+	"\rThreadContent\x12\x18\n" +
+	"\adigests\x18\x01 \x03(\fR\adigests\"g\n" +
 	"\rResultContent\x12\x1f\n" +
 	"\vresult_json\x18\x01 \x01(\fR\n" +
 	"resultJson\x12\x1f\n" +
@@ -4879,7 +5130,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -4895,141 +5146,149 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(ReflectionPattern)(0),        // 11: jackline.v1.ReflectionPattern
 	(*StepEvent)(nil),             // 12: jackline.v1.StepEvent
 	(*RunStarted)(nil),            // 13: jackline.v1.RunStarted
-	(*RunRecovered)(nil),          // 14: jackline.v1.RunRecovered
-	(*RunSuspended)(nil),          // 15: jackline.v1.RunSuspended
-	(*RunFinished)(nil),           // 16: jackline.v1.RunFinished
-	(*StepStarted)(nil),           // 17: jackline.v1.StepStarted
-	(*StepFinished)(nil),          // 18: jackline.v1.StepFinished
-	(*ModelCallStarted)(nil),      // 19: jackline.v1.ModelCallStarted
-	(*ModelReplied)(nil),          // 20: jackline.v1.ModelReplied
-	(*ModelCallFailed)(nil),       // 21: jackline.v1.ModelCallFailed
-	(*ToolCallRequested)(nil),     // 22: jackline.v1.ToolCallRequested
-	(*ToolCallStarted)(nil),       // 23: jackline.v1.ToolCallStarted
-	(*ToolCallFinished)(nil),      // 24: jackline.v1.ToolCallFinished
-	(*AnswerRejected)(nil),        // 25: jackline.v1.AnswerRejected
-	(*InterruptRaised)(nil),       // 26: jackline.v1.InterruptRaised
-	(*InterruptResolved)(nil),     // 27: jackline.v1.InterruptResolved
-	(*CommandApplied)(nil),        // 28: jackline.v1.CommandApplied
-	(*CommandRejected)(nil),       // 29: jackline.v1.CommandRejected
-	(*Paused)(nil),                // 30: jackline.v1.Paused
-	(*Resumed)(nil),               // 31: jackline.v1.Resumed
-	(*Steered)(nil),               // 32: jackline.v1.Steered
-	(*BoundsAdjusted)(nil),        // 33: jackline.v1.BoundsAdjusted
-	(*TimerFired)(nil),            // 34: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 35: jackline.v1.Noticed
-	(*Consulted)(nil),             // 36: jackline.v1.Consulted
-	(*Compacted)(nil),             // 37: jackline.v1.Compacted
-	(*HistoryRepaired)(nil),       // 38: jackline.v1.HistoryRepaired
-	(*Reflected)(nil),             // 39: jackline.v1.Reflected
-	(*Grounded)(nil),              // 40: jackline.v1.Grounded
-	(*Content)(nil),               // 41: jackline.v1.Content
-	(*RunInput)(nil),              // 42: jackline.v1.RunInput
-	(*ResultContent)(nil),         // 43: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 44: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 45: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 46: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 47: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 48: jackline.v1.ConsultContent
-	(*CompactedContent)(nil),      // 49: jackline.v1.CompactedContent
-	(*GroundedContent)(nil),       // 50: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 51: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 52: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 53: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 55: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 56: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 57: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 58: jackline.v1.RunState
-	(StopReason)(0),               // 59: jackline.v1.StopReason
-	(*Usage)(nil),                 // 60: jackline.v1.Usage
-	(Effect)(0),                   // 61: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 62: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 63: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 64: jackline.v1.CommandKind
-	(AbortMode)(0),                // 65: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 66: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 67: jackline.v1.VisitBounds
-	(*structpb.Struct)(nil),       // 68: google.protobuf.Struct
+	(*ThreadStart)(nil),           // 14: jackline.v1.ThreadStart
+	(*MessagesAppended)(nil),      // 15: jackline.v1.MessagesAppended
+	(*RunRecovered)(nil),          // 16: jackline.v1.RunRecovered
+	(*RunSuspended)(nil),          // 17: jackline.v1.RunSuspended
+	(*RunFinished)(nil),           // 18: jackline.v1.RunFinished
+	(*StepStarted)(nil),           // 19: jackline.v1.StepStarted
+	(*StepFinished)(nil),          // 20: jackline.v1.StepFinished
+	(*ModelCallStarted)(nil),      // 21: jackline.v1.ModelCallStarted
+	(*ModelReplied)(nil),          // 22: jackline.v1.ModelReplied
+	(*ModelCallFailed)(nil),       // 23: jackline.v1.ModelCallFailed
+	(*ToolCallRequested)(nil),     // 24: jackline.v1.ToolCallRequested
+	(*ToolCallStarted)(nil),       // 25: jackline.v1.ToolCallStarted
+	(*ToolCallFinished)(nil),      // 26: jackline.v1.ToolCallFinished
+	(*AnswerRejected)(nil),        // 27: jackline.v1.AnswerRejected
+	(*InterruptRaised)(nil),       // 28: jackline.v1.InterruptRaised
+	(*InterruptResolved)(nil),     // 29: jackline.v1.InterruptResolved
+	(*CommandApplied)(nil),        // 30: jackline.v1.CommandApplied
+	(*CommandRejected)(nil),       // 31: jackline.v1.CommandRejected
+	(*Paused)(nil),                // 32: jackline.v1.Paused
+	(*Resumed)(nil),               // 33: jackline.v1.Resumed
+	(*Steered)(nil),               // 34: jackline.v1.Steered
+	(*BoundsAdjusted)(nil),        // 35: jackline.v1.BoundsAdjusted
+	(*TimerFired)(nil),            // 36: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 37: jackline.v1.Noticed
+	(*Consulted)(nil),             // 38: jackline.v1.Consulted
+	(*Compacted)(nil),             // 39: jackline.v1.Compacted
+	(*HistoryRepaired)(nil),       // 40: jackline.v1.HistoryRepaired
+	(*Reflected)(nil),             // 41: jackline.v1.Reflected
+	(*Grounded)(nil),              // 42: jackline.v1.Grounded
+	(*Content)(nil),               // 43: jackline.v1.Content
+	(*RunInput)(nil),              // 44: jackline.v1.RunInput
+	(*ThreadContent)(nil),         // 45: jackline.v1.ThreadContent
+	(*ResultContent)(nil),         // 46: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 47: jackline.v1.ReplyContent
+	(*CallContent)(nil),           // 48: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 49: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 50: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 51: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 52: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 53: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 54: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 55: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 56: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 58: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 59: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 60: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 61: jackline.v1.RunState
+	(StopReason)(0),               // 62: jackline.v1.StopReason
+	(*Usage)(nil),                 // 63: jackline.v1.Usage
+	(Effect)(0),                   // 64: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 65: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 66: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 67: jackline.v1.CommandKind
+	(AbortMode)(0),                // 68: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 69: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 70: jackline.v1.VisitBounds
+	(*structpb.Struct)(nil),       // 71: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	54, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	57, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	13, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
-	14, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	15, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	16, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	17, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	18, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	19, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	20, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	21, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	22, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	23, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	24, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	25, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	26, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	27, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	28, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	29, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	30, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	31, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	32, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	34, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	35, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	37, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
-	38, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
-	39, // 25: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	40, // 26: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	33, // 27: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
-	36, // 28: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	41, // 29: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	54, // 30: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	55, // 31: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	56, // 32: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	57, // 33: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	0,  // 34: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	58, // 35: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	59, // 36: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	59, // 37: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 38: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	59, // 39: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	60, // 40: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 41: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 42: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	60, // 43: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	61, // 44: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	62, // 45: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 46: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 47: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	63, // 48: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	54, // 49: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	64, // 50: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	65, // 51: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	64, // 52: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	66, // 53: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	55, // 54: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	67, // 55: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	6,  // 56: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 57: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	8,  // 58: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	9,  // 59: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	10, // 60: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	11, // 61: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	42, // 62: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	43, // 63: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	44, // 64: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	45, // 65: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	46, // 66: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	47, // 67: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	48, // 68: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	49, // 69: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	50, // 70: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	68, // 71: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	52, // 72: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	16, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	17, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	18, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	19, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	20, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	21, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	22, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	23, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	24, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	25, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	26, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	27, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	28, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	29, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	30, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	31, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	32, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	33, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	34, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	36, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	37, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	39, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
+	40, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
+	15, // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
+	41, // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	42, // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	35, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
+	38, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	43, // 30: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	57, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	58, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	59, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	60, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	14, // 35: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
+	0,  // 36: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	61, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	62, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	62, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 40: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	62, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	63, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 43: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 44: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	63, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	64, // 46: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	65, // 47: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	4,  // 48: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	5,  // 49: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	66, // 50: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	57, // 51: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	67, // 52: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	68, // 53: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	62, // 54: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	67, // 55: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	69, // 56: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	58, // 57: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	70, // 58: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	6,  // 59: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	7,  // 60: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	8,  // 61: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	9,  // 62: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	10, // 63: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	11, // 64: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	44, // 65: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	46, // 66: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	47, // 67: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	48, // 68: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	49, // 69: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	50, // 70: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	45, // 71: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	51, // 72: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	52, // 73: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	53, // 74: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	71, // 75: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	45, // 76: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	55, // 77: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -5065,15 +5324,16 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Noticed)(nil),
 		(*StepEvent_Compacted)(nil),
 		(*StepEvent_HistoryRepaired)(nil),
+		(*StepEvent_MessagesAppended)(nil),
 		(*StepEvent_Reflected)(nil),
 		(*StepEvent_Grounded)(nil),
 		(*StepEvent_BoundsAdjusted)(nil),
 		(*StepEvent_Consulted)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[29].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[11].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[14].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[31].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -5081,11 +5341,12 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_ToolResult)(nil),
 		(*Content_Answer)(nil),
 		(*Content_Text)(nil),
+		(*Content_Thread)(nil),
 		(*Content_Consult)(nil),
 		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[39].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[42].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -5096,7 +5357,7 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

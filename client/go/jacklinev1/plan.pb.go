@@ -2285,7 +2285,9 @@ type ModelStepPlan struct {
 	// How its answer is held against what its tools returned; unset: it is not.
 	Ground *GroundPlan `protobuf:"bytes,19,opt,name=ground,proto3" json:"ground,omitempty"`
 	// How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is.
-	Compaction    *CompactionPlan `protobuf:"bytes,20,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	Compaction *CompactionPlan `protobuf:"bytes,20,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	// True if it takes part in the conversation of a run's thread.
+	Thread        bool `protobuf:"varint,26,opt,name=thread,proto3" json:"thread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2451,6 +2453,13 @@ func (x *ModelStepPlan) GetCompaction() *CompactionPlan {
 		return x.Compaction
 	}
 	return nil
+}
+
+func (x *ModelStepPlan) GetThread() bool {
+	if x != nil {
+		return x.Thread
+	}
+	return false
 }
 
 // When repeated calls end a step.
@@ -3309,7 +3318,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\vto_permille\x18\x03 \x01(\rR\n" +
 	"toPermille\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
-	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xcb\a\n" +
+	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xe9\a\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -3335,8 +3344,9 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06ground\x12;\n" +
 	"\n" +
 	"compaction\x18\x14 \x01(\v2\x1b.jackline.v1.CompactionPlanR\n" +
-	"compactionB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x15\x10(\"_\n" +
+	"compaction\x12\x16\n" +
+	"\x06thread\x18\x1a \x01(\bR\x06threadB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x15\x10\x1aJ\x04\b\x1b\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +

@@ -1418,6 +1418,8 @@ type Run struct {
 	InputJson []byte `protobuf:"bytes,24,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// Output only. What it was forked from; unset for a run that began by itself.
 	ForkedFrom *ForkOrigin `protobuf:"bytes,25,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// Output only. The thread that it continues; empty without.
+	ThreadId string `protobuf:"bytes,26,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// Output only. The caps of the visit of the step it is in; unset between steps, for a step that asks no model, and in
 	// lists.
 	VisitBounds   *VisitBounds `protobuf:"bytes,30,opt,name=visit_bounds,json=visitBounds,proto3" json:"visit_bounds,omitempty"`
@@ -1628,6 +1630,13 @@ func (x *Run) GetForkedFrom() *ForkOrigin {
 		return x.ForkedFrom
 	}
 	return nil
+}
+
+func (x *Run) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
 }
 
 func (x *Run) GetVisitBounds() *VisitBounds {
@@ -1931,7 +1940,9 @@ type RunMessage struct {
 	// Output only. The calls of an assistant message.
 	ToolCalls []*RunMessageToolCall `protobuf:"bytes,4,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	// Output only. The call that a tool message answers.
-	CallId        string `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	CallId string `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Output only. True if a tool message tells of a failure.
+	IsError       bool `protobuf:"varint,6,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1999,6 +2010,13 @@ func (x *RunMessage) GetCallId() string {
 		return x.CallId
 	}
 	return ""
+}
+
+func (x *RunMessage) GetIsError() bool {
+	if x != nil {
+		return x.IsError
+	}
+	return false
 }
 
 var File_jackline_v1_run_proto protoreflect.FileDescriptor
@@ -2076,7 +2094,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\bquestion\x18\t \x01(\tR\bquestion\x12\x12\n" +
 	"\x04tool\x18\n" +
 	" \x01(\tR\x04tool\x12%\n" +
-	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\xdc\t\n" +
+	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\xf9\t\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -2114,11 +2132,12 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"input_json\x18\x18 \x01(\fR\tinputJson\x128\n" +
 	"\vforked_from\x18\x19 \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
-	"forkedFrom\x12;\n" +
+	"forkedFrom\x12\x1b\n" +
+	"\tthread_id\x18\x1a \x01(\tR\bthreadId\x12;\n" +
 	"\fvisit_bounds\x18\x1e \x01(\v2\x18.jackline.v1.VisitBoundsR\vvisitBounds\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1a\x10\x1eJ\x04\b\x1f\x102\"?\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1b\x10\x1eJ\x04\b\x1f\x102\"?\n" +
 	"\n" +
 	"ForkOrigin\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
@@ -2143,7 +2162,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x12RunMessageToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12%\n" +
-	"\x0earguments_json\x18\x03 \x01(\fR\rargumentsJson\"\xc7\x01\n" +
+	"\x0earguments_json\x18\x03 \x01(\fR\rargumentsJson\"\xe2\x01\n" +
 	"\n" +
 	"RunMessage\x12,\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x18.jackline.v1.MessageRoleR\x04role\x12\x1e\n" +
@@ -2153,7 +2172,8 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12>\n" +
 	"\n" +
 	"tool_calls\x18\x04 \x03(\v2\x1f.jackline.v1.RunMessageToolCallR\ttoolCalls\x12\x17\n" +
-	"\acall_id\x18\x05 \x01(\tR\x06callId*\xfa\x01\n" +
+	"\acall_id\x18\x05 \x01(\tR\x06callId\x12\x19\n" +
+	"\bis_error\x18\x06 \x01(\bR\aisError*\xfa\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +

@@ -34,10 +34,14 @@ const (
 	StartDisposition_START_DISPOSITION_UNSPECIFIED StartDisposition = 0
 	// It runs.
 	StartDisposition_START_DISPOSITION_STARTED StartDisposition = 1
-	// It waits for a free place.
+	// It waits for a free place, or for its turn in the thread.
 	StartDisposition_START_DISPOSITION_QUEUED StartDisposition = 2
 	// The same request had been made before; this is its run.
 	StartDisposition_START_DISPOSITION_DEDUPLICATED StartDisposition = 3
+	// No run was started: the input became guidance for this run, the active one of the thread.
+	StartDisposition_START_DISPOSITION_STEERED StartDisposition = 4
+	// The active run of the thread is being aborted; this run follows it.
+	StartDisposition_START_DISPOSITION_REPLACED StartDisposition = 5
 )
 
 // Enum value maps for StartDisposition.
@@ -47,12 +51,16 @@ var (
 		1: "START_DISPOSITION_STARTED",
 		2: "START_DISPOSITION_QUEUED",
 		3: "START_DISPOSITION_DEDUPLICATED",
+		4: "START_DISPOSITION_STEERED",
+		5: "START_DISPOSITION_REPLACED",
 	}
 	StartDisposition_value = map[string]int32{
 		"START_DISPOSITION_UNSPECIFIED":  0,
 		"START_DISPOSITION_STARTED":      1,
 		"START_DISPOSITION_QUEUED":       2,
 		"START_DISPOSITION_DEDUPLICATED": 3,
+		"START_DISPOSITION_STEERED":      4,
+		"START_DISPOSITION_REPLACED":     5,
 	}
 )
 
@@ -223,7 +231,11 @@ type StartRunRequest struct {
 	// Absolute end of the run. In the future.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// What happens to a question; the workflow's setting when unspecified.
-	OnQuestion    OnQuestion `protobuf:"varint,10,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
+	OnQuestion OnQuestion `protobuf:"varint,10,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
+	// The conversation that the run continues: 1 to 128 printable ASCII characters without spaces. Unset: none.
+	ThreadId string `protobuf:"bytes,11,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// What happens if the thread has an active run; REJECT when unspecified. Only with a thread.
+	OnBusy        OnBusy `protobuf:"varint,12,opt,name=on_busy,json=onBusy,proto3,enum=jackline.v1.OnBusy" json:"on_busy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -348,6 +360,20 @@ func (x *StartRunRequest) GetOnQuestion() OnQuestion {
 		return x.OnQuestion
 	}
 	return OnQuestion_ON_QUESTION_UNSPECIFIED
+}
+
+func (x *StartRunRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *StartRunRequest) GetOnBusy() OnBusy {
+	if x != nil {
+		return x.OnBusy
+	}
+	return OnBusy_ON_BUSY_UNSPECIFIED
 }
 
 type isStartRunRequest_Source interface {
@@ -1339,7 +1365,9 @@ type ListRunsRequest struct {
 	// At most this many: 50 when 0, at most 500.
 	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// From the last answer; empty for the first page. Valid with the same filters only.
-	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only runs of this thread; all when empty.
+	ThreadId      string `protobuf:"bytes,8,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1419,6 +1447,13 @@ func (x *ListRunsRequest) GetPageSize() int32 {
 func (x *ListRunsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
 	}
 	return ""
 }
@@ -1827,6 +1862,390 @@ func (x *ListInterruptsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// Request of ListThreads.
+type ListThreadsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many: 50 when 0, at most 500.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the last answer; empty for the first page.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListThreadsRequest) Reset() {
+	*x = ListThreadsRequest{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListThreadsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListThreadsRequest) ProtoMessage() {}
+
+func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
+func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListThreadsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListThreadsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// Response of ListThreads.
+type ListThreadsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The threads, newest first.
+	Threads []*Thread `protobuf:"bytes,1,rep,name=threads,proto3" json:"threads,omitempty"`
+	// For the next page; empty after the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListThreadsResponse) Reset() {
+	*x = ListThreadsResponse{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListThreadsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListThreadsResponse) ProtoMessage() {}
+
+func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
+func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListThreadsResponse) GetThreads() []*Thread {
+	if x != nil {
+		return x.Threads
+	}
+	return nil
+}
+
+func (x *ListThreadsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Request of GetThread.
+type GetThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The thread.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// METADATA when unspecified.
+	View View `protobuf:"varint,2,opt,name=view,proto3,enum=jackline.v1.View" json:"view,omitempty"`
+	// Only messages after this position; 0 begins with the first.
+	AfterPosition uint64 `protobuf:"varint,3,opt,name=after_position,json=afterPosition,proto3" json:"after_position,omitempty"`
+	// At most this many messages: 50 when 0, at most 500. Fewer where they are large.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the last answer; empty for the first page. Valid with the same fields only.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetThreadRequest) Reset() {
+	*x = GetThreadRequest{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetThreadRequest) ProtoMessage() {}
+
+func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetThreadRequest.ProtoReflect.Descriptor instead.
+func (*GetThreadRequest) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *GetThreadRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *GetThreadRequest) GetView() View {
+	if x != nil {
+		return x.View
+	}
+	return View_VIEW_UNSPECIFIED
+}
+
+func (x *GetThreadRequest) GetAfterPosition() uint64 {
+	if x != nil {
+		return x.AfterPosition
+	}
+	return 0
+}
+
+func (x *GetThreadRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetThreadRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// Response of GetThread.
+type GetThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread.
+	Thread *Thread `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// Its messages, oldest first.
+	Messages []*ThreadMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// For the next page; empty after the last message that there is now.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetThreadResponse) Reset() {
+	*x = GetThreadResponse{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetThreadResponse) ProtoMessage() {}
+
+func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetThreadResponse.ProtoReflect.Descriptor instead.
+func (*GetThreadResponse) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetThreadResponse) GetThread() *Thread {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *GetThreadResponse) GetMessages() []*ThreadMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *GetThreadResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Request of AppendMessages.
+type AppendMessagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The thread; it is made if there is none.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// Required. The messages, in order; at most 100.
+	Messages []*NewThreadMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Makes the call idempotent within its thread: 1 to 128 printable ASCII characters without spaces.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AppendMessagesRequest) Reset() {
+	*x = AppendMessagesRequest{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppendMessagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppendMessagesRequest) ProtoMessage() {}
+
+func (x *AppendMessagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppendMessagesRequest.ProtoReflect.Descriptor instead.
+func (*AppendMessagesRequest) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *AppendMessagesRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *AppendMessagesRequest) GetMessages() []*NewThreadMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *AppendMessagesRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// Response of AppendMessages.
+type AppendMessagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread with them.
+	Thread *Thread `protobuf:"bytes,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	// True if a run is active: they follow the messages of that run.
+	Pending bool `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
+	// True if the same request had been made before.
+	RepeatedRequest bool `protobuf:"varint,3,opt,name=repeated_request,json=repeatedRequest,proto3" json:"repeated_request,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *AppendMessagesResponse) Reset() {
+	*x = AppendMessagesResponse{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppendMessagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppendMessagesResponse) ProtoMessage() {}
+
+func (x *AppendMessagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppendMessagesResponse.ProtoReflect.Descriptor instead.
+func (*AppendMessagesResponse) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AppendMessagesResponse) GetThread() *Thread {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+func (x *AppendMessagesResponse) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
+}
+
+func (x *AppendMessagesResponse) GetRepeatedRequest() bool {
+	if x != nil {
+		return x.RepeatedRequest
+	}
+	return false
+}
+
 // A size or count that this server enforces.
 type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1840,7 +2259,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +2271,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +2284,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Limit) GetName() string {
@@ -1891,7 +2310,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2322,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2335,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{29}
 }
 
 // Response of GetServerInfo.
@@ -1942,7 +2361,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2373,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2386,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -2023,14 +2442,14 @@ var File_jackline_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1djackline/v1/run_service.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x17jackline/v1/event.proto\x1a\x15jackline/v1/run.proto\"\x9c\x01\n" +
+	"\x1djackline/v1/run_service.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x17jackline/v1/event.proto\x1a\x15jackline/v1/run.proto\x1a\x18jackline/v1/thread.proto\"\x9c\x01\n" +
 	"\x0eInlineWorkflow\x12\x12\n" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12<\n" +
 	"\x05files\x18\x02 \x03(\v2&.jackline.v1.InlineWorkflow.FilesEntryR\x05files\x1a8\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xd9\x04\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa4\x05\n" +
 	"\x0fStartRunRequest\x12\x1c\n" +
 	"\bworkflow\x18\x01 \x01(\tH\x00R\bworkflow\x12F\n" +
 	"\x0finline_workflow\x18\x02 \x01(\v2\x1b.jackline.v1.InlineWorkflowH\x00R\x0einlineWorkflow\x12\x1f\n" +
@@ -2045,12 +2464,14 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\bdeadline\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x128\n" +
 	"\von_question\x18\n" +
 	" \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
-	"onQuestion\x1a9\n" +
+	"onQuestion\x12\x1b\n" +
+	"\tthread_id\x18\v \x01(\tR\bthreadId\x12,\n" +
+	"\aon_busy\x18\f \x01(\x0e2\x13.jackline.v1.OnBusyR\x06onBusy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06sourceB\r\n" +
-	"\vinput_valueJ\x04\b\v\x10\x1e\"w\n" +
+	"\vinput_valueJ\x04\b\r\x10\x1e\"w\n" +
 	"\x10StartRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
 	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xa6\x02\n" +
@@ -2115,7 +2536,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"Q\n" +
 	"\x0fWaitRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12\x1a\n" +
-	"\bfinished\x18\x02 \x01(\bR\bfinished\"\x9f\x03\n" +
+	"\bfinished\x18\x02 \x01(\bR\bfinished\"\xbc\x03\n" +
 	"\x0fListRunsRequest\x12-\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x15.jackline.v1.RunStateR\x06states\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12@\n" +
@@ -2124,10 +2545,11 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x0ecreated_before\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x1b\n" +
 	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tR\tpageToken\x1a9\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\x12\x1b\n" +
+	"\tthread_id\x18\b \x01(\tR\bthreadId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\b\x10\x14\"\x7f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\t\x10\x14\"\x7f\n" +
 	"\x10ListRunsResponse\x12$\n" +
 	"\x04runs\x18\x01 \x03(\v2\x10.jackline.v1.RunR\x04runs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -2155,7 +2577,34 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\n" +
 	"interrupts\x18\x01 \x03(\v2\x16.jackline.v1.InterruptR\n" +
 	"interrupts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"1\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"V\n" +
+	"\x12ListThreadsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageTokenJ\x04\b\x03\x10\x14\"l\n" +
+	"\x13ListThreadsResponse\x12-\n" +
+	"\athreads\x18\x01 \x03(\v2\x13.jackline.v1.ThreadR\athreads\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbf\x01\n" +
+	"\x10GetThreadRequest\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12%\n" +
+	"\x04view\x18\x02 \x01(\x0e2\x11.jackline.v1.ViewR\x04view\x12%\n" +
+	"\x0eafter_position\x18\x03 \x01(\x04R\rafterPosition\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageTokenJ\x04\b\x06\x10\x14\"\xa0\x01\n" +
+	"\x11GetThreadResponse\x12+\n" +
+	"\x06thread\x18\x01 \x01(\v2\x13.jackline.v1.ThreadR\x06thread\x126\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1a.jackline.v1.ThreadMessageR\bmessages\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x94\x01\n" +
+	"\x15AppendMessagesRequest\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x129\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1d.jackline.v1.NewThreadMessageR\bmessages\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestIdJ\x04\b\x04\x10\x14\"\x8a\x01\n" +
+	"\x16AppendMessagesResponse\x12+\n" +
+	"\x06thread\x18\x01 \x01(\v2\x13.jackline.v1.ThreadR\x06thread\x12\x18\n" +
+	"\apending\x18\x02 \x01(\bR\apending\x12)\n" +
+	"\x10repeated_request\x18\x03 \x01(\bR\x0frepeatedRequest\"1\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value\"\x16\n" +
@@ -2170,17 +2619,19 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"step_kinds\x18\x04 \x03(\tR\tstepKinds\x124\n" +
 	"\bcommands\x18\x05 \x03(\x0e2\x18.jackline.v1.CommandKindR\bcommands\x12\x16\n" +
 	"\x06models\x18\x06 \x03(\tR\x06models\x12\x1a\n" +
-	"\bfeatures\x18\a \x03(\tR\bfeatures*\x9c\x01\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures*\xdb\x01\n" +
 	"\x10StartDisposition\x12!\n" +
 	"\x1dSTART_DISPOSITION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19START_DISPOSITION_STARTED\x10\x01\x12\x1c\n" +
 	"\x18START_DISPOSITION_QUEUED\x10\x02\x12\"\n" +
-	"\x1eSTART_DISPOSITION_DEDUPLICATED\x10\x03\"\x04\b\x04\x10\t*\x88\x01\n" +
+	"\x1eSTART_DISPOSITION_DEDUPLICATED\x10\x03\x12\x1d\n" +
+	"\x19START_DISPOSITION_STEERED\x10\x04\x12\x1e\n" +
+	"\x1aSTART_DISPOSITION_REPLACED\x10\x05\"\x04\b\x06\x10\t*\x88\x01\n" +
 	"\x0fDurabilityClass\x12 \n" +
 	"\x1cDURABILITY_CLASS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DURABILITY_CLASS_FSYNC\x10\x01\x12\x1c\n" +
 	"\x18DURABILITY_CLASS_PROCESS\x10\x02\x12\x19\n" +
-	"\x15DURABILITY_CLASS_NONE\x10\x032\xf9\x06\n" +
+	"\x15DURABILITY_CLASS_NONE\x10\x032\xf2\b\n" +
 	"\n" +
 	"RunService\x12G\n" +
 	"\bStartRun\x12\x1c.jackline.v1.StartRunRequest\x1a\x1d.jackline.v1.StartRunResponse\x12D\n" +
@@ -2192,7 +2643,10 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\bListRuns\x12\x1c.jackline.v1.ListRunsRequest\x1a\x1d.jackline.v1.ListRunsResponse\x12V\n" +
 	"\rListToolCalls\x12!.jackline.v1.ListToolCallsRequest\x1a\".jackline.v1.ListToolCallsResponse\x12\\\n" +
 	"\x0fListRunMessages\x12#.jackline.v1.ListRunMessagesRequest\x1a$.jackline.v1.ListRunMessagesResponse\x12Y\n" +
-	"\x0eListInterrupts\x12\".jackline.v1.ListInterruptsRequest\x1a#.jackline.v1.ListInterruptsResponse\x12V\n" +
+	"\x0eListInterrupts\x12\".jackline.v1.ListInterruptsRequest\x1a#.jackline.v1.ListInterruptsResponse\x12P\n" +
+	"\vListThreads\x12\x1f.jackline.v1.ListThreadsRequest\x1a .jackline.v1.ListThreadsResponse\x12J\n" +
+	"\tGetThread\x12\x1d.jackline.v1.GetThreadRequest\x1a\x1e.jackline.v1.GetThreadResponse\x12Y\n" +
+	"\x0eAppendMessages\x12\".jackline.v1.AppendMessagesRequest\x1a#.jackline.v1.AppendMessagesResponse\x12V\n" +
 	"\rGetServerInfo\x12!.jackline.v1.GetServerInfoRequest\x1a\".jackline.v1.GetServerInfoResponseB\x99\x01\n" +
 	"\x0fcom.jackline.v1B\x0fRunServiceProtoP\x01Z(jackline/client/go/jacklinev1;jacklinev1\xa2\x02\x03JXX\xaa\x02\vJackline.V1\xca\x02\vJackline\\V1\xe2\x02\x17Jackline\\V1\\GPBMetadata\xea\x02\fJackline::V1b\x06proto3"
 
@@ -2209,7 +2663,7 @@ func file_jackline_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_jackline_v1_run_service_proto_goTypes = []any{
 	(StartDisposition)(0),           // 0: jackline.v1.StartDisposition
 	(DurabilityClass)(0),            // 1: jackline.v1.DurabilityClass
@@ -2235,115 +2689,138 @@ var file_jackline_v1_run_service_proto_goTypes = []any{
 	(*ListRunMessagesResponse)(nil), // 21: jackline.v1.ListRunMessagesResponse
 	(*ListInterruptsRequest)(nil),   // 22: jackline.v1.ListInterruptsRequest
 	(*ListInterruptsResponse)(nil),  // 23: jackline.v1.ListInterruptsResponse
-	(*Limit)(nil),                   // 24: jackline.v1.Limit
-	(*GetServerInfoRequest)(nil),    // 25: jackline.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),   // 26: jackline.v1.GetServerInfoResponse
-	nil,                             // 27: jackline.v1.InlineWorkflow.FilesEntry
-	nil,                             // 28: jackline.v1.StartRunRequest.LabelsEntry
-	nil,                             // 29: jackline.v1.ForkChanges.LabelsEntry
-	nil,                             // 30: jackline.v1.ListRunsRequest.LabelsEntry
-	(*structpb.Struct)(nil),         // 31: google.protobuf.Struct
-	(*RunBounds)(nil),               // 32: jackline.v1.RunBounds
-	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
-	(OnQuestion)(0),                 // 34: jackline.v1.OnQuestion
-	(*Run)(nil),                     // 35: jackline.v1.Run
-	(View)(0),                       // 36: jackline.v1.View
-	(*StepEvent)(nil),               // 37: jackline.v1.StepEvent
-	(*Delta)(nil),                   // 38: jackline.v1.Delta
-	(*Reset)(nil),                   // 39: jackline.v1.Reset
-	(*Expectation)(nil),             // 40: jackline.v1.Expectation
-	(ReceiptStage)(0),               // 41: jackline.v1.ReceiptStage
-	(*PauseCommand)(nil),            // 42: jackline.v1.PauseCommand
-	(*ResumeCommand)(nil),           // 43: jackline.v1.ResumeCommand
-	(*SteerCommand)(nil),            // 44: jackline.v1.SteerCommand
-	(*AbortCommand)(nil),            // 45: jackline.v1.AbortCommand
-	(*AnswerCommand)(nil),           // 46: jackline.v1.AnswerCommand
-	(*SubmitToolResultCommand)(nil), // 47: jackline.v1.SubmitToolResultCommand
-	(*AdjustBoundsCommand)(nil),     // 48: jackline.v1.AdjustBoundsCommand
-	(*Receipt)(nil),                 // 49: jackline.v1.Receipt
-	(*durationpb.Duration)(nil),     // 50: google.protobuf.Duration
-	(RunState)(0),                   // 51: jackline.v1.RunState
-	(*ToolCall)(nil),                // 52: jackline.v1.ToolCall
-	(*RunMessage)(nil),              // 53: jackline.v1.RunMessage
-	(*Interrupt)(nil),               // 54: jackline.v1.Interrupt
-	(CommandKind)(0),                // 55: jackline.v1.CommandKind
+	(*ListThreadsRequest)(nil),      // 24: jackline.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),     // 25: jackline.v1.ListThreadsResponse
+	(*GetThreadRequest)(nil),        // 26: jackline.v1.GetThreadRequest
+	(*GetThreadResponse)(nil),       // 27: jackline.v1.GetThreadResponse
+	(*AppendMessagesRequest)(nil),   // 28: jackline.v1.AppendMessagesRequest
+	(*AppendMessagesResponse)(nil),  // 29: jackline.v1.AppendMessagesResponse
+	(*Limit)(nil),                   // 30: jackline.v1.Limit
+	(*GetServerInfoRequest)(nil),    // 31: jackline.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),   // 32: jackline.v1.GetServerInfoResponse
+	nil,                             // 33: jackline.v1.InlineWorkflow.FilesEntry
+	nil,                             // 34: jackline.v1.StartRunRequest.LabelsEntry
+	nil,                             // 35: jackline.v1.ForkChanges.LabelsEntry
+	nil,                             // 36: jackline.v1.ListRunsRequest.LabelsEntry
+	(*structpb.Struct)(nil),         // 37: google.protobuf.Struct
+	(*RunBounds)(nil),               // 38: jackline.v1.RunBounds
+	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
+	(OnQuestion)(0),                 // 40: jackline.v1.OnQuestion
+	(OnBusy)(0),                     // 41: jackline.v1.OnBusy
+	(*Run)(nil),                     // 42: jackline.v1.Run
+	(View)(0),                       // 43: jackline.v1.View
+	(*StepEvent)(nil),               // 44: jackline.v1.StepEvent
+	(*Delta)(nil),                   // 45: jackline.v1.Delta
+	(*Reset)(nil),                   // 46: jackline.v1.Reset
+	(*Expectation)(nil),             // 47: jackline.v1.Expectation
+	(ReceiptStage)(0),               // 48: jackline.v1.ReceiptStage
+	(*PauseCommand)(nil),            // 49: jackline.v1.PauseCommand
+	(*ResumeCommand)(nil),           // 50: jackline.v1.ResumeCommand
+	(*SteerCommand)(nil),            // 51: jackline.v1.SteerCommand
+	(*AbortCommand)(nil),            // 52: jackline.v1.AbortCommand
+	(*AnswerCommand)(nil),           // 53: jackline.v1.AnswerCommand
+	(*SubmitToolResultCommand)(nil), // 54: jackline.v1.SubmitToolResultCommand
+	(*AdjustBoundsCommand)(nil),     // 55: jackline.v1.AdjustBoundsCommand
+	(*Receipt)(nil),                 // 56: jackline.v1.Receipt
+	(*durationpb.Duration)(nil),     // 57: google.protobuf.Duration
+	(RunState)(0),                   // 58: jackline.v1.RunState
+	(*ToolCall)(nil),                // 59: jackline.v1.ToolCall
+	(*RunMessage)(nil),              // 60: jackline.v1.RunMessage
+	(*Interrupt)(nil),               // 61: jackline.v1.Interrupt
+	(*Thread)(nil),                  // 62: jackline.v1.Thread
+	(*ThreadMessage)(nil),           // 63: jackline.v1.ThreadMessage
+	(*NewThreadMessage)(nil),        // 64: jackline.v1.NewThreadMessage
+	(CommandKind)(0),                // 65: jackline.v1.CommandKind
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
-	27, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
+	33, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
 	2,  // 1: jackline.v1.StartRunRequest.inline_workflow:type_name -> jackline.v1.InlineWorkflow
-	31, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
-	31, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
-	28, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
-	32, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
-	33, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
-	34, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
-	35, // 8: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
-	0,  // 9: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	32, // 10: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
-	29, // 11: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
-	33, // 12: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
-	5,  // 13: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
-	35, // 14: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
-	0,  // 15: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	36, // 16: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
-	37, // 17: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
-	38, // 18: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
-	39, // 19: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
-	40, // 20: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
-	41, // 21: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
-	42, // 22: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
-	43, // 23: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
-	44, // 24: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
-	45, // 25: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
-	46, // 26: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
-	47, // 27: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
-	48, // 28: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
-	49, // 29: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
-	36, // 30: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
-	35, // 31: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
-	36, // 32: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
-	50, // 33: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	35, // 34: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
-	51, // 35: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
-	30, // 36: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
-	33, // 37: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	33, // 38: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	35, // 39: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
-	36, // 40: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
-	52, // 41: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
-	53, // 42: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
-	36, // 43: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
-	54, // 44: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
-	1,  // 45: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
-	24, // 46: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
-	55, // 47: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
-	3,  // 48: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
-	6,  // 49: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
-	8,  // 50: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
-	10, // 51: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
-	12, // 52: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
-	14, // 53: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
-	16, // 54: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
-	18, // 55: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	20, // 56: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	22, // 57: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	25, // 58: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	4,  // 59: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 60: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	9,  // 61: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	11, // 62: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	13, // 63: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	15, // 64: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	17, // 65: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	19, // 66: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	21, // 67: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	23, // 68: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	26, // 69: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	59, // [59:70] is the sub-list for method output_type
-	48, // [48:59] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	37, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
+	37, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
+	34, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
+	38, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
+	39, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
+	40, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
+	41, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
+	42, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
+	0,  // 10: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
+	38, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
+	35, // 12: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
+	39, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 14: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
+	42, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
+	0,  // 16: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
+	43, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
+	44, // 18: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
+	45, // 19: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
+	46, // 20: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
+	47, // 21: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
+	48, // 22: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
+	49, // 23: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
+	50, // 24: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
+	51, // 25: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
+	52, // 26: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
+	53, // 27: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
+	54, // 28: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
+	55, // 29: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
+	56, // 30: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
+	43, // 31: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
+	42, // 32: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
+	43, // 33: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
+	57, // 34: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	42, // 35: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
+	58, // 36: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
+	36, // 37: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
+	39, // 38: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	39, // 39: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	42, // 40: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
+	43, // 41: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
+	59, // 42: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
+	60, // 43: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
+	43, // 44: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
+	61, // 45: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
+	62, // 46: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
+	43, // 47: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
+	62, // 48: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
+	63, // 49: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
+	64, // 50: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
+	62, // 51: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
+	1,  // 52: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
+	30, // 53: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
+	65, // 54: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
+	3,  // 55: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
+	6,  // 56: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
+	8,  // 57: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
+	10, // 58: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
+	12, // 59: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
+	14, // 60: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
+	16, // 61: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
+	18, // 62: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
+	20, // 63: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	22, // 64: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	24, // 65: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
+	26, // 66: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
+	28, // 67: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
+	31, // 68: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	4,  // 69: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 70: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	9,  // 71: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	11, // 72: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	13, // 73: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	15, // 74: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	17, // 75: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	19, // 76: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	21, // 77: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	23, // 78: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	25, // 79: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
+	27, // 80: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
+	29, // 81: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
+	32, // 82: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	69, // [69:83] is the sub-list for method output_type
+	55, // [55:69] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_service_proto_init() }
@@ -2354,6 +2831,7 @@ func file_jackline_v1_run_service_proto_init() {
 	file_jackline_v1_control_proto_init()
 	file_jackline_v1_event_proto_init()
 	file_jackline_v1_run_proto_init()
+	file_jackline_v1_thread_proto_init()
 	file_jackline_v1_run_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*StartRunRequest_Workflow)(nil),
 		(*StartRunRequest_InlineWorkflow)(nil),
@@ -2375,7 +2853,7 @@ func file_jackline_v1_run_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_service_proto_rawDesc), len(file_jackline_v1_run_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

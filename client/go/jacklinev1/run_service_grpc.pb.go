@@ -31,6 +31,9 @@ const (
 	RunService_ListToolCalls_FullMethodName   = "/jackline.v1.RunService/ListToolCalls"
 	RunService_ListRunMessages_FullMethodName = "/jackline.v1.RunService/ListRunMessages"
 	RunService_ListInterrupts_FullMethodName  = "/jackline.v1.RunService/ListInterrupts"
+	RunService_ListThreads_FullMethodName     = "/jackline.v1.RunService/ListThreads"
+	RunService_GetThread_FullMethodName       = "/jackline.v1.RunService/GetThread"
+	RunService_AppendMessages_FullMethodName  = "/jackline.v1.RunService/AppendMessages"
 	RunService_GetServerInfo_FullMethodName   = "/jackline.v1.RunService/GetServerInfo"
 )
 
@@ -62,6 +65,12 @@ type RunServiceClient interface {
 	ListRunMessages(ctx context.Context, in *ListRunMessagesRequest, opts ...grpc.CallOption) (*ListRunMessagesResponse, error)
 	// Lists the open interrupts of all runs, or of one. Scope `runs:observe`; `runs:content` for the view FULL.
 	ListInterrupts(ctx context.Context, in *ListInterruptsRequest, opts ...grpc.CallOption) (*ListInterruptsResponse, error)
+	// Lists threads, newest first. Scope `runs:observe`.
+	ListThreads(ctx context.Context, in *ListThreadsRequest, opts ...grpc.CallOption) (*ListThreadsResponse, error)
+	// Reads a thread and its messages. Scope `runs:observe`; `runs:content` for the view FULL.
+	GetThread(ctx context.Context, in *GetThreadRequest, opts ...grpc.CallOption) (*GetThreadResponse, error)
+	// Adds messages to a thread from outside. Scope `runs:start`.
+	AppendMessages(ctx context.Context, in *AppendMessagesRequest, opts ...grpc.CallOption) (*AppendMessagesResponse, error)
 	// Says what this server is and what it serves. Any valid credential.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -183,6 +192,36 @@ func (c *runServiceClient) ListInterrupts(ctx context.Context, in *ListInterrupt
 	return out, nil
 }
 
+func (c *runServiceClient) ListThreads(ctx context.Context, in *ListThreadsRequest, opts ...grpc.CallOption) (*ListThreadsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListThreadsResponse)
+	err := c.cc.Invoke(ctx, RunService_ListThreads_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) GetThread(ctx context.Context, in *GetThreadRequest, opts ...grpc.CallOption) (*GetThreadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetThreadResponse)
+	err := c.cc.Invoke(ctx, RunService_GetThread_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) AppendMessages(ctx context.Context, in *AppendMessagesRequest, opts ...grpc.CallOption) (*AppendMessagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AppendMessagesResponse)
+	err := c.cc.Invoke(ctx, RunService_AppendMessages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *runServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -221,6 +260,12 @@ type RunServiceServer interface {
 	ListRunMessages(context.Context, *ListRunMessagesRequest) (*ListRunMessagesResponse, error)
 	// Lists the open interrupts of all runs, or of one. Scope `runs:observe`; `runs:content` for the view FULL.
 	ListInterrupts(context.Context, *ListInterruptsRequest) (*ListInterruptsResponse, error)
+	// Lists threads, newest first. Scope `runs:observe`.
+	ListThreads(context.Context, *ListThreadsRequest) (*ListThreadsResponse, error)
+	// Reads a thread and its messages. Scope `runs:observe`; `runs:content` for the view FULL.
+	GetThread(context.Context, *GetThreadRequest) (*GetThreadResponse, error)
+	// Adds messages to a thread from outside. Scope `runs:start`.
+	AppendMessages(context.Context, *AppendMessagesRequest) (*AppendMessagesResponse, error)
 	// Says what this server is and what it serves. Any valid credential.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedRunServiceServer()
@@ -262,6 +307,15 @@ func (UnimplementedRunServiceServer) ListRunMessages(context.Context, *ListRunMe
 }
 func (UnimplementedRunServiceServer) ListInterrupts(context.Context, *ListInterruptsRequest) (*ListInterruptsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListInterrupts not implemented")
+}
+func (UnimplementedRunServiceServer) ListThreads(context.Context, *ListThreadsRequest) (*ListThreadsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListThreads not implemented")
+}
+func (UnimplementedRunServiceServer) GetThread(context.Context, *GetThreadRequest) (*GetThreadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetThread not implemented")
+}
+func (UnimplementedRunServiceServer) AppendMessages(context.Context, *AppendMessagesRequest) (*AppendMessagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AppendMessages not implemented")
 }
 func (UnimplementedRunServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -460,6 +514,60 @@ func _RunService_ListInterrupts_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_ListThreads_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListThreadsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).ListThreads(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_ListThreads_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).ListThreads(ctx, req.(*ListThreadsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_GetThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).GetThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_GetThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).GetThread(ctx, req.(*GetThreadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_AppendMessages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AppendMessagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).AppendMessages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_AppendMessages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).AppendMessages(ctx, req.(*AppendMessagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RunService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -520,6 +628,18 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListInterrupts",
 			Handler:    _RunService_ListInterrupts_Handler,
+		},
+		{
+			MethodName: "ListThreads",
+			Handler:    _RunService_ListThreads_Handler,
+		},
+		{
+			MethodName: "GetThread",
+			Handler:    _RunService_GetThread_Handler,
+		},
+		{
+			MethodName: "AppendMessages",
+			Handler:    _RunService_AppendMessages_Handler,
 		},
 		{
 			MethodName: "GetServerInfo",

@@ -24,12 +24,14 @@ from jackline.v1.control_pb2 import (
     SubmitToolResultCommand,
 )
 from jackline.v1.run_pb2 import Interrupt, Run, RunBounds, RunMessage, RunState, ToolCall, View, VisitBounds
+from jackline.v1.thread_pb2 import NewThreadMessage, Thread, ThreadMessage
 from jackline_client._connection import Connection, Endpoint
 from jackline_client._requests import (
     ControlOptions,
     ForkOptions,
     InputValue,
     StartOptions,
+    append_request,
     control_request,
     fork_request,
     inline_workflow,
@@ -70,6 +72,7 @@ class RunFilter:
     labels: Mapping[str, str] = field(default_factory=_no_labels)
     created_after: datetime | None = None
     created_before: datetime | None = None
+    thread_id: str = ""
 
 
 class JacklineClient:
@@ -133,7 +136,9 @@ class JacklineClient:
         """Starts a run of a named or inline workflow; returns when it is durable.
 
         Takes the `StartOptions` as keywords: `inline_yaml` with its `files` in place of a name, `labels`,
-        `bounds`, `deadline`, `on_question`, `subject`. Raises TypeError for any other.
+        `bounds`, `deadline`, `on_question`, `subject`, `thread_id` with `on_busy`. Raises TypeError for any
+        other, ThreadBusy if the thread has an active run and `on_busy` says nothing of it. The answer's
+        `disposition` says what became of the start.
 
         A repeat with the same `request_id` and content returns the same run; RequestIdReused for another
         content.
@@ -327,6 +332,7 @@ class JacklineClient:
                 labels=wanted.labels,
                 created_after=timestamp(wanted.created_after) if wanted.created_after else None,
                 created_before=timestamp(wanted.created_before) if wanted.created_before else None,
+                thread_id=wanted.thread_id,
                 page_size=page_size,
                 page_token=token,
             )
@@ -370,6 +376,65 @@ class JacklineClient:
             return answer.interrupts, answer.next_page_token
 
         return _pages(page)
+
+    # Threads.
+
+    def list_threads(self, *, page_size: int = 0) -> AsyncGenerator[Thread]:
+        """Yields the threads, newest first, page by page."""
+
+        async def page(token: str) -> tuple[Iterable[Thread], str]:
+            request = wire.ListThreadsRequest(page_size=page_size, page_token=token)
+            answer = await self._connection.call(
+                self._connection.runs.ListThreads, request, timeout_s=self._timeout_s
+            )
+            return answer.threads, answer.next_page_token
+
+        return _pages(page)
+
+    async def get_thread(self, thread_id: str) -> Thread:
+        """Reads a thread without its messages; ThreadNotFound if there is none."""
+        request = wire.GetThreadRequest(thread_id=thread_id, page_size=1)
+        answer = await self._connection.call(
+            self._connection.runs.GetThread, request, timeout_s=self._timeout_s
+        )
+        return answer.thread
+
+    def thread_messages(
+        self,
+        thread_id: str,
+        *,
+        view: View.ValueType = View.VIEW_METADATA,
+        after_position: int = 0,
+        page_size: int = 0,
+    ) -> AsyncGenerator[ThreadMessage]:
+        """Yields the messages of a thread after a position, oldest first, page by page."""
+
+        async def page(token: str) -> tuple[Iterable[ThreadMessage], str]:
+            request = wire.GetThreadRequest(
+                thread_id=thread_id,
+                view=view,
+                after_position=after_position,
+                page_size=page_size,
+                page_token=token,
+            )
+            answer = await self._connection.call(
+                self._connection.runs.GetThread, request, timeout_s=self._timeout_s
+            )
+            return answer.messages, answer.next_page_token
+
+        return _pages(page)
+
+    async def append_messages(
+        self, thread_id: str, *messages: str | NewThreadMessage, request_id: str | None = None
+    ) -> wire.AppendMessagesResponse:
+        """Adds messages to a thread from outside; a plain text is the user's. They follow an active run's.
+
+        A repeat with the same `request_id` and messages adds nothing; AppendIdReused for other messages.
+        """
+        request = append_request(thread_id, messages, request_id)
+        return await self._connection.call(
+            self._connection.runs.AppendMessages, request, timeout_s=self._timeout_s
+        )
 
     async def get_server_info(self) -> wire.GetServerInfoResponse:
         """Says what the server is and what it serves."""

@@ -6,7 +6,7 @@ Owns the shapes a caller may give. Does not check what the server checks: sizes,
 import difflib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypedDict
 
@@ -15,14 +15,16 @@ from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from jackline.v1.control_pb2 import Expectation, ReceiptStage
-from jackline.v1.run_pb2 import OnQuestion, RunBounds
+from jackline.v1.run_pb2 import MessageRole, OnQuestion, RunBounds
 from jackline.v1.run_service_pb2 import (
+    AppendMessagesRequest,
     ControlRequest,
     ForkChanges,
     ForkRunRequest,
     InlineWorkflow,
     StartRunRequest,
 )
+from jackline.v1.thread_pb2 import NewThreadMessage, OnBusy
 
 InputValue = Mapping[str, object] | bytes | str
 """The input of a run: an object, or JSON text taken exactly."""
@@ -45,6 +47,10 @@ class StartOptions(TypedDict, total=False):
     """`ON_QUESTION_WAIT` for an answer, or `ON_QUESTION_REVIEW`: nobody is there, end as needs_review."""
     subject: Mapping[str, object]
     """On whose behalf; for tools, never shown to the model."""
+    thread_id: str
+    """The conversation that the run continues; it is made if there is none."""
+    on_busy: OnBusy.ValueType
+    """With a thread: `ON_BUSY_REJECT` (when left out), `…_ENQUEUE`, `…_STEER` or `…_REPLACE`."""
 
 
 class ForkOptions(TypedDict, total=False):
@@ -115,6 +121,8 @@ def start_request(
         labels=options.get("labels") or {},
         bounds=options.get("bounds"),
         on_question=options.get("on_question", OnQuestion.ON_QUESTION_UNSPECIFIED),
+        thread_id=options.get("thread_id", ""),
+        on_busy=options.get("on_busy", OnBusy.ON_BUSY_UNSPECIFIED),
     )
     inline = options.get("inline_yaml")
     if (workflow is None) == (inline is None):
@@ -150,6 +158,20 @@ def fork_request(run_id: str, sequence: int, request_id: str | None, options: Fo
         changes.deadline.CopyFrom(timestamp(deadline))
     return ForkRunRequest(
         run_id=run_id, sequence=sequence, request_id=request_id or uuid.uuid4().hex, changes=changes
+    )
+
+
+def append_request(
+    thread_id: str, messages: Sequence[str | NewThreadMessage], request_id: str | None
+) -> AppendMessagesRequest:
+    """Builds an AppendMessagesRequest; a plain text is the user's. Makes a request id if there is none."""
+    return AppendMessagesRequest(
+        thread_id=thread_id,
+        messages=[
+            NewThreadMessage(role=MessageRole.MESSAGE_ROLE_USER, text=one) if isinstance(one, str) else one
+            for one in messages
+        ],
+        request_id=request_id or uuid.uuid4().hex,
     )
 
 

@@ -276,12 +276,20 @@ class CallNotFound(NotFound):
     """The run has no such tool call. Keys: `call_id`."""
 
 
+class ThreadNotFound(NotFound):
+    """There is no such thread for this caller. Keys: `thread_id`."""
+
+
 class RequestIdReused(AlreadyExists):
     """The request id was used with another content. Keys: `run_id`."""
 
 
 class CommandIdReused(AlreadyExists):
     """The command id was used with another content. Keys: `command_id`."""
+
+
+class AppendIdReused(AlreadyExists):
+    """The request id was used with other messages for this thread. Keys: `thread_id`."""
 
 
 class RunTerminal(FailedPrecondition):
@@ -322,6 +330,10 @@ class NoBoundedVisit(FailedPrecondition):
 
 class ForkPoint(FailedPrecondition):
     """No fork can be made at that event. Keys: `sequence`, and where there are any `before`, `after`."""
+
+
+class ThreadBusy(FailedPrecondition):
+    """The thread has an active run. Keys: `thread_id`, `run_id`."""
 
 
 class ToolChanged(FailedPrecondition):

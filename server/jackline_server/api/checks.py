@@ -34,6 +34,7 @@ COUNTS: Mapping[str, int] = {
     "jackline.v1.InlineWorkflow.files": LIMITS.files_count,
     "jackline.v1.StartRunRequest.labels": LIMITS.labels_count,
     "jackline.v1.ForkChanges.labels": LIMITS.labels_count,
+    "jackline.v1.AppendMessagesRequest.messages": LIMITS.thread_messages_count,
     "jackline.v1.ListRunsRequest.labels": LIMITS.labels_count,
     "jackline.v1.ListRunsRequest.states": LIMITS.states_count,
     "jackline.v1.StreamProgressRequest.kinds": LIMITS.kinds_count,

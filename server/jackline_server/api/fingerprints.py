@@ -38,6 +38,14 @@ def fork_fingerprint(request: run_service_pb2.ForkRunRequest) -> bytes:
     return _digest({"method": "ForkRun", **MessageToDict(rest, preserving_proto_field_name=True)})
 
 
+def append_fingerprint(request: run_service_pb2.AppendMessagesRequest) -> bytes:
+    """The same for messages that are appended to a thread."""
+    rest = run_service_pb2.AppendMessagesRequest()
+    rest.CopyFrom(request)
+    rest.ClearField("request_id")
+    return _digest(MessageToDict(rest, preserving_proto_field_name=True))
+
+
 def _digest(sent: Mapping[str, object]) -> bytes:
     canonical = json.dumps(sent, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).digest()

@@ -21,6 +21,7 @@ class Limits:
     request_bytes: int = 64 * _KIB
     start_request_bytes: int = 2 * _MIB
     fork_request_bytes: int = 128 * _KIB
+    append_request_bytes: int = 512 * _KIB
     control_request_bytes: int = 512 * _KIB
     workflow_request_bytes: int = 512 * _KIB
     input_bytes: int = _MIB
@@ -31,6 +32,7 @@ class Limits:
     json_values_count: int = 20_000
     steer_bytes: int = 64 * _KIB
     answer_bytes: int = 64 * _KIB
+    thread_message_bytes: int = 64 * _KIB
     tool_output_bytes: int = 256 * _KIB
     tool_error_bytes: int = 64 * _KIB
     reason_bytes: int = 4 * _KIB
@@ -40,6 +42,7 @@ class Limits:
     states_count: int = 16
     kinds_count: int = 64
     labels_count: int = 32
+    thread_messages_count: int = 100
     label_key_characters: int = 63
     label_value_characters: int = 255
     page_default_count: int = 50

@@ -54,6 +54,9 @@ METHODS: Mapping[str, MethodRule] = {
     f"{_RUNS}ListToolCalls": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}ListRunMessages": _with(Scope.RUNS_CONTENT),
     f"{_RUNS}ListInterrupts": _with(Scope.RUNS_OBSERVE),
+    f"{_RUNS}ListThreads": _with(Scope.RUNS_OBSERVE),
+    f"{_RUNS}GetThread": _with(Scope.RUNS_OBSERVE),
+    f"{_RUNS}AppendMessages": _with(Scope.RUNS_START, most_bytes=LIMITS.append_request_bytes),
     f"{_RUNS}GetServerInfo": ANY_CREDENTIAL,
     f"{_WORKFLOWS}ValidateWorkflow": _with(Scope.WORKFLOWS_READ, most_bytes=LIMITS.workflow_request_bytes),
     f"{_WORKFLOWS}PutWorkflow": _with(Scope.WORKFLOWS_WRITE, most_bytes=LIMITS.workflow_request_bytes),
@@ -113,6 +116,7 @@ def _needed(request: Message) -> tuple[Scope, ...]:
             | run_service_pb2.WaitRunRequest()
             | run_service_pb2.ListToolCallsRequest()
             | run_service_pb2.ListInterruptsRequest()
+            | run_service_pb2.GetThreadRequest()
         ):
             return (Scope.RUNS_CONTENT,) if request.view == run_pb2.VIEW_FULL else ()
         case _:

@@ -10,6 +10,7 @@ from jackline_server.api.json_values import EMPTY_OBJECT, MOST_LEVELS, text_of_b
 from jackline_server.api.kinds import check_kinds
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.start_fields import check_new_bounds, deadline, tighter_bounds
+from jackline_server.api.thread_requests import read_thread
 from jackline_server.api.workflow_requests import check_reference, check_source, source_of
 from jackline_server.codec.commands import read_action
 from jackline_server.codec.enums import ON_QUESTION, PHASE
@@ -36,6 +37,7 @@ def read_start(request: run_service_pb2.StartRunRequest, *, caller: Caller, now_
     subject_json = _subject(checks, request)
     bounds = tighter_bounds(checks, "bounds", request.bounds)
     end = _deadline(checks, request, now_unix_ms)
+    thread = read_thread(checks, request)
     checks.finish()
     return StartRun(
         caller=caller,
@@ -49,6 +51,7 @@ def read_start(request: run_service_pb2.StartRunRequest, *, caller: Caller, now_
         bounds=bounds,
         deadline_unix_ms=end,
         on_question=ON_QUESTION.read_optional(request.on_question),
+        thread=thread,
     )
 
 
@@ -213,6 +216,7 @@ def read_runs_query(
     checks = Checks()
     checks.well_formed(request)
     checks.name("workflow", request.workflow, required=False)
+    checks.name("thread_id", request.thread_id, required=False)
     checks.labels("labels", request.labels)
     for index, state in enumerate(request.states):
         if state == run_pb2.RUN_STATE_UNSPECIFIED:
@@ -233,6 +237,7 @@ def read_runs_query(
         labels=dict(request.labels),
         created_from_unix_ms=start,
         created_until_unix_ms=end,
+        thread_id=request.thread_id,
         before=before,
         limit=limit,
     )

@@ -30,6 +30,7 @@ _MOST_TEXT = 256
 _PREFIX = "ERROR_REASON_"
 _RUN = "jackline.v1.Run"
 _REVISION = "jackline.v1.Revision"
+_THREAD = "jackline.v1.Thread"
 
 
 class Detail(Enum):
@@ -99,8 +100,10 @@ RULES: Mapping[str, Rule] = {
     "WORKFLOW_NOT_FOUND": _missing("workflow", _REVISION),
     "INTERRUPT_NOT_FOUND": _missing("interrupt_id", "jackline.v1.Interrupt"),
     "CALL_NOT_FOUND": _missing("call_id", "jackline.v1.ToolCall"),
+    "THREAD_NOT_FOUND": _missing("thread_id", _THREAD),
     "REQUEST_ID_REUSED": _existing("run_id", _RUN),
     "COMMAND_ID_REUSED": _existing("command_id", "jackline.v1.Receipt"),
+    "APPEND_ID_REUSED": _existing("thread_id", _THREAD),
     "RUN_TERMINAL": _state("state"),
     "EXPECTATION_FAILED": _state("state"),
     "ALREADY_DECIDED": _state("interrupt_id"),
@@ -111,6 +114,7 @@ RULES: Mapping[str, Rule] = {
     "WORKFLOW_OWNED_BY_FILES": _state("workflow"),
     "TOOL_CHANGED": _state("tool"),
     "FORK_POINT": _state("sequence"),
+    "THREAD_BUSY": _state("thread_id"),
     "DATA_VERSION_NEWER": _state("run_id"),
     "ALIAS_MOVED": Rule(code=code_pb2.ABORTED),
     "EVENTS_EXPIRED": Rule(code=code_pb2.OUT_OF_RANGE),

@@ -1,17 +1,11 @@
 """What the use cases answered, as response messages in the view that was asked for."""
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from jackline.v1 import control_pb2, error_reason_pb2, run_pb2, run_service_pb2
+from jackline_server.codec import messages as message_codec
 from jackline_server.codec.run_view import run_message
-from jackline_server.core.messages import (
-    AssistantMessage,
-    Message,
-    SystemMessage,
-    ToolMessage,
-    UserMessage,
-)
+from jackline_server.core.messages import Message
 from jackline_server.runtime.store_ports import RunRow
 from jackline_server.runtime.use_cases import Disposition, Receipt, Snapshot, Stage, Started
 
@@ -19,6 +13,8 @@ _DISPOSITIONS = {
     Disposition.STARTED: run_service_pb2.START_DISPOSITION_STARTED,
     Disposition.QUEUED: run_service_pb2.START_DISPOSITION_QUEUED,
     Disposition.DEDUPLICATED: run_service_pb2.START_DISPOSITION_DEDUPLICATED,
+    Disposition.STEERED: run_service_pb2.START_DISPOSITION_STEERED,
+    Disposition.REPLACED: run_service_pb2.START_DISPOSITION_REPLACED,
 }
 _STAGES = {
     Stage.ACCEPTED: control_pb2.RECEIPT_STAGE_ACCEPTED,
@@ -94,37 +90,6 @@ def _disposition(receipt: Receipt) -> control_pb2.CommandDisposition.ValueType:
 
 def messages_response(messages: Sequence[Message]) -> run_service_pb2.ListRunMessagesResponse:
     """A conversation."""
-    return run_service_pb2.ListRunMessagesResponse(messages=[_message(message) for message in messages])
-
-
-def _message(message: Message) -> run_pb2.RunMessage:
-    match message:
-        case SystemMessage():
-            return run_pb2.RunMessage(
-                role=run_pb2.MESSAGE_ROLE_SYSTEM, provenance="system", text=message.text
-            )
-        case UserMessage():
-            return run_pb2.RunMessage(
-                role=run_pb2.MESSAGE_ROLE_USER, provenance=message.provenance, text=message.text
-            )
-        case AssistantMessage():
-            return run_pb2.RunMessage(
-                role=run_pb2.MESSAGE_ROLE_ASSISTANT,
-                provenance="model",
-                text=message.text,
-                tool_calls=[
-                    run_pb2.RunMessageToolCall(
-                        call_id=call.call_id, tool=call.name, arguments_json=call.arguments.encode()
-                    )
-                    for call in message.calls
-                ],
-            )
-        case ToolMessage():
-            return run_pb2.RunMessage(
-                role=run_pb2.MESSAGE_ROLE_TOOL,
-                provenance=f"tool:{message.name}",
-                text=message.text,
-                call_id=message.call_id,
-            )
-        case _:
-            assert_never(message)
+    return run_service_pb2.ListRunMessagesResponse(
+        messages=[message_codec.run_message(message) for message in messages]
+    )

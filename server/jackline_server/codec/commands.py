@@ -2,7 +2,8 @@
 
 Stored is: one byte for the format, the length of the principal as two bytes (big-endian), the principal in
 UTF-8, then a `jackline.v1.ControlRequest` without run and wait. So a command is what the caller sent, and
-who it was from. `read_action` also serves the doors.
+who it was from. `read_action` also serves the doors. An abort that no operator sent is of format 2: a byte
+for the reason, a `jackline.v1.StopReason`, stands before the request.
 """
 
 from typing import assert_never
@@ -10,7 +11,7 @@ from typing import assert_never
 from google.protobuf.message import DecodeError
 
 from jackline.v1 import control_pb2, run_service_pb2
-from jackline_server.codec.enums import ABORT_MODE, PHASE
+from jackline_server.codec.enums import ABORT_MODE, PHASE, STOP_REASON
 from jackline_server.codec.values import (
     optional_json,
     read_new_bounds,
@@ -29,11 +30,13 @@ from jackline_server.core.commands import (
     Steer,
     SubmitToolResult,
 )
-from jackline_server.core.facts import AbortMode
+from jackline_server.core.facts import AbortMode, StopReason
+from jackline_server.core.frozen import change
 from jackline_server.runtime.ports import UnknownFact
 from jackline_server.runtime.store_ports import StoreDamaged
 
 _FORMAT = 1
+_WITH_CAUSE = 2
 _HEADER = 3
 
 
@@ -45,9 +48,12 @@ def encode_command(command: Command) -> bytes:
     if command.expect_sequence is not None:
         message.expect.sequence = command.expect_sequence
     _set_action(message, command.action)
-    principal = command.principal.encode()
-    header = bytes((_FORMAT,)) + len(principal).to_bytes(2, "big")
-    return header + principal + message.SerializeToString(deterministic=True)
+    principal, sent = command.principal.encode(), message.SerializeToString(deterministic=True)
+    length = len(principal).to_bytes(2, "big")
+    if isinstance(command.action, Abort) and command.action.cause is not StopReason.OPERATOR:
+        cause = bytes((STOP_REASON.wire[command.action.cause],))
+        return bytes((_WITH_CAUSE,)) + length + principal + cause + sent
+    return bytes((_FORMAT,)) + length + principal + sent
 
 
 def decode_command(data: bytes, *, ordinal: int) -> Command:
@@ -59,17 +65,20 @@ def decode_command(data: bytes, *, ordinal: int) -> Command:
     """
     if len(data) < _HEADER:
         raise StoreDamaged("a command can't be read")
-    if data[0] != _FORMAT:
+    if data[0] not in (_FORMAT, _WITH_CAUSE):
         raise UnknownFact(f"a command is stored in format {data[0]}")
     end = _HEADER + int.from_bytes(data[1:_HEADER], "big")
+    sent = end + (data[0] == _WITH_CAUSE)
     try:
         principal = data[_HEADER:end].decode()
-        message = run_service_pb2.ControlRequest.FromString(data[end:])
+        message = run_service_pb2.ControlRequest.FromString(data[sent:])
     except (DecodeError, UnicodeDecodeError):
         raise StoreDamaged("a command can't be read") from None
     action = read_action(message)
     if action is None:
         raise UnknownFact(f"command {message.command_id} is of a newer version")
+    if isinstance(action, Abort) and sent > end:
+        action = change(action, cause=STOP_REASON.read(data[end]))
     expect = message.expect
     return Command(
         command_id=message.command_id,

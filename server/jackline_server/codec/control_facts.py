@@ -9,6 +9,7 @@ from jackline_server.codec.enums import (
     INTERRUPT_KIND,
     NOTICE_CODE,
     REJECTION,
+    STOP_REASON,
     TIMER_KIND,
 )
 from jackline_server.codec.fact_coder import FactCoder
@@ -96,6 +97,8 @@ def _pack_command_applied(fact: CommandApplied, event: event_pb2.StepEvent) -> N
     if fact.abort_mode is not None:
         into.abort_mode = ABORT_MODE.wire[fact.abort_mode]
     into.skip_routes = fact.skip_routes
+    if fact.abort_cause is not None:
+        into.abort_cause = STOP_REASON.wire[fact.abort_cause]
 
 
 def _fill_command_applied(fact: CommandApplied, content: event_pb2.Content) -> None:
@@ -111,6 +114,7 @@ def _unpack_command_applied(event: event_pb2.StepEvent) -> CommandApplied:
         principal=found.principal,
         abort_mode=ABORT_MODE.read_optional(found.abort_mode),
         skip_routes=found.skip_routes,
+        abort_cause=STOP_REASON.read_optional(found.abort_cause),
         reason=event.content.text,
     )
 
@@ -123,6 +127,11 @@ def _pack_command_rejected(fact: CommandRejected, event: event_pb2.StepEvent) ->
     into.reason = REJECTION.wire[fact.rejection]
 
 
+def _fill_command_rejected(fact: CommandRejected, content: event_pb2.Content) -> None:
+    if fact.unheard:
+        content.text = fact.unheard
+
+
 def _unpack_command_rejected(event: event_pb2.StepEvent) -> CommandRejected:
     found = event.command_rejected
     return CommandRejected(
@@ -130,6 +139,7 @@ def _unpack_command_rejected(event: event_pb2.StepEvent) -> CommandRejected:
         kind=COMMAND_KIND.read(found.kind),
         principal=found.principal,
         rejection=REJECTION.read(found.reason),
+        unheard=event.content.text,
     )
 
 
@@ -253,6 +263,7 @@ CONTROL_FACTS = (
         fact=CommandRejected,
         field="command_rejected",
         pack=_pack_command_rejected,
+        fill=_fill_command_rejected,
         unpack=_unpack_command_rejected,
     ),
     FactCoder(fact=Paused, field="paused", pack=_pack_paused, unpack=_unpack_paused),

@@ -2,7 +2,7 @@
 
 Owns the split of an event: metadata first, then content, so that the metadata view is a prefix of the
 full event. The tables of the kinds of facts are in `run_facts`, `turn_facts`, `control_facts`,
-`progress` and `history`.
+`progress`, `history` and `conversation`.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from jackline.v1 import event_pb2
 from jackline_server.codec.control_facts import CONTROL_FACTS
+from jackline_server.codec.conversation import THREAD_FACTS
 from jackline_server.codec.fact_coder import FactCoder
 from jackline_server.codec.history import HISTORY_FACTS
 from jackline_server.codec.progress import PROGRESS_FACTS
@@ -27,6 +28,7 @@ FACT_CODERS: tuple[FactCoder[Any], ...] = (
     *CONTROL_FACTS,
     *PROGRESS_FACTS,
     *HISTORY_FACTS,
+    *THREAD_FACTS,
 )
 _BY_TYPE: dict[type[Fact], FactCoder[Any]] = {coder.fact: coder for coder in FACT_CODERS}
 _new_event = event_pb2.StepEvent

@@ -3,8 +3,9 @@
 from jackline.v1 import event_pb2, plan_pb2
 from jackline_server.codec.enums import COMPACTION_KIND, COMPACTION_MODE
 from jackline_server.codec.fact_coder import FactCoder
-from jackline_server.core.facts import Compacted, HistoryRepaired, Repairs
+from jackline_server.core.facts import Compacted, HistoryRepaired
 from jackline_server.core.plan import CompactionPlan, PrunePlan
+from jackline_server.core.repairs import Repairs
 
 
 def set_compaction(into: plan_pb2.CompactionPlan, plan: CompactionPlan) -> None:

@@ -39,6 +39,7 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
         set_condition(into.stop_when, step.stop_when)
     if step.completion is not Completion.AUTO:  # as plans of before have it: equal plans, equal bytes
         into.completion = COMPLETION.wire[step.completion]
+    into.thread = step.thread
     set_progress(into, step)
     if step.compaction is not None:
         set_compaction(into.compaction, step.compaction)
@@ -72,6 +73,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         reflect=read_reflect(found),
         ground=read_ground(found),
         compaction=read_compaction(found.compaction) if found.HasField("compaction") else None,
+        thread=found.thread,
     )
 
 

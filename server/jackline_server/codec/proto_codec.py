@@ -1,10 +1,12 @@
 """The runtime's `Codec`, with protobuf."""
 
 from jackline_server.codec.commands import decode_command, encode_command
+from jackline_server.codec.conversation import decode_message, encode_message
 from jackline_server.codec.facts import decode_fact, encode_fact
 from jackline_server.codec.plan import decode_plan, encode_plan
 from jackline_server.codec.run_view import encode_summary
 from jackline_server.core.commands import Command
+from jackline_server.core.messages import Message
 from jackline_server.core.plan import Plan
 from jackline_server.core.state import RunState
 from jackline_server.runtime.ports import Record
@@ -40,6 +42,14 @@ class ProtoCodec:
     def decode_command(self, data: bytes, *, ordinal: int) -> Command:
         """The command back."""
         return decode_command(data, ordinal=ordinal)
+
+    def encode_message(self, message: Message) -> bytes:
+        """The message's bytes, the same for equal ones."""
+        return encode_message(message)
+
+    def decode_message(self, data: bytes) -> Message:
+        """The message back."""
+        return decode_message(data)
 
     def summarize(self, state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> bytes:
         """The encoded metadata view of the run, as lists show it."""

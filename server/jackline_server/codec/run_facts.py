@@ -1,6 +1,7 @@
 """Facts of the run and of its steps, in protobuf."""
 
 from jackline.v1 import event_pb2
+from jackline_server.codec.conversation import read_thread, set_messages, set_thread
 from jackline_server.codec.enums import ON_QUESTION, PHASE, RECOVERY_CAUSE, STOP_REASON
 from jackline_server.codec.fact_coder import FactCoder
 from jackline_server.codec.values import (
@@ -39,6 +40,8 @@ def _pack_run_started(fact: RunStarted, event: event_pb2.StepEvent) -> None:
     into.on_question = ON_QUESTION.wire[fact.on_question]
     if fact.forked_from is not None:
         set_origin(into.forked_from, fact.forked_from)
+    if fact.thread is not None:
+        set_thread(into.thread, fact.thread)
 
 
 def _fill_run_started(fact: RunStarted, content: event_pb2.Content) -> None:
@@ -46,6 +49,8 @@ def _fill_run_started(fact: RunStarted, content: event_pb2.Content) -> None:
     into.input_json = fact.input_json.encode()
     if fact.subject_json != _NO_SUBJECT:
         set_subject(into.subject, fact.subject_json)
+    if fact.thread is not None and fact.thread.messages:
+        set_messages(into.thread, fact.thread.messages)
 
 
 def _unpack_run_started(event: event_pb2.StepEvent) -> RunStarted:
@@ -61,6 +66,7 @@ def _unpack_run_started(event: event_pb2.StepEvent) -> RunStarted:
         input_json=content.input_json.decode(),
         subject_json=subject_text(content.subject) if content.HasField("subject") else _NO_SUBJECT,
         forked_from=read_origin(found.forked_from) if found.HasField("forked_from") else None,
+        thread=read_thread(found.thread, content.thread) if found.HasField("thread") else None,
     )
 
 

@@ -56,6 +56,8 @@ def run_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int 
         set_time(run.deadline, started.deadline_unix_ms)
     if started.forked_from is not None:
         set_origin(run.forked_from, started.forked_from)
+    if started.thread is not None:
+        run.thread_id = started.thread.thread_id
     return run
 
 

@@ -22,6 +22,7 @@ from jackline_server.core.plan import Plan
 from jackline_server.core.replaying import Replayed, replayed
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
+from jackline_server.runtime.histories import NAMING, Histories
 from jackline_server.runtime.loading import PAGE_EVENTS
 from jackline_server.runtime.ports import Compilation, Record, Severity, Source, UnknownFact
 from jackline_server.runtime.references import revision_of
@@ -109,6 +110,7 @@ async def rows(store: StoreAside, which: Which) -> AsyncGenerator[RunRow]:
 async def judged(store: StoreAside, row: RunRow, against: Plan | None, instruments: Instruments) -> Judged:
     """Decide one run again. A log that can't be read is one run's trouble and no other's."""
     loop = asyncio.get_running_loop()
+    histories = Histories(blobs=store.blobs, codec=_CODEC)
 
     def log() -> Generator[Entry]:
         position = 0
@@ -118,7 +120,11 @@ async def judged(store: StoreAside, row: RunRow, against: Plan | None, instrumen
             if not events:
                 return
             for event in events:
-                yield _entry(_CODEC.decode(event))
+                record = _CODEC.decode(event)
+                if type(record.fact) in NAMING:
+                    naming = histories.resolved(row.tenant, record)
+                    record = asyncio.run_coroutine_threadsafe(naming, loop).result()
+                yield _entry(record)
             position = events[-1].sequence
 
     try:

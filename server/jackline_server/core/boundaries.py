@@ -15,6 +15,7 @@ from jackline_server.core.facts import (
     Consulted,
     Fact,
     InterruptResolved,
+    MessagesAppended,
     ModelReplied,
     NoticeCode,
     Noticed,
@@ -109,7 +110,13 @@ def comes_from_outside(fact: Fact) -> bool:
     """True for what the loop did not decide: commands, timers, takeovers, the end by a bug of the server."""
     match fact:
         case (
-            CommandApplied() | CommandRejected() | TimerFired() | RunRecovered() | RunSuspended() | Steered()
+            CommandApplied()
+            | CommandRejected()
+            | TimerFired()
+            | RunRecovered()
+            | RunSuspended()
+            | Steered()
+            | MessagesAppended()
         ):
             return True
         case StepFinished(stop_reason=reason) | RunFinished(stop_reason=reason):

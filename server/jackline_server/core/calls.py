@@ -7,7 +7,16 @@ already (`reuse`), calls that can't start (`call_checks`), the cap over the whol
 
 from collections.abc import Container
 
-from jackline_server.core import call_checks, cut_calls, exits, finish_tool, json_text, reuse, waves
+from jackline_server.core import (
+    call_checks,
+    cut_calls,
+    exits,
+    finish_tool,
+    json_text,
+    reuse,
+    thread_window,
+    waves,
+)
 from jackline_server.core.batches import Batch, effect_of, tool_step
 from jackline_server.core.bounds import Limit
 from jackline_server.core.call_checks import OVER_LIMIT, Problem
@@ -43,8 +52,8 @@ from jackline_server.core.waves import Candidate
 def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple[ToolCallRequested, ...]:
     """The facts for what a reply asked for: (id, name, arguments) each, in order.
 
-    An id that is missing, odd or used before in the run is replaced by one of ours. A judge has no tools,
-    and neither has whoever sums up: what they ask for is no call.
+    An id that is missing, odd or used before in the run or its thread is replaced by one of ours. A judge
+    has no tools, and neither has whoever sums up: what they ask for is no call.
     """
     visit = state.visit
     if visit is not None and (visit.grounding.asked or visit.history.asked):
@@ -53,7 +62,7 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else set[str]()
     if isinstance(step, ModelStep) and finish_tool.has(step):
         known.add(FINISH)
-    used: set[str] = set()
+    used = thread_window.call_ids(state)
     facts: list[ToolCallRequested] = []
     for ordinal, (given, name, arguments) in enumerate(asked, start=len(state.calls) + 1):
         fresh = given not in state.calls and given not in used

@@ -5,7 +5,7 @@ Owns their shape. `control` says what each does to a run.
 
 from typing import assert_never
 
-from jackline_server.core.facts import AbortMode, CommandKind, Phase
+from jackline_server.core.facts import AbortMode, CommandKind, Phase, StopReason
 from jackline_server.core.frozen import frozen
 from jackline_server.core.new_bounds import NO_RUN_BOUNDS, NO_VISIT_BOUNDS, NewRunBounds, NewVisitBounds
 
@@ -29,10 +29,11 @@ class Steer:
 
 @frozen
 class Abort:
-    """End the run."""
+    """End the run. `cause` is REPLACED where a newer run of its thread takes its place."""
 
     mode: AbortMode
     skip_routes: bool
+    cause: StopReason = StopReason.OPERATOR
 
 
 @frozen

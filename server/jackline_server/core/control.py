@@ -32,8 +32,10 @@ from jackline_server.core.facts import (
     Rejection,
     Resumed,
     Steered,
+    StopReason,
     ToolCallFinished,
 )
+from jackline_server.core.frozen import change
 from jackline_server.core.plan import ModelStep
 from jackline_server.core.state import Interrupt, RunState, current
 from jackline_server.core.steps import CallModel, Moment
@@ -77,10 +79,17 @@ def reject(command: Command, rejection: Rejection) -> CommandRejected:
     )
 
 
-def leftover(command: Command) -> CommandRejected:
+def leftover(state: RunState, command: Command) -> CommandRejected:
     """What the end of a run says to a command that still waits."""
-    late = isinstance(command.action, Steer)
-    return reject(command, Rejection.TOO_LATE if late else Rejection.RUN_TERMINAL)
+    if isinstance(command.action, Steer):
+        return _too_late(state, command, command.action)
+    return reject(command, Rejection.RUN_TERMINAL)
+
+
+def _too_late(state: RunState, command: Command, action: Steer) -> CommandRejected:
+    """The conversation takes no more of it; that of a thread goes on, and keeps what was said."""
+    rejected = reject(command, Rejection.TOO_LATE)
+    return change(rejected, unheard=action.text) if state.in_thread else rejected
 
 
 def _as_expected(state: RunState, command: Command) -> bool:
@@ -106,20 +115,21 @@ def _abort(command: Command, action: Abort) -> CommandApplied:
         principal=command.principal,
         abort_mode=action.mode,
         skip_routes=action.skip_routes,
+        abort_cause=None if action.cause is StopReason.OPERATOR else action.cause,
         reason=command.reason,
     )
 
 
 def _steer(state: RunState, command: Command, action: Steer, now: Moment) -> Settled | None:
     if state.oversight.abort is not None:
-        return (reject(command, Rejection.TOO_LATE),)
+        return (_too_late(state, command, action),)
     visit = state.visit
     step = None if visit is None else state.plan.step(visit.step_id)
     if visit is None or not isinstance(step, ModelStep) or visit.open_calls or visit.model_call is not None:
         return None
     steered = Steered(principal=command.principal, text=action.text)
     if not _next_turn_follows(state, steered, step, now):
-        return (reject(command, Rejection.TOO_LATE),)
+        return (_too_late(state, command, action),)
     return _applied(command, steered)
 
 

@@ -5,7 +5,7 @@
      1  finished already                                    -> Finish
      2  abort applied, or the run keeps crashing            -> leave, end
      3  a deadline passed                                   -> leave, end
-     4  paused, or a question open                          -> Wait
+     4  paused, a question open, or not its turn in a thread -> Wait
      -  between steps                                       -> the next step, or the end
      5  tool calls still to do                              -> calls
      6  (a steer waiting is settled by `control` at the same boundary)
@@ -66,7 +66,7 @@ def decide(state: RunState, *, now: Moment, instruments: Instruments) -> Step:
     if oversight.warnings_told < len(state.plan.warnings):
         text = state.plan.warnings[oversight.warnings_told]
         return Record(facts=(Noticed(code=NoticeCode.FILE_MISSING, text=text),))
-    if oversight.paused or oversight.interrupts:
+    if oversight.paused or oversight.interrupts or state.waits_for_turn:
         return Wait(until_active_ms=None)
     if state.visit is None:
         return _between(state)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from jackline_server.core import (
+    conversation,
     evolve_calls,
     evolve_control,
     evolve_history,
@@ -31,6 +32,7 @@ from jackline_server.core.facts import (
     HistoryRepaired,
     InterruptRaised,
     InterruptResolved,
+    MessagesAppended,
     ModelCallFailed,
     ModelCallStarted,
     ModelReplied,
@@ -59,6 +61,7 @@ from jackline_server.core.state import (
     Oversight,
     RunState,
     StepSummary,
+    Talk,
     Visit,
     current,
 )
@@ -66,6 +69,7 @@ from jackline_server.core.state import (
 
 def begin(run_id: str, plan: Plan, started: RunStarted, *, active_ms: int = 0) -> RunState:
     """The state after the first fact."""
+    thread = started.thread
     return RunState(
         run_id=run_id,
         plan=plan,
@@ -79,6 +83,7 @@ def begin(run_id: str, plan: Plan, started: RunStarted, *, active_ms: int = 0) -
         oversight=Oversight(interrupts={}),
         visits={},
         calls={},
+        talk=None if thread is None else Talk(history=thread.messages, waits=thread.waits),
     )
 
 
@@ -137,7 +142,7 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
         case CommandApplied():
             return evolve_control.command(state, fact)
         case CommandRejected():
-            return state
+            return conversation.came_too_late(state, fact) if fact.unheard else state
         case Paused():
             return evolve_control.pause(state, paused=True)
         case Resumed():
@@ -160,6 +165,8 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
             return evolve_history.repair(state, fact)
         case Compacted():
             return evolve_history.compact(state, fact)
+        case MessagesAppended():
+            return conversation.turn_came(state, fact)
         case _:
             assert_never(fact)
 
@@ -201,6 +208,7 @@ def _enter(state: RunState, fact: StepStarted) -> RunState:
         visit=visit,
         visits={**state.visits, fact.step_id: fact.visit},
         ledger=state.ledger.enter_step(),
+        talk=None if state.talk is None else conversation.entered(state, step),
     )
 
 
@@ -219,6 +227,7 @@ def _leave(state: RunState, fact: StepFinished) -> RunState:
         summaries=(*state.summaries, summary),
         last_exit=_exit_of(fact),
         oversight=_begin_cleanup(state, fact),
+        talk=None if state.talk is None else conversation.left(state, visit),
     )
 
 

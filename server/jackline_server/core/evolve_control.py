@@ -14,6 +14,7 @@ from jackline_server.core.facts import (
     NoticeCode,
     Noticed,
     Steered,
+    StopReason,
     TimerFired,
     TimerKind,
 )
@@ -69,6 +70,7 @@ def command(state: RunState, fact: CommandApplied) -> RunState:
         skip_routes=fact.skip_routes,
         principal=fact.principal,
         reason=fact.reason,
+        cause=fact.abort_cause or StopReason.OPERATOR,
     )
     return change(state, oversight=change(state.oversight, abort=abort, paused=False))
 

@@ -55,6 +55,7 @@ _SIGNALS: Mapping[StopReason, str] = {
     StopReason.DATA_LOSS: "error",
     StopReason.INTERNAL: "error",
     StopReason.OPERATOR: "aborted",
+    StopReason.REPLACED: "aborted",
 }
 
 _FAILURES = frozenset(_PHASES) - {STOPPED, NEEDS_REVIEW, ABORTED}

@@ -13,6 +13,8 @@ from enum import Enum
 from jackline_server.core.frozen import frozen
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import Effect, OnQuestion, RunBounds
+from jackline_server.core.repairs import Repairs
+from jackline_server.core.thread_facts import ThreadMessage, ThreadStart
 
 
 class Phase(Enum):
@@ -61,6 +63,7 @@ class StopReason(Enum):
     DATA_LOSS = "data_loss"
     INTERNAL = "internal"
     OPERATOR = "operator"
+    REPLACED = "replaced"
 
 
 @frozen
@@ -94,7 +97,8 @@ class ForkOrigin:
 class RunStarted:
     """The run was accepted. `bounds` are the plan's, tightened by the caller.
 
-    `forked_from` is set for a fork: its facts up to that sequence are the other run's.
+    `forked_from` is set for a fork: its facts up to that sequence are the other run's. `thread` is the
+    conversation that it continues, None without.
     """
 
     workflow: str
@@ -107,6 +111,18 @@ class RunStarted:
     input_json: str  # content
     subject_json: str  # content; a JSON object, `{}` without a subject
     forked_from: ForkOrigin | None = None
+    thread: ThreadStart | None = None
+
+
+@frozen
+class MessagesAppended:
+    """The turn of a run that had waited in its thread has come.
+
+    The thread has `position` messages by now; `messages` are the newest of them.
+    """
+
+    position: int
+    messages: tuple[ThreadMessage, ...]  # content
 
 
 class RecoveryCause(Enum):
@@ -401,41 +417,6 @@ class AnswerRejected:
 
 
 @frozen
-class Repairs:
-    """What was done to make a conversation sound, counted by kind; `hygiene` says what is.
-
-    `dangling` calls got a neutral result, `orphans` are results without a call and were left out, `moved`
-    ones stood away from their reply. `empty` messages were left out, `merged` ones put into the one before.
-    Malformed arguments were `quoted`, ids and names `renamed`. `demoted` are system messages that came from
-    outside, `unasked` replies that no request came before.
-    """
-
-    dangling: int = 0
-    orphans: int = 0
-    moved: int = 0
-    empty: int = 0
-    merged: int = 0
-    quoted: int = 0
-    renamed: int = 0
-    demoted: int = 0
-    unasked: int = 0
-
-    def __bool__(self) -> bool:
-        return any(self.__dict__.values())
-
-    def plus(self, other: "Repairs") -> "Repairs":
-        """Both together."""
-        return Repairs(**{name: count + getattr(other, name) for name, count in self.__dict__.items()})
-
-    def minus(self, other: "Repairs") -> "Repairs":
-        """What this has more than the other."""
-        return Repairs(**{name: count - getattr(other, name) for name, count in self.__dict__.items()})
-
-
-NO_REPAIRS = Repairs()
-
-
-@frozen
 class HistoryRepaired:
     """What a model was to be sent had to be made sound first; these are the repairs that came new."""
 
@@ -584,7 +565,8 @@ class Rejection(Enum):
 class CommandApplied:
     """A command took effect, by the facts that follow it in the same commit.
 
-    `abort_mode` and `skip_routes` say how an abort proceeds; it has no further fact.
+    `abort_mode` and `skip_routes` say how an abort proceeds, `abort_cause` why if no operator wanted it; it
+    has no further fact.
     """
 
     command_id: str
@@ -592,17 +574,22 @@ class CommandApplied:
     principal: str
     abort_mode: AbortMode | None = None
     skip_routes: bool = False
+    abort_cause: StopReason | None = None
     reason: str = ""  # content
 
 
 @frozen
 class CommandRejected:
-    """A command can take no effect."""
+    """A command can take no effect.
+
+    `unheard` is guidance for a run of a thread that came too late for it.
+    """
 
     command_id: str
     kind: CommandKind
     principal: str
     rejection: Rejection
+    unheard: str = ""  # content
 
 
 @frozen
@@ -706,6 +693,7 @@ Fact = (
     | RunRecovered
     | RunSuspended
     | RunFinished
+    | MessagesAppended
     | StepStarted
     | StepFinished
     | ModelCallStarted

@@ -98,6 +98,7 @@ def started_anew(started: RunStarted, plan: Plan, fork: Fork) -> RunStarted:
         bounds=fork.bounds,
         on_question=fork.on_question,
         forked_from=fork.origin,
+        thread=None if started.thread is None else change(started.thread, thread_id="", waits=False),
     )
 
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from jackline_server.core import json_text
-from jackline_server.core.facts import Repairs
 from jackline_server.core.frozen import change, frozen
 from jackline_server.core.messages import (
     AssistantMessage,
@@ -28,6 +27,7 @@ from jackline_server.core.messages import (
     ToolMessage,
     UserMessage,
 )
+from jackline_server.core.repairs import Repairs
 
 NO_RESULT = "No result: the call was not carried out."
 """What stands for the result of a call that has none."""

@@ -101,4 +101,6 @@ def aborted(state: RunState) -> Exit:
     """The exit of an aborted run."""
     abort = state.oversight.abort
     reason = abort.reason if abort is not None else ""
+    if abort is not None and abort.cause is StopReason.REPLACED:
+        return exits.abnormal(abort.cause, leaf="thread.replace", error=reason or "replaced by a newer run")
     return exits.abnormal(StopReason.OPERATOR, leaf="control.abort", error=reason or "aborted by an operator")

@@ -4,8 +4,8 @@ Owns the message types. `transcript` makes them from a run's state; model adapte
 Provenance is one of `system`, `input`, `model`, `tool:<name>`, `steer:<principal>`, `notice`.
 """
 
-from jackline_server.core.facts import NO_REPAIRS, Repairs
 from jackline_server.core.frozen import frozen
+from jackline_server.core.repairs import NO_REPAIRS, Repairs
 
 
 @frozen

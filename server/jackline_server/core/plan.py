@@ -342,7 +342,8 @@ class ModelStep:
     row that can't start are told to the model; None is no end to them. `stop_when` is asked at the top of
     each turn but the first.
     None for `repeat`, `reflect` and `ground` is to do without; None for `compaction`, which plans of before
-    have, is to send all there is and to say nothing of repairs.
+    have, is to send all there is and to say nothing of repairs. `thread` says that it takes part in the
+    conversation of the run's thread.
     """
 
     step_id: str
@@ -369,6 +370,7 @@ class ModelStep:
     reflect: ReflectPlan | None = None
     ground: GroundPlan | None = None
     compaction: CompactionPlan | None = None
+    thread: bool = False
 
 
 @frozen

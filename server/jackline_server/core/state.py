@@ -11,7 +11,6 @@ from jackline_server.core.context import Context
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import RUNNING, Exit
 from jackline_server.core.facts import (
-    NO_REPAIRS,
     AbortMode,
     CallProblem,
     CallStatus,
@@ -20,14 +19,16 @@ from jackline_server.core.facts import (
     InterruptKind,
     ModelCallStarted,
     Phase,
-    Repairs,
     RunFinished,
     RunStarted,
+    StopReason,
     Usage,
 )
 from jackline_server.core.frozen import frozen
-from jackline_server.core.messages import Prompt
+from jackline_server.core.messages import Message, Prompt
 from jackline_server.core.plan import Effect, JsonObject, ModelStep, Plan, RunBounds, StepBounds
+from jackline_server.core.repairs import NO_REPAIRS, Repairs
+from jackline_server.core.thread_facts import ThreadMessage
 
 
 @frozen
@@ -268,6 +269,7 @@ class AbortRequest:
     skip_routes: bool
     principal: str
     reason: str
+    cause: StopReason = StopReason.OPERATOR
 
 
 @frozen
@@ -298,12 +300,27 @@ class Oversight:
 
 
 @frozen
+class Talk:
+    """A run's part in a conversation: what had been said before it, and what it has said.
+
+    `waits` until its turn in the thread has come. `opening` is the input of the visit under way, as JSON.
+    `unheard` is guidance that came too late for it.
+    """
+
+    history: tuple[ThreadMessage, ...]
+    waits: bool
+    opening: str = ""
+    said: tuple[Message, ...] = ()
+    unheard: tuple[Message, ...] = ()
+
+
+@frozen
 class RunState:
     """A run. `next_step` is where it goes when no visit is under way; empty ends it.
 
     `sequence` is that of the last fact folded, `active_ms` the active time it carried. `suspended` is
     true from RunSuspended until a worker takes over. `bounds` are those that hold now: the ones it was
-    started with, as they were adjusted since.
+    started with, as they were adjusted since. `talk` is None for a run without a thread.
     """
 
     run_id: str
@@ -326,13 +343,25 @@ class RunState:
     recoveries: int = 0
     suspended: bool = False
     finished: RunFinished | None = None
+    talk: Talk | None = None
+
+    @property
+    def in_thread(self) -> bool:
+        """True for a run that holds, or waits for, its turn in a thread."""
+        thread = self.started.thread
+        return thread is not None and bool(thread.thread_id)
+
+    @property
+    def waits_for_turn(self) -> bool:
+        """True until the turn of a run in its thread has come."""
+        return self.talk is not None and self.talk.waits
 
     @property
     def phase(self) -> Phase:
         """Where the run stands."""
         if self.finished is not None:
             return self.finished.phase
-        if self.epoch == 0:
+        if self.epoch == 0 or self.waits_for_turn:
             return Phase.QUEUED
         if self.oversight.paused:
             return Phase.PAUSED

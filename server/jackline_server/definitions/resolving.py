@@ -143,6 +143,7 @@ class Resolver:
             reflect=progress.reflect_plan(shape.reflect),
             ground=self._ground(step_id, shape, model),
             compaction=self._compaction(step_id, shape, model),
+            thread=self._converses(step_id, shape),
         )
 
     def _compaction(self, step_id: str, shape: AgentShape, model: str) -> CompactionPlan:
@@ -196,7 +197,21 @@ class Resolver:
             bounds=_completion_bounds(shape.bounds),
             outcome=self._outcome(step_id, shape),
             on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
+            thread=self._converses(step_id, shape),
         )
+
+    def _converses(self, step_id: str, shape: AgentShape | CompletionShape) -> bool:
+        """True for a step of the conversation: as it says, else the first agent of the flow.
+
+        A flow without an agent leaves it to its first completion.
+        """
+        if shape.thread is not None:
+            return shape.thread
+        spine = [(name, self.draft.steps.get(name)) for name in self.draft.top.flow]
+        first = [
+            name for kind in (AgentShape, CompletionShape) for name, one in spine if isinstance(one, kind)
+        ]
+        return first[:1] == [step_id]
 
     def _model(self, step_id: str, shape: AgentShape | CompletionShape) -> str:
         name = shape.model if shape.model is not None else self.draft.top.model

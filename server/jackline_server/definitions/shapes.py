@@ -297,7 +297,6 @@ _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "text_tool_calls",
     "on_model_unavailable",
     "fallbacks",
-    "thread",
 }
 _TOOL_NOT_BUILT = _STEP_NOT_BUILT | {"approval"}
 
@@ -321,6 +320,7 @@ class ModelStepShape(StepShape):
     outcome: OutcomeShape | None = None
     answer: Literal["json_text", "native_schema", "finish_tool", "text"] | None = None
     on_limit: Literal["exit", "final_answer"] | None = None
+    thread: bool | None = None
 
 
 class AgentShape(ModelStepShape):
@@ -412,7 +412,7 @@ KINDS_NOT_BUILT = frozenset({"sql", "grpc", "worker", "human", "workflow"})
 class WorkflowShape(Shape):
     """The top of the file. Its steps are read one by one, each by its kind."""
 
-    not_built = frozenset({"supervisor", "hooks", "policy", "guardrails", "thread"})
+    not_built = frozenset({"supervisor", "hooks", "policy", "guardrails"})
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     description: Line | None = None
     preset: Literal["service"] = "service"

@@ -16,9 +16,10 @@ from jackline_server.rpc.runs import RunMethods
 from jackline_server.rpc.services import run_service, workflow_service
 from jackline_server.rpc.stream_limit import StreamLimit
 from jackline_server.rpc.streams import OpenStreams, ProgressStreams
+from jackline_server.rpc.threads import ThreadMethods
 from jackline_server.rpc.workflows import WorkflowMethods
 from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.service_ports import RunUseCases, WorkflowUseCases
+from jackline_server.runtime.service_ports import RunUseCases, ThreadUseCases, WorkflowUseCases
 
 _LAST_PORT = 65_535
 
@@ -39,6 +40,7 @@ class Served:
     """What the server serves. `page_key` is random and kept with the data, so that page tokens outlive us."""
 
     runs: RunUseCases
+    threads: ThreadUseCases
     workflows: WorkflowUseCases
     authenticate: Authenticate
     info: ServerInfo
@@ -111,7 +113,8 @@ def create_server(served: Served, *, reflection: bool) -> RpcServer:
     )
     runs = RunMethods(runs=served.runs, tokens=tokens, info=served.info, clock=served.clock)
     workflows = WorkflowMethods(workflows=served.workflows, tokens=tokens)
-    server.add_generic_rpc_handlers((run_service(runs, streams), workflow_service(workflows)))
+    threads = ThreadMethods(threads=served.threads, tokens=tokens)
+    server.add_generic_rpc_handlers((run_service(runs, threads, streams), workflow_service(workflows)))
     health = Health(server)
     if reflection:
         add_reflection(server)

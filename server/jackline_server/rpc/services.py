@@ -10,6 +10,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from jackline.v1 import run_service_pb2, workflow_service_pb2
 from jackline_server.rpc.runs import RunMethods
 from jackline_server.rpc.streams import ProgressStreams
+from jackline_server.rpc.threads import ThreadMethods
 from jackline_server.rpc.workflows import WorkflowMethods
 
 RUN_SERVICE: ServiceDescriptor = run_service_pb2.DESCRIPTOR.services_by_name["RunService"]
@@ -18,7 +19,7 @@ WORKFLOW_SERVICE: ServiceDescriptor = workflow_service_pb2.DESCRIPTOR.services_b
 Behavior = Callable[[Any, Any], Awaitable[Any]]
 
 
-def run_service(runs: RunMethods, streams: ProgressStreams) -> grpc.GenericRpcHandler:
+def run_service(runs: RunMethods, threads: ThreadMethods, streams: ProgressStreams) -> grpc.GenericRpcHandler:
     """RunService."""
     return _service(
         RUN_SERVICE,
@@ -32,6 +33,9 @@ def run_service(runs: RunMethods, streams: ProgressStreams) -> grpc.GenericRpcHa
             "ListToolCalls": runs.list_tool_calls,
             "ListRunMessages": runs.list_run_messages,
             "ListInterrupts": runs.list_interrupts,
+            "ListThreads": threads.list_threads,
+            "GetThread": threads.get_thread,
+            "AppendMessages": threads.append_messages,
             "GetServerInfo": runs.get_server_info,
         },
         {"StreamProgress": streams.stream_progress},

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.runtime.controlling import Controlling
+from jackline_server.runtime.conversing import Conversing
 from jackline_server.runtime.creating import Creating
 from jackline_server.runtime.effects import Effects
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.forking import Forking
+from jackline_server.runtime.histories import Histories
+from jackline_server.runtime.joining import JoiningThreads
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.mcp_ports import Catalogs, NoCatalogs
@@ -33,6 +36,7 @@ from jackline_server.runtime.service import RunService
 from jackline_server.runtime.snapshots import Snapshots
 from jackline_server.runtime.starting import Starting
 from jackline_server.runtime.store_ports import Store
+from jackline_server.runtime.thread_shares import ThreadShares
 from jackline_server.runtime.watching import Watching
 from jackline_server.runtime.workflows import Workflows
 
@@ -60,6 +64,7 @@ class Runtime:
     """One process's runtime. `scheduler.start` begins to drive runs, `shut_down` ends it."""
 
     runs: RunService
+    threads: Conversing
     workflows: Workflows
     scheduler: Scheduler
     feed: Feed
@@ -76,8 +81,9 @@ class Runtime:
 def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     """Put the parts together; nothing runs yet."""
     store, feed = ring.store, Feed()
-    loading = Loading(journal=store.journal, codec=ring.codec)
-    scheduler = _scheduler(ring, settings, loading=loading, feed=feed)
+    histories = Histories(blobs=store.blobs, codec=ring.codec)
+    loading = Loading(journal=store.journal, codec=ring.codec, histories=histories)
+    scheduler = _scheduler(ring, settings, loading=loading, feed=feed, histories=histories)
     ring.signals.subscribe(scheduler.nudge)
     snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler, codec=ring.codec)
     workflows = Workflows(
@@ -97,7 +103,19 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     )
     runs = RunService(
         starting=Starting(
-            creating=creating, workflows=workflows, schemas=ring.instruments.schemas, limits=ring.limits
+            creating=creating,
+            joining=JoiningThreads(
+                store=store,
+                creating=creating,
+                histories=histories,
+                signals=ring.signals,
+                codec=ring.codec,
+                clock=ring.clock,
+                chance=ring.chance,
+            ),
+            workflows=workflows,
+            schemas=ring.instruments.schemas,
+            limits=ring.limits,
         ),
         forking=Forking(
             store=store,
@@ -125,10 +143,13 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         feed=feed,
         clock=ring.clock,
     )
-    return Runtime(runs=runs, workflows=workflows, scheduler=scheduler, feed=feed)
+    threads = Conversing(threads=store.threads, histories=histories, clock=ring.clock)
+    return Runtime(runs=runs, threads=threads, workflows=workflows, scheduler=scheduler, feed=feed)
 
 
-def _scheduler(ring: Ring, settings: SchedulerSettings, *, loading: Loading, feed: Feed) -> Scheduler:
+def _scheduler(
+    ring: Ring, settings: SchedulerSettings, *, loading: Loading, feed: Feed, histories: Histories
+) -> Scheduler:
     effects = Effects(
         models=ring.models,
         toolbox=ring.toolbox,
@@ -142,7 +163,12 @@ def _scheduler(ring: Ring, settings: SchedulerSettings, *, loading: Loading, fee
             store=ring.store,
             loading=loading,
             feed=feed,
-            live=LiveRunTools(journal=ring.store.journal, codec=ring.codec, clock=ring.clock),
+            live=LiveRunTools(
+                journal=ring.store.journal,
+                codec=ring.codec,
+                clock=ring.clock,
+                threads=ThreadShares(threads=ring.store.threads, histories=histories, clock=ring.clock),
+            ),
             runner=RunnerTools(
                 effects=effects, instruments=ring.instruments, clock=ring.clock, chance=ring.chance
             ),

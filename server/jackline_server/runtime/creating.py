@@ -5,16 +5,19 @@ who drives the run then. Does not own what the run begins with (`starting`, `for
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 
 from jackline_server import failpoints
 from jackline_server.core import timing
 from jackline_server.core.facts import Phase
 from jackline_server.core.frozen import frozen
 from jackline_server.core.state import RunState
+from jackline_server.runtime.histories import named_by
 from jackline_server.runtime.ports import Chance, Clock, Codec, Record, Signals
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.scheduler import Scheduler
 from jackline_server.runtime.store_ports import Creation, NewRun, RunHead, RunQuery, RunRow, Store
+from jackline_server.runtime.thread_turns import Joining, Turn
 from jackline_server.runtime.use_cases import Caller, Disposition, Started
 from jackline_server.runtime.watching import not_found
 
@@ -87,12 +90,22 @@ class Creating:
 
     async def create(self, order: Order, draft: Callable[[Birth], Awaitable[Draft]]) -> Started:
         """Make the run that `draft` drafts, and drive it if there is a place. Raises Refused."""
-        with self._scheduler.place() as here:
+        started = await self.create_in(order, draft, None)
+        if started is None:
+            raise AssertionError("only a thread moves")
+        return started
+
+    async def create_in(
+        self, order: Order, draft: Callable[[Birth], Awaitable[Draft]], joining: Joining | None
+    ) -> Started | None:
+        """The same for a run in a thread; None if the thread is not as it was read. Raises Refused."""
+        waits = joining is not None and joining.turn is not Turn.NOW
+        with nullcontext(enter_result=False) if waits else self._scheduler.place() as here:
             if not here:
                 await self._admit(order)
             birth = Birth(run_id=self._chance.new_id("run_"), unix_ms=self._clock.unix_ms(), epoch=int(here))
             made = await draft(birth)
-            new = self._new_run(order, birth, made)
+            new = self._new_run(order, birth, made, joining)
             failpoints.hit("start.before_commit")
             created = await self._store.journal.create(new)
             failpoints.hit("start.after_commit_before_reply")
@@ -101,6 +114,8 @@ class Creating:
                     raise _reused(created.run_id)
                 case Creation.DUPLICATE:
                     return await self._duplicate(order, created.run_id)
+                case Creation.MOVED:
+                    return None
                 case Creation.CREATED:
                     return self._begin(new, made.state, here=here)
 
@@ -136,6 +151,8 @@ class Creating:
             head_sequence=state.sequence,
             phase=state.phase,
             summary=new.summary,
+            thread_id="" if new.thread is None else new.thread.thread_id,
+            waits_for_turn=new.thread is not None and new.thread.turn is not Turn.NOW,
         )
         if here:
             self._scheduler.adopt(row, state)
@@ -143,7 +160,7 @@ class Creating:
         self._signals.nudge(new.run_id)
         return Started(row=row, disposition=Disposition.QUEUED)
 
-    def _new_run(self, order: Order, birth: Birth, draft: Draft) -> NewRun:
+    def _new_run(self, order: Order, birth: Birth, draft: Draft, joining: Joining | None) -> NewRun:
         state = draft.state
         first, *rest = [self._codec.encode(record) for record in draft.records]
         return NewRun(
@@ -165,6 +182,8 @@ class Creating:
                 open_interrupts=len(state.oversight.interrupts),
             ),
             summary=self._codec.summarize(state, created_unix_ms=birth.unix_ms, finished_unix_ms=None),
+            thread=joining,
+            blobs=[digest for record in draft.records for digest in named_by(record.fact)],
         )
 
 

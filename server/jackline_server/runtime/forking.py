@@ -173,7 +173,7 @@ class Forking:
                 size += len(event.meta) + len(event.content) if event.sequence <= upto else 0
                 if size > MOST_BYTES:
                     raise _too_large(event.sequence)
-                yield self._codec.decode(event)
+                yield await self._loading.record(row, event)
             position = events[-1].sequence
             await asyncio.sleep(0)
 

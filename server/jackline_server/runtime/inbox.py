@@ -94,7 +94,7 @@ class Inbox:
         """Note that the end of the run rejects what still waits."""
         rest, self._waiting = self._waiting, []
         for command in rest:
-            run.note(control.leftover(command))
+            run.note(control.leftover(run.state, command))
 
     def abort_mode(self) -> AbortMode | None:
         """How the waiting abort wants to stop what is under way; None if no abort waits."""

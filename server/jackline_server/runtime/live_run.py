@@ -17,6 +17,7 @@ from jackline_server.core.facts import (
     CommandApplied,
     CommandRejected,
     Fact,
+    MessagesAppended,
     ModelCallFailed,
     ModelCallStarted,
     ModelReplied,
@@ -31,11 +32,12 @@ from jackline_server.core.facts import (
     ToolCallRequested,
     ToolCallStarted,
 )
-from jackline_server.core.frozen import frozen
+from jackline_server.core.frozen import change, frozen
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.committing import Committer
 from jackline_server.runtime.feed import Channel
+from jackline_server.runtime.histories import NAMING, named_by
 from jackline_server.runtime.ports import Clock, Codec, Envelope, Record
 from jackline_server.runtime.store_ports import (
     Append,
@@ -46,12 +48,13 @@ from jackline_server.runtime.store_ports import (
     RunRow,
     StoredEvent,
 )
+from jackline_server.runtime.thread_shares import ThreadShares
 from jackline_server.runtime.use_cases import LiveDelta
 
 SUMMARY_MS = 1_000
 """How often what each turn changes (usage, spending, time) is written for lists, at most."""
 
-_OF_THE_RUN = frozenset((RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired))
+_OF_THE_RUN = frozenset((RunStarted, RunRecovered, RunSuspended, RunFinished, TimerFired, MessagesAppended))
 _OF_TURNS = frozenset((ModelCallStarted, ModelReplied, ToolCallRequested, ToolCallStarted, ToolCallFinished))
 """The facts that change nothing of where a run stands, nor let its active time stand still or go on."""
 
@@ -66,6 +69,7 @@ class LiveRunTools:
     journal: Journal
     codec: Codec
     clock: Clock
+    threads: ThreadShares
 
 
 class LiveRun:
@@ -167,6 +171,8 @@ class LiveRun:
                 if finishing:
                     failpoints.hit("finish.before_commit")
                 append = self._append_of(noted, events, state, finishing=finishing)
+                if finishing and state.in_thread:
+                    append = change(append, thread=await self._tools.threads.of(self.tenant, state))
                 count = await self._committer.commit(append)
                 del self._noted[:count]
                 self._durable = self._noted[0][1] if self._noted else state
@@ -214,6 +220,12 @@ class LiveRun:
             settled=[_outcome(record) for record, _ in noted if type(record.fact) in _SETTLING],
             finishing=finishing,
             finished_unix_ms=finished_unix_ms,
+            blobs=[
+                digest
+                for record, _ in noted
+                if type(record.fact) in NAMING
+                for digest in named_by(record.fact)
+            ],
         )
 
     def _head(self, noted: Sequence[tuple[Record, RunState]], state: RunState) -> RunHead:

@@ -10,8 +10,9 @@ from jackline_server.core.evolve import begin, evolve
 from jackline_server.core.facts import Fact, RunStarted
 from jackline_server.core.plan import Plan
 from jackline_server.core.state import RunState
+from jackline_server.runtime.histories import NAMING, Histories
 from jackline_server.runtime.ports import Codec, Record
-from jackline_server.runtime.store_ports import Journal, RunRow, StoreDamaged
+from jackline_server.runtime.store_ports import Journal, RunRow, StoreDamaged, StoredEvent
 
 PAGE_EVENTS = 256
 CACHED_PLANS = 256
@@ -20,8 +21,9 @@ CACHED_PLANS = 256
 class Loading:
     """Replays runs."""
 
-    def __init__(self, *, journal: Journal, codec: Codec) -> None:
+    def __init__(self, *, journal: Journal, codec: Codec, histories: Histories) -> None:
         self._journal = journal
+        self._histories = histories
         self._codec = codec
         self._plans: OrderedDict[str, Plan] = OrderedDict()
 
@@ -52,7 +54,7 @@ class Loading:
         """
         plan = await self.plan(row.plan_digest)
         state: RunState | None = None
-        while records := await self._page(row.run_id, after=0 if state is None else state.sequence):
+        while records := await self._page(row, after=0 if state is None else state.sequence):
             for record in records:
                 if state is None:
                     state = _begun(row, plan, record)
@@ -64,9 +66,19 @@ class Loading:
             raise StoreDamaged(f"run {row.run_id} has no events")
         return state
 
-    async def _page(self, run_id: str, *, after: int) -> list[Record]:
-        events = await self._journal.read(run_id, after_sequence=after, limit=PAGE_EVENTS)
-        return [self._codec.decode(event) for event in events]
+    async def _page(self, row: RunRow, *, after: int) -> list[Record]:
+        events = await self._journal.read(row.run_id, after_sequence=after, limit=PAGE_EVENTS)
+        return [await self.record(row, event) for event in events]
+
+    async def record(self, row: RunRow, event: StoredEvent) -> Record:
+        """A record of the run, with the messages of its thread that the fact names.
+
+        Raises UnknownFact, StoreDamaged.
+        """
+        record = self._codec.decode(event)
+        if type(record.fact) not in NAMING:
+            return record
+        return await self._histories.resolved(row.tenant, record)
 
 
 def _begun(row: RunRow, plan: Plan, record: Record) -> RunState:

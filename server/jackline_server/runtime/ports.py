@@ -279,6 +279,14 @@ class Codec(Protocol):
         """The command back."""
         ...
 
+    def encode_message(self, message: Message) -> bytes:
+        """The bytes of a thread's message, the same for equal ones."""
+        ...
+
+    def decode_message(self, data: bytes) -> Message:
+        """The message back. Raises UnknownFact, StoreDamaged."""
+        ...
+
     def summarize(self, state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> bytes:
         """The encoded metadata view of the run, as lists show it."""
         ...

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 
 from jackline_server import failpoints
-from jackline_server.core.facts import Phase, RecoveryCause, RunRecovered
+from jackline_server.core.facts import MessagesAppended, Phase, RecoveryCause, RunRecovered
 from jackline_server.core.frozen import frozen
 from jackline_server.core.state import RunState
 from jackline_server.runtime.committing import RETRY_MS
@@ -245,25 +245,32 @@ class Scheduler:
         if after is not None:
             after.cancel()  # the claim has fenced it, whatever it waits for
             await asyncio.wait({after})
-        row, state = await self._read(claim)
+        row, state, turn = await self._read(claim)
         if row is None or state is None:
             return None
         with self._live(row, state, epoch=claim.epoch) as run:
             if claim.gap_ms is not None:
                 run.charge(claim.gap_ms)
             if claim.epoch > state.epoch:
-                await run.record(RunRecovered(epoch=claim.epoch, cause=_cause(state, claim)))
+                run.note(RunRecovered(epoch=claim.epoch, cause=_cause(state, claim)))
+            if turn is not None:
+                run.note(turn)
+            await run.flush()
             return await self._drive(run)
 
-    async def _read(self, claim: Claim) -> tuple[RunRow | None, RunState | None]:
-        """The run and its state; nothing if it has ended. Waits while the store can't be reached."""
+    async def _read(self, claim: Claim) -> tuple[RunRow | None, RunState | None, MessagesAppended | None]:
+        """The run, its state, and whether its turn in a thread has come; nothing if it has ended.
+
+        Waits while the store can't be reached.
+        """
         while True:
             try:
                 async with self._reading:
                     row = await self._tools.store.runs.get(claim.tenant, claim.run_id)
                     if row is None or row.phase.terminal:
-                        return row, None
-                    return row, await self._tools.loading.state(row)
+                        return row, None, None
+                    state = await self._tools.loading.state(row)
+                    return row, state, await self._tools.live.threads.turn(row, state)
             except StoreUnavailable:
                 await self._tools.live.clock.sleep(RETRY_MS)
 

@@ -17,7 +17,9 @@ from jackline_server.runtime.store_ports import (
     RunQuery,
     Tenant,
 )
+from jackline_server.runtime.thread_ports import Appended, ThreadRow
 from jackline_server.runtime.use_cases import (
+    AppendMessages,
     Caller,
     Checked,
     ControlRun,
@@ -29,6 +31,7 @@ from jackline_server.runtime.use_cases import (
     Snapshot,
     Started,
     StartRun,
+    ThreadPage,
 )
 
 
@@ -77,6 +80,30 @@ class RunUseCases(Protocol):
 
         Raises:
             Refused: RUN_NOT_FOUND, SEQUENCE_IN_FUTURE, EVENTS_EXPIRED; DRAINING when the server goes.
+        """
+        ...
+
+
+class ThreadUseCases(Protocol):
+    """Conversations: list, read, append."""
+
+    async def threads(
+        self, tenant: Tenant, *, before: tuple[int, str] | None, limit: int
+    ) -> Sequence[ThreadRow]:
+        """A page of threads, newest first; `before` is when the last one was made, and its id."""
+        ...
+
+    async def thread(
+        self, tenant: Tenant, thread_id: str, *, after: int, limit: int, content: bool
+    ) -> ThreadPage:
+        """The thread with the messages after a position. Raises Refused(THREAD_NOT_FOUND)."""
+        ...
+
+    async def append(self, request: AppendMessages) -> Appended:
+        """Add messages to a thread, which is made if there is none; while a run is active they pend.
+
+        Raises:
+            Refused: APPEND_ID_REUSED, RUN_LIMIT.
         """
         ...
 

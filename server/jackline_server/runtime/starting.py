@@ -9,7 +9,9 @@ from jackline_server.core.evolve import begin
 from jackline_server.core.facts import RunStarted
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import Plan, RunBounds
+from jackline_server.core.thread_facts import ThreadStart
 from jackline_server.runtime.creating import Birth, Creating, Draft, Order
+from jackline_server.runtime.joining import JoiningThreads
 from jackline_server.runtime.live_run import envelope_of
 from jackline_server.runtime.ports import Record
 from jackline_server.runtime.refusals import Reason, Refused, Violation
@@ -27,9 +29,16 @@ class Starting:
     """The use case `start`."""
 
     def __init__(
-        self, *, creating: Creating, workflows: Workflows, schemas: SchemaValidator, limits: RunLimits
+        self,
+        *,
+        creating: Creating,
+        joining: JoiningThreads,
+        workflows: Workflows,
+        schemas: SchemaValidator,
+        limits: RunLimits,
     ) -> None:
         self._creating = creating
+        self._joining = joining
         self._workflows = workflows
         self._schemas = schemas
         self._limits = limits
@@ -50,9 +59,12 @@ class Starting:
             bounds = bounds_for(plan, request.bounds, path="bounds", most=self._limits.most)
             self._check_input(plan, request)
 
-            async def draft(birth: Birth) -> Draft:
-                return _drafted(request, plan, bounds, birth)
+            async def draft(birth: Birth, begun: ThreadStart | None = None) -> Draft:
+                return _drafted(request, plan, bounds, birth, begun)
 
+            if request.thread is not None:
+                given = request.input_json
+                return await self._joining.start(order, request.thread, input_json=given, draft=draft)
             return await self._creating.create(order, draft)
 
     def _check_input(self, plan: Plan, request: StartRun) -> None:
@@ -72,7 +84,9 @@ class Starting:
             )
 
 
-def _drafted(request: StartRun, plan: Plan, bounds: RunBounds, birth: Birth) -> Draft:
+def _drafted(
+    request: StartRun, plan: Plan, bounds: RunBounds, birth: Birth, begun: ThreadStart | None
+) -> Draft:
     started = RunStarted(
         workflow=plan.name,
         plan_digest=plan.digest,
@@ -83,6 +97,7 @@ def _drafted(request: StartRun, plan: Plan, bounds: RunBounds, birth: Birth) -> 
         on_question=request.on_question or plan.on_question,
         input_json=request.input_json,
         subject_json=request.subject_json,
+        thread=begun,
     )
     state = begin(birth.run_id, plan, started)
     envelope = envelope_of(started, state, sequence=1, active_ms=0, unix_ms=birth.unix_ms)

@@ -15,6 +15,10 @@ from typing import Protocol
 
 from jackline_server.core.facts import Phase
 from jackline_server.core.frozen import frozen
+from jackline_server.runtime import tenants
+from jackline_server.runtime.tenants import Tenant
+from jackline_server.runtime.thread_ports import Threads
+from jackline_server.runtime.thread_turns import Joining, ThreadShare
 
 # StoreError
 # ├── StoreUnavailable   can't be reached just now; nothing is known about the call in hand
@@ -26,6 +30,8 @@ from jackline_server.core.frozen import frozen
 # ├── BlobMissing        a commit names a blob that is not in the store; the call had no effect
 # └── AliasMoved         compare-and-set of an alias failed; the call had no effect
 
+
+DEFAULT_TENANT = tenants.DEFAULT_TENANT
 
 READ_BYTES = 256 * 1024
 """What one read of a log holds at most, unless a single event is larger."""
@@ -95,16 +101,6 @@ class Durability(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
-    """Whose data it is. Made only from a verified credential, or by code that acts for all."""
-
-    id: str
-
-
-DEFAULT_TENANT = Tenant("default")
-
-
-@dataclass(frozen=True, slots=True)
 class StoredEvent:
     """One event as wire bytes: `meta` alone is the metadata view, `meta + content` the full one."""
 
@@ -150,6 +146,7 @@ class NewRun:
     head: RunHead
     summary: bytes
     blobs: Sequence[str] = ()
+    thread: Joining | None = None
 
 
 class Creation(Enum):
@@ -158,11 +155,16 @@ class Creation(Enum):
     CREATED = "created"
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
+    MOVED = "moved"
 
 
 @frozen
 class Created:
-    """The run that a create made or found. CONFLICT: the request id belongs to another content."""
+    """The run that a create made or found.
+
+    CONFLICT: the request id belongs to another content. MOVED: the thread is not as the run was drafted for;
+    the run is not there.
+    """
 
     creation: Creation
     run_id: str
@@ -204,6 +206,7 @@ class Append:
 
     `finishing` marks the last commit of the run; it fails with CommandsWaiting unless every pending
     command of the run is in `settled`. The lease of a finished run is given up by the same commit.
+    `thread` goes with the last commit of a run that is in one; that commit ends its turn in any case.
     `summary` replaces what lists show of the run, and is a sign of life of its owner; None leaves both, so
     that a turn need not write them. `blobs` are the digests that the events name: the run holds them from
     this commit on.
@@ -219,11 +222,12 @@ class Append:
     finishing: bool = False
     finished_unix_ms: int | None = None
     blobs: Sequence[str] = ()
+    thread: ThreadShare | None = None
 
 
 @frozen
 class RunRow:
-    """A run as the store knows it."""
+    """A run as the store knows it. `waits_for_turn` while another run of its thread is active."""
 
     tenant: Tenant
     run_id: str
@@ -237,14 +241,16 @@ class RunRow:
     head_sequence: int
     phase: Phase
     summary: bytes
+    thread_id: str = ""
+    waits_for_turn: bool = False
 
 
 @frozen
 class RunQuery:
     """A page of runs, newest first (by creation time, then id, both descending).
 
-    Empty `phases`, `workflow` and `labels` do not filter. `before` is the position of the last run of
-    the page before (creation time, run id). `with_interrupts` keeps only runs with an open interrupt.
+    Empty `phases`, `workflow`, `labels` and `thread_id` do not filter. `before` is the position of the last
+    run of the page before (creation time, run id). `with_interrupts` keeps only runs with an open interrupt.
     `oldest_first` turns the order and the meaning of `before` around.
     """
 
@@ -255,6 +261,7 @@ class RunQuery:
     created_from_unix_ms: int | None = None
     created_until_unix_ms: int | None = None
     with_interrupts: bool = False
+    thread_id: str = ""
     oldest_first: bool = False
     before: tuple[int, str] | None = None
     limit: int
@@ -369,8 +376,8 @@ class Leases(Protocol):
     async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
         """Take runs that need a worker and have none whose lease lives, oldest first.
 
-        A run needs one if it is queued or running, if a command waits for it, or if its
-        `wake_unix_ms` has come.
+        A run needs one if it is queued or running and does not wait for its turn in a thread, if a command
+        waits for it, or if its `wake_unix_ms` has come.
         """
         ...
 
@@ -467,7 +474,7 @@ class Blobs(Protocol):
 
 @frozen
 class Store:
-    """All of it, as bootstrap hands it around; usually one object in six roles."""
+    """All of it, as bootstrap hands it around; usually one object in seven roles."""
 
     journal: Journal
     runs: Runs
@@ -475,4 +482,5 @@ class Store:
     leases: Leases
     revisions: Revisions
     blobs: Blobs
+    threads: Threads
     durability: Durability

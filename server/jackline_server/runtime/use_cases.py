@@ -9,10 +9,12 @@ from enum import Enum
 
 from jackline_server.core.commands import Action
 from jackline_server.core.frozen import frozen
+from jackline_server.core.messages import Message
 from jackline_server.core.plan import OnQuestion, Plan, RunBounds
 from jackline_server.core.state import RunState
 from jackline_server.runtime.ports import Finding, Source, WorstCase
 from jackline_server.runtime.store_ports import RevisionRow, RunRow, StoredEvent, Tenant
+from jackline_server.runtime.thread_ports import MessageRow, ThreadRow
 
 
 @frozen
@@ -34,6 +36,23 @@ class TighterBounds:
     events: int | None = None
 
 
+class OnBusy(Enum):
+    """What happens to a start whose thread has an active run."""
+
+    REJECT = "reject"
+    ENQUEUE = "enqueue"
+    STEER = "steer"
+    REPLACE = "replace"
+
+
+@frozen
+class ThreadRequest:
+    """The thread that a run is to continue."""
+
+    thread_id: str
+    on_busy: OnBusy
+
+
 @frozen
 class StartRun:
     """A run to start. Exactly one of `workflow` (name, name@alias, name@digest) and `inline` is set.
@@ -52,6 +71,7 @@ class StartRun:
     bounds: TighterBounds
     deadline_unix_ms: int | None
     on_question: OnQuestion | None
+    thread: ThreadRequest | None = None
 
 
 @frozen
@@ -80,11 +100,13 @@ class Disposition(Enum):
     STARTED = "started"
     QUEUED = "queued"
     DEDUPLICATED = "deduplicated"
+    STEERED = "steered"
+    REPLACED = "replaced"
 
 
 @frozen
 class Started:
-    """The run that a start made or found."""
+    """The run that a start made or found, or, STEERED, gave its input to."""
 
     row: RunRow
     disposition: Disposition
@@ -133,6 +155,34 @@ class Snapshot:
 
     row: RunRow
     state: RunState
+
+
+@frozen
+class TextMessage:
+    """A message to append: the assistant's, or the user's."""
+
+    assistant: bool
+    text: str
+
+
+@frozen
+class AppendMessages:
+    """Messages for a thread. `fingerprint` is as in StartRun."""
+
+    caller: Caller
+    thread_id: str
+    messages: Sequence[TextMessage]
+    request_id: str
+    fingerprint: bytes
+
+
+@frozen
+class ThreadPage:
+    """A thread with a page of its messages; `content` is empty if it was not asked for."""
+
+    row: ThreadRow
+    messages: Sequence[MessageRow]
+    content: Sequence[Message]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ from jackline_server.runtime.store_ports import BLOB_BYTES
 RUN = "run"
 """The kind of holder that a run is."""
 
+THREAD = "thread"
+"""The kind of holder that a thread is."""
+
 
 def checked(data: bytes) -> bytes:
     """The bytes. Raises ValueError if they are too many for a blob."""

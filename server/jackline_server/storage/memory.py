@@ -35,6 +35,7 @@ from jackline_server.storage.clocks import LEASE_MS, StoreClock, silence_ms
 from jackline_server.storage.memory_blobs import MemoryBlobs, hold, refuse_missing
 from jackline_server.storage.memory_revisions import MemoryRevisions
 from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
+from jackline_server.storage.memory_threads import MemoryThreads, can_join, join, leave, left_behind
 from jackline_server.storage.order import check_append, check_create
 from jackline_server.storage.reading import within_read
 
@@ -53,6 +54,7 @@ def memory_store(*, clock: StoreClock | None = None, lease_ms: int = LEASE_MS, f
         leases=MemoryLeases(tables),
         revisions=MemoryRevisions(),
         blobs=MemoryBlobs(tables),
+        threads=MemoryThreads(tables),
         durability=Durability.NONE,
     )
 
@@ -74,6 +76,8 @@ class MemoryJournal:
         if new.run_id in tables.runs:
             return Created(creation=Creation.CONFLICT, run_id=new.run_id)
         refuse_missing(tables, new.tenant, new.blobs)
+        if new.thread is not None and not can_join(tables, new.tenant, new.thread):
+            return Created(creation=Creation.MOVED, run_id="")
         run = MemoryRun(
             new=new, epoch=0, owner=None, head=new.head, summary=new.summary, log=[new.first, *new.rest]
         )
@@ -81,6 +85,8 @@ class MemoryJournal:
             tables.grant(run, new.owner, epoch=1)
         tables.runs[new.run_id] = run
         hold(tables, new.tenant, new.blobs, kind=RUN, holder=new.run_id)
+        if new.thread is not None:
+            join(tables, run, new, new.thread)
         tables.plans.setdefault(new.plan_digest, new.plan)
         if new.request_id:
             tables.requests[new.tenant.id, new.request_id] = (new.run_id, new.fingerprint)
@@ -95,10 +101,8 @@ class MemoryJournal:
         if self._tables.fencing:
             _check_writer(run, append)
         if append.finishing:
-            settled = {outcome.command_id for outcome in append.settled}
-            if any(row.command_id not in settled for row in run.pending()):
-                raise CommandsWaiting(append.run_id)
-        refuse_missing(self._tables, run.new.tenant, append.blobs)
+            _check_settled(run, append)
+        refuse_missing(self._tables, run.new.tenant, (*append.blobs, *left_behind(append)))
         hold(self._tables, run.new.tenant, append.blobs, kind=RUN, holder=append.run_id)
         at = append.after_sequence
         run.log[at : at + len(append.events)] = append.events
@@ -110,6 +114,7 @@ class MemoryJournal:
             run.terminal = True
             run.finished_unix_ms = append.finished_unix_ms
             run.let_go()
+            leave(self._tables, run, append)
         elif run.owner is not None:
             run.seen_ms = self._tables.clock.monotonic_ms()
 
@@ -243,6 +248,12 @@ def _check_writer(run: MemoryRun, append: Append) -> None:
         raise Fenced(f"run {append.run_id} has finished")
 
 
+def _check_settled(run: MemoryRun, append: Append) -> None:
+    settled = {outcome.command_id for outcome in append.settled}
+    if any(row.command_id not in settled for row in run.pending()):
+        raise CommandsWaiting(append.run_id)
+
+
 def _settle(run: MemoryRun, outcome: CommandOutcome) -> None:
     row = run.commands.get(outcome.command_id)
     if row is not None and row.state is CommandState.PENDING:
@@ -260,6 +271,7 @@ def _matches(run: MemoryRun, query: RunQuery) -> bool:
         and query.labels.items() <= new.labels.items()
         and (from_ms is None or new.created_unix_ms >= from_ms)
         and (until_ms is None or new.created_unix_ms < until_ms)
+        and (not query.thread_id or run.thread == query.thread_id)
         and (not query.with_interrupts or run.head.open_interrupts > 0)
     )
 
@@ -274,5 +286,6 @@ def _needs_worker(run: MemoryRun, now_unix_ms: int) -> bool:
     if run.terminal:
         return False
     wake = run.head.wake_unix_ms
-    ready = run.head.phase in (Phase.QUEUED, Phase.RUNNING) or bool(run.pending())
+    busy = run.head.phase in (Phase.QUEUED, Phase.RUNNING) and not run.waits_for_turn
+    ready = busy or bool(run.pending())
     return ready or (wake is not None and wake <= now_unix_ms)

@@ -1,7 +1,9 @@
 """The tables of the memory store, as plain dictionaries, and what one run is in them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from jackline_server.core.facts import Usage
 from jackline_server.runtime.store_ports import (
     CommandRow,
     CommandState,
@@ -9,7 +11,10 @@ from jackline_server.runtime.store_ports import (
     RunHead,
     RunRow,
     StoredEvent,
+    Tenant,
 )
+from jackline_server.runtime.thread_ports import MessageRow, ThreadRow
+from jackline_server.runtime.thread_turns import NewMessage
 from jackline_server.storage.clocks import StoreClock
 
 
@@ -26,6 +31,9 @@ class MemoryRun:
     seen_ms: int | None = None
     finished_unix_ms: int | None = None
     terminal: bool = False
+    thread: str = ""
+    waits_for_turn: bool = False
+    replaces: bool = False
     log: list[StoredEvent] = field(default_factory=list[StoredEvent])
     commands: dict[str, CommandRow] = field(default_factory=dict[str, CommandRow])
 
@@ -53,6 +61,8 @@ class MemoryRun:
             head_sequence=len(self.log),
             phase=self.head.phase,
             summary=self.summary,
+            thread_id=self.thread,
+            waits_for_turn=self.waits_for_turn,
         )
 
     def let_go(self) -> None:
@@ -71,6 +81,62 @@ class MemoryBlob:
 
 
 @dataclass(slots=True, kw_only=True)
+class MemoryThread:
+    """One thread. `waiting` are runs in the order of their turns."""
+
+    tenant: Tenant
+    thread_id: str
+    created_unix_ms: int
+    changed_unix_ms: int
+    messages: list[MessageRow] = field(default_factory=list[MessageRow])
+    pending: list[tuple[NewMessage, str]] = field(default_factory=list[tuple[NewMessage, str]])
+    active: str = ""
+    waiting: list[str] = field(default_factory=list[str])
+    requests: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    ended: int = 0
+    usage: Usage = Usage()
+    cost_micros: int = 0
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """Where the thread stands among all, oldest first."""
+        return self.created_unix_ms, self.thread_id
+
+    def row(self) -> ThreadRow:
+        """The thread as the port shows it."""
+        return ThreadRow(
+            tenant=self.tenant,
+            thread_id=self.thread_id,
+            created_unix_ms=self.created_unix_ms,
+            changed_unix_ms=self.changed_unix_ms,
+            messages=len(self.messages),
+            pending=len(self.pending),
+            active_run=self.active,
+            waiting=len(self.waiting),
+            ended=self.ended,
+            usage=self.usage,
+            cost_micros=self.cost_micros,
+        )
+
+    def add(
+        self, messages: Iterable[NewMessage], *, run_id: str = "", principal: str = "", unix_ms: int
+    ) -> None:
+        """Add messages at the end."""
+        for message in messages:
+            row = MessageRow(
+                position=len(self.messages) + 1,
+                digest=message.digest,
+                role=message.role,
+                size=message.size,
+                run_id=run_id,
+                principal=principal,
+                added_unix_ms=unix_ms,
+            )
+            self.messages.append(row)
+        self.changed_unix_ms = unix_ms
+
+
+@dataclass(slots=True, kw_only=True)
 class MemoryTables:
     """The tables that the roles share."""
 
@@ -82,6 +148,7 @@ class MemoryTables:
     requests: dict[tuple[str, str], tuple[str, bytes]] = field(
         default_factory=dict[tuple[str, str], tuple[str, bytes]]
     )
+    threads: dict[tuple[str, str], MemoryThread] = field(default_factory=dict[tuple[str, str], MemoryThread])
     blobs: dict[tuple[str, str], MemoryBlob] = field(default_factory=dict[tuple[str, str], MemoryBlob])
 
     def grant(self, run: MemoryRun, worker: str, *, epoch: int) -> None:

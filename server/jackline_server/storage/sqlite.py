@@ -29,6 +29,7 @@ from jackline_server.storage.sqlite_revisions import SqliteRevisions
 from jackline_server.storage.sqlite_runs import SqliteRuns
 from jackline_server.storage.sqlite_schema import create_database, open_writer, quick_check
 from jackline_server.storage.sqlite_session import Session
+from jackline_server.storage.sqlite_threads import SqliteThreads
 from jackline_server.storage.sqlite_upgrade import Upgrade, UpgradeSettings, upgrade
 from jackline_server.storage.sqlite_writer import Writer, as_port_error
 
@@ -93,6 +94,7 @@ class SqliteStore:
             leases=SqliteLeases(writer=self._writer),
             revisions=SqliteRevisions(writer=self._writer, readers=self._readers),
             blobs=SqliteBlobs(writer=self._writer, readers=self._readers),
+            threads=SqliteThreads(writer=self._writer, readers=self._readers),
             durability=Durability.FSYNC,
         )
         self._writer.start()

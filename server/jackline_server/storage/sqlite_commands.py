@@ -94,11 +94,17 @@ def _submit(session: Session, command: tuple[str, str, bytes, int]) -> tuple[Sub
         return Submission.TERMINAL, None
     if head.pending >= limit:
         return Submission.FULL, None
+    return Submission.ACCEPTED, insert_command(session, head, command_id, payload)
+
+
+def insert_command(session: Session, head: Head, command_id: str, payload: bytes) -> CommandRow:
+    """Put a command that is not there into the table of a run that has not ended. After a flush."""
+    connection = session.connection
     ordinal = cast("int", connection.execute(_NEXT, (head.run_key,)).get)
     connection.execute(_INSERT, (head.run_key, command_id, ordinal, payload))
     head.pending += 1
     connection.execute(_COUNT_IN, (head.pending, head.run_key))
-    row = CommandRow(
+    return CommandRow(
         command_id=command_id,
         ordinal=ordinal,
         payload=payload,
@@ -106,7 +112,6 @@ def _submit(session: Session, command: tuple[str, str, bytes, int]) -> tuple[Sub
         sequence=0,
         rejection="",
     )
-    return Submission.ACCEPTED, row
 
 
 def _read_pending(connection: Database, run_id: str) -> Sequence[CommandRow]:

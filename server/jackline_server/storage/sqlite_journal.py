@@ -18,6 +18,8 @@ from jackline_server.runtime.store_ports import (
     StoreDamaged,
     StoredEvent,
 )
+from jackline_server.runtime.thread_turns import ThreadShare, Turn
+from jackline_server.storage import sqlite_turns
 from jackline_server.storage.blob_names import RUN
 from jackline_server.storage.order import check_append, check_create
 from jackline_server.storage.reading import within_read
@@ -77,7 +79,24 @@ class SqliteJournal:
 
 def _append(session: Session, append: Append) -> None:
     hit("store.write")
-    head = session.head(append.run_id)
+    head = _checked(session.head(append.run_id), append)
+    if append.finishing and head.pending:
+        session.flush()
+        refuse_unsettled(session, head, append.settled)
+    left = () if append.thread is None else _left_behind(session, head, append.thread)
+    if append.blobs:
+        session.flush()
+        hold(session, _blobs_of(session, head, append.blobs), kind=RUN, holder=append.run_id)
+    for event in append.events:
+        session.add_event(head, event.sequence, event.meta, event.content)
+    head.sequence += len(append.events)
+    _move(session, head, append)
+    if head.terminal:
+        sqlite_turns.leave(session, head, append, left)
+
+
+def _checked(head: Head | None, append: Append) -> Head:
+    """The head of a run that takes this append. Raises HeadMismatch, Fenced."""
     if head is None:
         raise HeadMismatch(expected=append.after_sequence, found=0)
     if append.epoch != head.epoch:
@@ -86,22 +105,19 @@ def _append(session: Session, append: Append) -> None:
         raise HeadMismatch(expected=append.after_sequence, found=head.sequence)
     if head.terminal:
         raise Fenced(f"run {append.run_id} has finished")
-    if append.finishing and head.pending:
-        session.flush()
-        refuse_unsettled(session, head, append.settled)
-    if append.blobs:
-        session.flush()
-        hold(session, _blobs_of(session, head, append), kind=RUN, holder=append.run_id)
-    for event in append.events:
-        session.add_event(head, event.sequence, event.meta, event.content)
-    head.sequence += len(append.events)
-    _move(session, head, append)
+    return head
 
 
-def _blobs_of(session: Session, head: Head, append: Append) -> list[int]:
+def _left_behind(session: Session, head: Head, share: ThreadShare) -> list[int]:
+    """The keys of the blobs that a run leaves to its thread."""
+    session.flush()
+    return _blobs_of(session, head, [message.digest for message in share.messages])
+
+
+def _blobs_of(session: Session, head: Head, digests: Sequence[str]) -> list[int]:
     """The keys of the blobs that an append names."""
     tenant = session.connection.execute(_TENANT, (head.run_key,)).get
-    return find_blobs(session, cast("str", tenant), append.blobs)
+    return find_blobs(session, cast("str", tenant), digests)
 
 
 def _move(session: Session, head: Head, append: Append) -> None:
@@ -137,7 +153,11 @@ def _create(session: Session, new: NewRun) -> Created:
     if session.head(new.run_id) is not None:
         return Created(creation=Creation.CONFLICT, run_id=new.run_id)
     blobs = find_blobs(session, new.tenant.id, new.blobs)
+    if new.thread is not None and not sqlite_turns.can_join(session, new.tenant.id, new.thread):
+        return Created(creation=Creation.MOVED, run_id="")
     run_key = _insert_run(session, new)
+    if new.thread is not None:
+        sqlite_turns.join(session, run_key, new, new.thread)
     hold(session, blobs, kind=RUN, holder=new.run_id)
     connection.execute(_INSERT_PLAN, (new.plan_digest, new.plan))
     if new.labels:
@@ -174,13 +194,17 @@ def _insert_run(session: Session, new: NewRun) -> int:
             now if owned else None,
             session.clock.unix_ms() if owned else None,
             new.head.phase.value,
-            session.is_ready(new.head.phase, pending=0),
+            session.is_ready(new.head.phase, pending=0, waits=_waits(new)),
             new.head.wake_unix_ms,
             new.head.open_interrupts,
             new.summary,
         ),
     )
     return session.connection.last_insert_rowid()
+
+
+def _waits(new: NewRun) -> bool:
+    return new.thread is not None and new.thread.turn is not Turn.NOW
 
 
 def _read(connection: Database, what: tuple[str, int, int]) -> Sequence[StoredEvent]:

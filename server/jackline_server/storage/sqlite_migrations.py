@@ -65,7 +65,70 @@ def _add_blobs(connection: Database) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration(version=2, title="blobs", apply=_add_blobs),)
+def _add_threads(connection: Database) -> None:
+    connection.execute(
+        """
+        CREATE TABLE threads (
+          thread_key INTEGER PRIMARY KEY,
+          tenant TEXT NOT NULL,
+          thread_id TEXT NOT NULL,
+          created_unix_ms INTEGER NOT NULL,
+          changed_unix_ms INTEGER NOT NULL,
+          messages INTEGER NOT NULL,
+          active_run_key INTEGER,
+          ended INTEGER NOT NULL,
+          prompt_tokens INTEGER NOT NULL,
+          completion_tokens INTEGER NOT NULL,
+          cached_tokens INTEGER NOT NULL,
+          reasoning_tokens INTEGER NOT NULL,
+          estimated INTEGER NOT NULL,
+          cost_micros INTEGER NOT NULL
+        );
+        CREATE UNIQUE INDEX threads_by_id ON threads (tenant, thread_id);
+        CREATE INDEX threads_by_age ON threads (tenant, created_unix_ms, thread_id);
+        CREATE UNIQUE INDEX threads_by_run ON threads (active_run_key) WHERE active_run_key IS NOT NULL;
+        CREATE TABLE run_threads (
+          run_key INTEGER PRIMARY KEY,
+          thread_key INTEGER NOT NULL,
+          place INTEGER,
+          replaces INTEGER NOT NULL
+        );
+        CREATE INDEX run_threads_by_thread ON run_threads (thread_key);
+        CREATE UNIQUE INDEX run_threads_waiting ON run_threads (thread_key, place) WHERE place IS NOT NULL;
+        CREATE TABLE thread_messages (
+          thread_key INTEGER NOT NULL,
+          position INTEGER NOT NULL,
+          digest TEXT NOT NULL,
+          role TEXT NOT NULL,
+          size INTEGER NOT NULL,
+          run_id TEXT NOT NULL,
+          principal TEXT NOT NULL,
+          added_unix_ms INTEGER NOT NULL,
+          PRIMARY KEY (thread_key, position)
+        ) WITHOUT ROWID;
+        CREATE TABLE thread_pending (
+          pending_key INTEGER PRIMARY KEY,
+          thread_key INTEGER NOT NULL,
+          digest TEXT NOT NULL,
+          role TEXT NOT NULL,
+          size INTEGER NOT NULL,
+          principal TEXT NOT NULL
+        );
+        CREATE INDEX thread_pending_in_order ON thread_pending (thread_key, pending_key);
+        CREATE TABLE thread_appends (
+          thread_key INTEGER NOT NULL,
+          request_id TEXT NOT NULL,
+          fingerprint BLOB NOT NULL,
+          PRIMARY KEY (thread_key, request_id)
+        ) WITHOUT ROWID;
+        """
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(version=2, title="blobs", apply=_add_blobs),
+    Migration(version=3, title="threads", apply=_add_threads),
+)
 """Every migration since the first release, in order."""
 
 

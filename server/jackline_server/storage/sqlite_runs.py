@@ -10,7 +10,10 @@ from jackline_server.storage.sqlite_readers import Readers
 
 _COLUMNS = """
 SELECT tenant, run_id, workflow, plan_digest, labels, created_unix_ms, finished_unix_ms, epoch, owner,
-  (SELECT max(sequence) FROM events WHERE events.run_key = runs.run_key), phase, summary
+  (SELECT max(sequence) FROM events WHERE events.run_key = runs.run_key), phase, summary,
+  (SELECT thread_id FROM run_threads JOIN threads USING (thread_key)
+    WHERE run_threads.run_key = runs.run_key),
+  (SELECT place FROM run_threads WHERE run_threads.run_key = runs.run_key)
 FROM runs WHERE tenant = ?
 """
 _GET = f"{_COLUMNS} AND run_id = ?"
@@ -24,6 +27,8 @@ _FROM = " AND created_unix_ms >= ?"
 _UNTIL = " AND created_unix_ms < ?"
 _WITH_INTERRUPTS = " AND open_interrupts > 0"
 _WITH_LABEL = " AND run_key IN (SELECT run_key FROM labels WHERE name = ? AND value = ?)"
+_OF_THREAD = """ AND run_key IN (SELECT run_key FROM run_threads
+  WHERE thread_key = (SELECT thread_key FROM threads WHERE threads.tenant = ? AND thread_id = ?))"""
 _OLDER = " AND (created_unix_ms, run_id) < (?, ?)"
 _NEWER = " AND (created_unix_ms, run_id) > (?, ?)"
 _NEWEST_FIRST = " ORDER BY created_unix_ms DESC, run_id DESC LIMIT ?"
@@ -85,6 +90,8 @@ def _filters(query: RunQuery) -> tuple[str, list[_Value]]:
         asked.append((_UNTIL, (query.created_until_unix_ms,)))
     if query.with_interrupts:
         asked.append((_WITH_INTERRUPTS, ()))
+    if query.thread_id:
+        asked.append((_OF_THREAD, (query.tenant.id, query.thread_id)))
     asked.extend((_WITH_LABEL, label) for label in query.labels.items())
     values: list[_Value] = [query.tenant.id]
     for _, given in asked:
@@ -93,8 +100,9 @@ def _filters(query: RunQuery) -> tuple[str, list[_Value]]:
 
 
 def _row(row: object) -> RunRow:
+    *found, thread_id, place = cast("tuple[object, ...]", row)
     tenant, run_id, workflow, digest, labels, created, finished, epoch, owner, sequence, phase, summary = (
-        cast("tuple[str, str, str, str, str, int, int | None, int, str | None, int, str, bytes]", row)
+        cast("tuple[str, str, str, str, str, int, int | None, int, str | None, int, str, bytes]", found)
     )
     return RunRow(
         tenant=Tenant(tenant),
@@ -109,4 +117,6 @@ def _row(row: object) -> RunRow:
         head_sequence=sequence,
         phase=Phase(phase),
         summary=summary,
+        thread_id=cast("str | None", thread_id) or "",
+        waits_for_turn=place is not None,
     )

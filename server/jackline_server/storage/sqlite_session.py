@@ -17,7 +17,9 @@ _CACHED_HEADS = 4_096
 
 _LOAD = """
 SELECT run_key, epoch, (SELECT max(sequence) FROM events WHERE events.run_key = runs.run_key),
-  pending_commands, terminal, owner, phase, wake_unix_ms, open_interrupts
+  pending_commands, terminal, owner, phase, wake_unix_ms, open_interrupts,
+  (SELECT thread_key FROM run_threads WHERE run_threads.run_key = runs.run_key),
+  (SELECT place FROM run_threads WHERE run_threads.run_key = runs.run_key)
 FROM runs WHERE run_id = ?
 """
 
@@ -38,8 +40,9 @@ _BUSY_PHASES = (Phase.QUEUED, Phase.RUNNING)
 
 @dataclass(slots=True, kw_only=True)
 class Head:
-    """What the writer has to know of a run to judge a write."""
+    """What the writer has to know of a run to judge a write. `waits` for its turn in its thread."""
 
+    run_id: str
     run_key: int
     epoch: int
     sequence: int
@@ -49,6 +52,8 @@ class Head:
     phase: Phase
     wake_unix_ms: int | None
     open_interrupts: int
+    thread_key: int | None
+    waits: bool
 
 
 class Session:
@@ -68,7 +73,7 @@ class Session:
         if head is None:
             row = self.connection.execute(_LOAD, (run_id,)).fetchone()
             if row is not None:
-                head = self._heads[run_id] = _head(row)
+                head = self._heads[run_id] = _head(run_id, row)
         return head
 
     def forget(self) -> None:
@@ -95,7 +100,7 @@ class Session:
     ) -> None:
         """Write the whole row from the cached head and what an append says."""
         self.flush()
-        ready = not head.terminal and self.is_ready(told.phase, pending=head.pending)
+        ready = not head.terminal and self.is_ready(told.phase, pending=head.pending, waits=head.waits)
         seen, seen_unix = self.sign_of_life(head)
         self.connection.execute(
             _UPDATE_WHOLE,
@@ -119,9 +124,12 @@ class Session:
         head.open_interrupts = told.open_interrupts
 
     @staticmethod
-    def is_ready(phase: Phase, *, pending: int) -> bool:
-        """True if a run in that phase, with so many commands waiting, needs a worker now."""
-        return phase in _BUSY_PHASES or pending > 0
+    def is_ready(phase: Phase, *, pending: int, waits: bool) -> bool:
+        """True if a run in that phase, with so many commands waiting, needs a worker now.
+
+        One that waits for its turn in a thread needs none but for a command.
+        """
+        return (phase in _BUSY_PHASES and not waits) or pending > 0
 
     def sign_of_life(self, head: Head) -> tuple[int | None, int | None]:
         """When the owner was seen, by both clocks: now, or never if there is none."""
@@ -144,11 +152,12 @@ class Session:
             del self._heads[next(iter(self._heads))]
 
 
-def _head(row: object) -> Head:
-    run_key, epoch, sequence, pending, terminal, owner, phase, wake, interrupts = cast(
-        "tuple[int, int, int, int, int, str | None, str, int | None, int]", row
+def _head(run_id: str, row: object) -> Head:
+    run_key, epoch, sequence, pending, terminal, owner, phase, wake, interrupts, thread, place = cast(
+        "tuple[int, int, int, int, int, str | None, str, int | None, int, int | None, int | None]", row
     )
     return Head(
+        run_id=run_id,
         run_key=run_key,
         epoch=epoch,
         sequence=sequence,
@@ -158,4 +167,6 @@ def _head(row: object) -> Head:
         phase=Phase(phase),
         wake_unix_ms=wake,
         open_interrupts=interrupts,
+        thread_key=thread,
+        waits=place is not None,
     )

@@ -309,7 +309,7 @@ class Driver:
     def _with_leftovers(self, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
         if not any(isinstance(fact, RunFinished) for fact in facts):
             return facts
-        left = tuple(control.leftover(command) for command in self._queue)
+        left = tuple(control.leftover(self.state, command) for command in self._queue)
         self._queue = []
         return (*left, *facts)
 

@@ -253,6 +253,7 @@ class ModelStepFields(TypedDict, total=False):
     reflect: ReflectPlan | None
     ground: GroundPlan | None
     compaction: CompactionPlan | None
+    thread: bool
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

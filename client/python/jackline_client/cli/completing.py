@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _PROBE_S = 0.25
 _CALL_S = 0.5
 _MOST = 100
+ON_BUSY = ("reject", "enqueue", "steer", "replace")
+MESSAGE_ROLES = ("user", "assistant")
 _OPEN = ("QUEUED", "RUNNING", "PAUSED", "WAITING")
 # Some shells evaluate what they are given: nothing else that a server says gets there.
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:-]{0,199}")
@@ -42,6 +44,31 @@ def runs(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - typer 0.20 a
 def open_runs(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - see above
     """Completes the id of a run that has not ended, the newest first."""
     return _matching(_asked(ctx, lambda client: _run_ids(client, _OPEN)), incomplete)
+
+
+def threads(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - see above
+    """Completes the id of a thread, the newest first."""
+
+    async def find(client: "JacklineClient") -> list[str]:
+        found: list[str] = []
+        async with aclosing(client.list_threads(page_size=_MOST)) as listed:
+            async for thread in listed:
+                found.append(thread.thread_id)
+                if len(found) == _MOST:
+                    break
+        return found
+
+    return _matching(_asked(ctx, find), incomplete)
+
+
+def on_busy(incomplete: str) -> list[str]:
+    """Completes what happens if a thread is busy."""
+    return _matching(ON_BUSY, incomplete)
+
+
+def message_roles(incomplete: str) -> list[str]:
+    """Completes who speaks in a message that is appended."""
+    return _matching(MESSAGE_ROLES, incomplete)
 
 
 async def _run_ids(client: "JacklineClient", states: Sequence[str]) -> list[str]:

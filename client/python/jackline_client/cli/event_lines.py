@@ -76,6 +76,7 @@ class EventLines:
             "run_recovered": self._run_recovered,
             "run_suspended": self._run_suspended,
             "run_finished": self._run_finished,
+            "messages_appended": self._messages_appended,
             "step_started": self._step_started,
             "step_finished": self._step_finished,
             "model_call_started": self._model_call_started,
@@ -109,8 +110,13 @@ class EventLines:
     def _run_started(self, event: StepEvent) -> Iterator[Line]:
         fact = event.run_started
         origin = fact.forked_from
+        thread = f" in thread {short(fact.thread.thread_id)}" if fact.thread.thread_id else ""
         forked = f", a fork of {short(origin.run_id)} at {origin.sequence}" if origin.run_id else ""
-        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started{forked}", style="head")
+        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started{thread}{forked}", style="head")
+
+    def _messages_appended(self, event: StepEvent) -> Iterator[Line]:
+        messages = count(event.messages_appended.message_count, "message")
+        yield Line(text=f"its turn in the thread has come, with {messages}", style="dim")
 
     def _run_recovered(self, event: StepEvent) -> Iterator[Line]:
         # A run that goes on after it was paused or asked something: that was said by what woke it.
@@ -156,7 +162,8 @@ class EventLines:
     def _error_line(self, error: str, stop_reason: StopReason.ValueType) -> Iterator[Line]:
         """What went wrong, once; an abort was said with its reason when it took effect."""
         is_said = error == self._error or (
-            self._is_aborted and stop_reason == StopReason.STOP_REASON_OPERATOR
+            self._is_aborted
+            and stop_reason in (StopReason.STOP_REASON_OPERATOR, StopReason.STOP_REASON_REPLACED)
         )
         self._error = error
         if error and not is_said:

@@ -21,6 +21,7 @@ from jackline.v1.run_pb2 import (
     ToolCallStatus,
 )
 from jackline.v1.run_service_pb2 import DurabilityClass, GetServerInfoResponse
+from jackline.v1.thread_pb2 import Thread, ThreadMessage
 from jackline.v1.workflow_service_pb2 import DescribeWorkflowResponse, GetWorkflowResponse, Revision
 from jackline_client.cli.forms import Column, Listing
 from jackline_client.cli.wording import arguments, enum_word
@@ -68,10 +69,72 @@ RUNS: Listing[Run] = Listing(
         ),
         Column(head="EVENT", width=6, is_wide=True, is_number=True, cell=lambda run: str(run.head_sequence)),
         Column(head="STEP", width=16, is_wide=True, cell=lambda run: run.step_id),
+        Column(head="THREAD", width=16, is_wide=True, cell=lambda run: run.thread_id),
         Column(head="LABELS", is_wide=True, limit=_LONG, cell=lambda run: _pairs(run.labels)),
     ),
     name=lambda run: run.run_id,
     none="no runs",
+)
+
+THREADS: Listing[Thread] = Listing(
+    columns=(
+        Column(head="THREAD", width=30, cell=lambda thread: thread.thread_id),
+        Column(head="MESSAGES", width=8, is_number=True, cell=lambda thread: f"{thread.message_count:,}"),
+        Column(head="RUNS", width=6, is_number=True, cell=lambda thread: f"{thread.ended_runs:,}"),
+        Column(
+            head="TOKENS",
+            width=10,
+            is_number=True,
+            cell=lambda thread: f"{thread.usage.prompt_tokens + thread.usage.completion_tokens:,}",
+        ),
+        Column(head="ACTIVE RUN", width=30, cell=lambda thread: thread.active_run_id),
+        Column(head="CHANGED (UTC)", width=19, cell=lambda thread: stamp(thread.changed_at)),
+        Column(
+            head="COST",
+            width=10,
+            is_wide=True,
+            is_number=True,
+            cell=lambda thread: f"${thread.cost_micros / 1_000_000:.4f}",
+        ),
+        Column(
+            head="WAITING",
+            width=7,
+            is_wide=True,
+            is_number=True,
+            cell=lambda thread: str(thread.waiting_runs),
+        ),
+        Column(
+            head="PENDING",
+            width=7,
+            is_wide=True,
+            is_number=True,
+            cell=lambda thread: str(thread.pending_messages),
+        ),
+        Column(head="CREATED (UTC)", width=19, is_wide=True, cell=lambda thread: stamp(thread.created_at)),
+    ),
+    name=lambda thread: thread.thread_id,
+    none="no threads; `jackline run --thread ID` begins one",
+)
+
+THREAD_MESSAGES: Listing[ThreadMessage] = Listing(
+    columns=(
+        Column(head="POSITION", width=8, is_number=True, cell=lambda one: str(one.position)),
+        Column(
+            head="ROLE", width=10, cell=lambda one: enum_word(MessageRole.Name, one.role, "MESSAGE_ROLE_")
+        ),
+        Column(head="RUN", width=30, is_wide=True, cell=lambda one: one.run_id),
+        Column(head="ADDED BY", width=16, is_wide=True, cell=lambda one: one.principal),
+        Column(head="ADDED (UTC)", width=19, is_wide=True, cell=lambda one: stamp(one.added_at)),
+        Column(
+            head="CALLS",
+            width=24,
+            is_wide=True,
+            cell=lambda one: _words(f"{call.tool}:{call.call_id}" for call in one.message.tool_calls),
+        ),
+        Column(head="TEXT", limit=_LONG, cell=lambda one: one.message.text),
+    ),
+    name=lambda one: str(one.position),
+    none="no messages",
 )
 
 INTERRUPTS: Listing[Interrupt] = Listing(

@@ -55,6 +55,7 @@ _OWN: Mapping[str, _Own] = {
     "messages": _Own(
         target="inspecting:messages", summary="Show the conversation of a step as the model saw it."
     ),
+    "threads": _Own(target="threads:app", summary="List, read and append to conversations."),
     "workflow": _Own(target="workflows:app", summary="List, read, put and describe workflows."),
     "validate": _Own(target="checking:validate", summary="Check a workflow file."),
     "info": _Own(target="inspecting:info", summary="Show what a server is and what it serves."),

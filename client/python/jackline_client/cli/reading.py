@@ -70,6 +70,15 @@ def ls(
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only with these.")
     ] = None,
+    thread: Annotated[
+        str,
+        typer.Option(
+            "--thread",
+            metavar="ID",
+            help="Only runs of this thread.",
+            autocompletion=completing.threads,
+        ),
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most this many.")] = _PAGE,
     *,
     output: OutputOption = None,
@@ -80,7 +89,7 @@ def ls(
     """List runs, newest first."""
     form = chosen_form(output, as_json)
     wanted = jackline_client.RunFilter(
-        states=_states(state or []), workflow=workflow, labels=read_labels(label or ())
+        states=_states(state or []), workflow=workflow, labels=read_labels(label or ()), thread_id=thread
     )
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
@@ -180,5 +189,7 @@ def _standing(run: Run) -> Iterator[Line]:
         reason = enum_word(StopReason.Name, run.stop_reason, "STOP_REASON_")
         yield Line(text=f"  stopped by {reason}" + (f" ({run.stop_leaf})" if run.stop_leaf else ""))
     yield Line(text=f"  created {run.created_at.ToDatetime():%Y-%m-%d %H:%M:%S} UTC")
+    if run.thread_id:
+        yield Line(text=f"  thread {run.thread_id}")
     for key in sorted(run.labels):
         yield Line(text=f"  label {key}={run.labels[key]}")

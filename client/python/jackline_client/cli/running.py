@@ -8,6 +8,7 @@ import typer
 
 import jackline_client
 from jackline.v1.run_service_pb2 import StartDisposition, StartRunResponse
+from jackline.v1.thread_pb2 import OnBusy
 from jackline_client.cli import completing
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.following import Following, ResultView, follow, how_to_go_on
@@ -121,6 +122,24 @@ def run(
             "--bound", metavar="NAME=VALUE", help="token_budget, cost_budget_usd, steps, events, run_timeout."
         ),
     ] = None,
+    thread: Annotated[
+        str,
+        typer.Option(
+            "--thread",
+            metavar="ID",
+            help="Continue this conversation, or begin it.",
+            autocompletion=completing.threads,
+        ),
+    ] = "",
+    on_busy: Annotated[
+        str,
+        typer.Option(
+            "--on-busy",
+            metavar="WHAT",
+            help="With --thread, if a run of it is active: reject, enqueue, steer or replace.",
+            autocompletion=completing.on_busy,
+        ),
+    ] = "",
     detach: Annotated[bool, typer.Option("--detach", help="Print the run's id and leave.")] = False,
     result_only: Annotated[
         bool, typer.Option("--result-only", help="Print what came out and nothing else.")
@@ -144,6 +163,10 @@ def run(
         readable=(prompt, prompt_file, input_text, input_file, file),
     )
     value = read_input(input_text, input_file, pairs or ())
+    if thread and has_prompt and value is None:
+        raise typer.BadParameter(
+            "--thread with --prompt needs an input: what the user says, such as -i message=..."
+        )
     asked = None
     if has_prompt:
         asked = Prompt(
@@ -160,7 +183,7 @@ def run(
         value=value,
         pairs=pairs or (),
         request_id=request_id,
-        options=_start_options(label or (), bound or ()),
+        options=_start_options(label or (), bound or (), thread=thread, on_busy=on_busy),
     )
     server = Named(address=address, context=context)
     if show_workflow:
@@ -233,8 +256,16 @@ class _Start:
             raise
 
 
-def _start_options(labels: Iterable[str], bounds: Iterable[str]) -> "StartOptions":
-    options = jackline_client.StartOptions(labels=read_labels(labels))
+def _start_options(
+    labels: Iterable[str], bounds: Iterable[str], *, thread: str, on_busy: str
+) -> "StartOptions":
+    options = jackline_client.StartOptions(labels=read_labels(labels), thread_id=thread)
+    if on_busy:
+        if on_busy not in completing.ON_BUSY:
+            raise typer.BadParameter(f"--on-busy {on_busy!r}: write one of {', '.join(completing.ON_BUSY)}")
+        if not thread:
+            raise typer.BadParameter("--on-busy goes with --thread")
+        options["on_busy"] = OnBusy.Value(f"ON_BUSY_{on_busy.upper()}")
     if (read := read_bounds(bounds)) is not None:
         options["bounds"] = read
     return options
@@ -289,7 +320,12 @@ def _say_started(screen: Screen, answer: StartRunResponse, *, detach: bool, as_j
     elif detach:
         screen.line(answer.run.run_id)
     elif answer.disposition == StartDisposition.START_DISPOSITION_QUEUED:
-        screen.line(f"run {answer.run.run_id} waits for a free place", style="dim")
+        turn = "its turn in the thread" if answer.run.thread_id else "a free place"
+        screen.line(f"run {answer.run.run_id} waits for {turn}", style="dim")
+    elif answer.disposition == StartDisposition.START_DISPOSITION_STEERED:
+        screen.line(f"guidance for run {answer.run.run_id}, the active one of the thread", style="dim")
+    elif answer.disposition == StartDisposition.START_DISPOSITION_REPLACED:
+        screen.line(f"run {answer.run.run_id} follows the one it replaces", style="dim")
     elif answer.disposition == StartDisposition.START_DISPOSITION_DEDUPLICATED:
         screen.line(f"this request was made before: run {answer.run.run_id}", style="dim")
 

@@ -165,7 +165,7 @@ def _outside(history: History, end: StepEvent) -> Iterator[Cause]:
     found = end.run_finished if end.HasField("run_finished") else end.step_finished
     wanted: list[StepEvent] = []
     match found.stop_reason:
-        case StopReason.STOP_REASON_OPERATOR:
+        case StopReason.STOP_REASON_OPERATOR | StopReason.STOP_REASON_REPLACED:
             wanted = [
                 event
                 for event in history.of("command_applied")

@@ -23,6 +23,14 @@ from jackline_server.runtime.store_ports import (
     Submission,
     Tenant,
 )
+from jackline_server.runtime.thread_ports import (
+    Appended,
+    Appending,
+    SteerDone,
+    Steering,
+    ThreadRow,
+    ThreadView,
+)
 from jackline_server.testing.simulation.weather import Weather
 from jackline_server.testing.validators.history import Commit
 
@@ -68,6 +76,7 @@ def faulty(store: Store, line: Line) -> Store:
         leases=FaultyLeases(line=line, store=store),
         revisions=store.revisions,
         blobs=FaultyBlobs(line=line, store=store),
+        threads=FaultyThreads(line=line, store=store),
         durability=store.durability,
     )
 
@@ -200,3 +209,39 @@ class FaultyBlobs:
     async def sweep(self, *, limit: int) -> int:
         """As the port says."""
         return await self.line.ask(lambda: self.store.blobs.sweep(limit=limit), mutates=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyThreads:
+    """The Threads role."""
+
+    line: Line
+    store: Store
+
+    async def newest(self, tenant: Tenant, thread_id: str, *, limit: int, size: int) -> ThreadView | None:
+        """As the port says."""
+        return await self.line.ask(
+            lambda: self.store.threads.newest(tenant, thread_id, limit=limit, size=size)
+        )
+
+    async def after(
+        self, tenant: Tenant, thread_id: str, position: int, *, limit: int, size: int
+    ) -> ThreadView | None:
+        """As the port says."""
+        return await self.line.ask(
+            lambda: self.store.threads.after(tenant, thread_id, position, limit=limit, size=size)
+        )
+
+    async def page(
+        self, tenant: Tenant, *, before: tuple[int, str] | None, limit: int
+    ) -> Sequence[ThreadRow]:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.threads.page(tenant, before=before, limit=limit))
+
+    async def append(self, appending: Appending) -> Appended:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.threads.append(appending), mutates=True)
+
+    async def steer(self, steering: Steering) -> SteerDone:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.threads.steer(steering), mutates=True)

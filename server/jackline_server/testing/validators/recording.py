@@ -20,7 +20,18 @@ from jackline_server.testing.validators.history import Event, FieldValue, RunCap
 
 _CONTENT = frozenset(
     {"input_json", "subject_json", "result_json", "writes_json", "output_json", "text", "reasoning"}
-    | {"error", "arguments", "name", "question", "explanation", "reason", "guidance", "unsupported"}
+    | {
+        "error",
+        "arguments",
+        "name",
+        "question",
+        "explanation",
+        "reason",
+        "guidance",
+        "unsupported",
+        "messages",
+        "unheard",
+    }
 )
 """Fields of facts that no validator reads."""
 
@@ -91,7 +102,7 @@ def _plain(value: object) -> FieldValue:
     if isinstance(value, tuple):
         return [str(_scalar(one)) for one in cast("tuple[object, ...]", value)]
     if is_dataclass(value):
-        return {f.name: _scalar(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: _scalar(getattr(value, f.name)) for f in fields(value) if f.name not in _CONTENT}
     return _scalar(value)
 
 

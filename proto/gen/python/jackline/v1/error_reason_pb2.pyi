@@ -62,10 +62,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND: the run has no such interrupt. Keys: `interrupt_id`."""
     ERROR_REASON_CALL_NOT_FOUND: _ErrorReason.ValueType  # 33
     """NOT_FOUND: the run has no such tool call. Keys: `call_id`."""
+    ERROR_REASON_THREAD_NOT_FOUND: _ErrorReason.ValueType  # 34
+    """NOT_FOUND: no such thread for this caller. Keys: `thread_id`."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 40
     """ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`."""
     ERROR_REASON_COMMAND_ID_REUSED: _ErrorReason.ValueType  # 41
     """ALREADY_EXISTS: the command id was used with another content. Keys: `command_id`."""
+    ERROR_REASON_APPEND_ID_REUSED: _ErrorReason.ValueType  # 42
+    """ALREADY_EXISTS: the request id was used with other messages for this thread. Keys: `thread_id`."""
     ERROR_REASON_RUN_TERMINAL: _ErrorReason.ValueType  # 50
     """FAILED_PRECONDITION: the run has ended. Keys: `state`."""
     ERROR_REASON_EXPECTATION_FAILED: _ErrorReason.ValueType  # 51
@@ -96,6 +100,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
     `field`.
     """
+    ERROR_REASON_THREAD_BUSY: _ErrorReason.ValueType  # 75
+    """FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`."""
     ERROR_REASON_ALIAS_MOVED: _ErrorReason.ValueType  # 60
     """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
     ERROR_REASON_EVENTS_EXPIRED: _ErrorReason.ValueType  # 70
@@ -164,10 +170,14 @@ ERROR_REASON_INTERRUPT_NOT_FOUND: ErrorReason.ValueType  # 32
 """NOT_FOUND: the run has no such interrupt. Keys: `interrupt_id`."""
 ERROR_REASON_CALL_NOT_FOUND: ErrorReason.ValueType  # 33
 """NOT_FOUND: the run has no such tool call. Keys: `call_id`."""
+ERROR_REASON_THREAD_NOT_FOUND: ErrorReason.ValueType  # 34
+"""NOT_FOUND: no such thread for this caller. Keys: `thread_id`."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 40
 """ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`."""
 ERROR_REASON_COMMAND_ID_REUSED: ErrorReason.ValueType  # 41
 """ALREADY_EXISTS: the command id was used with another content. Keys: `command_id`."""
+ERROR_REASON_APPEND_ID_REUSED: ErrorReason.ValueType  # 42
+"""ALREADY_EXISTS: the request id was used with other messages for this thread. Keys: `thread_id`."""
 ERROR_REASON_RUN_TERMINAL: ErrorReason.ValueType  # 50
 """FAILED_PRECONDITION: the run has ended. Keys: `state`."""
 ERROR_REASON_EXPECTATION_FAILED: ErrorReason.ValueType  # 51
@@ -198,6 +208,8 @@ ERROR_REASON_NO_BOUNDED_VISIT: ErrorReason.ValueType  # 74
 """FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
 `field`.
 """
+ERROR_REASON_THREAD_BUSY: ErrorReason.ValueType  # 75
+"""FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`."""
 ERROR_REASON_ALIAS_MOVED: ErrorReason.ValueType  # 60
 """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
 ERROR_REASON_EVENTS_EXPIRED: ErrorReason.ValueType  # 70

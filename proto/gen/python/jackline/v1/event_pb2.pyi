@@ -496,6 +496,7 @@ class StepEvent(_message.Message):
     NOTICED_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
     HISTORY_REPAIRED_FIELD_NUMBER: _builtins.int
+    MESSAGES_APPENDED_FIELD_NUMBER: _builtins.int
     REFLECTED_FIELD_NUMBER: _builtins.int
     GROUNDED_FIELD_NUMBER: _builtins.int
     BOUNDS_ADJUSTED_FIELD_NUMBER: _builtins.int
@@ -618,6 +619,10 @@ class StepEvent(_message.Message):
         """What a model was to be sent had to be made sound first."""
 
     @_builtins.property
+    def messages_appended(self) -> Global___MessagesAppended:
+        """The turn of the run in its thread has come, with the messages that the thread has by now."""
+
+    @_builtins.property
     def reflected(self) -> Global___Reflected:
         """How the turns of a visit have gone was looked at."""
 
@@ -673,17 +678,18 @@ class StepEvent(_message.Message):
         noticed: Global___Noticed | None = ...,
         compacted: Global___Compacted | None = ...,
         history_repaired: Global___HistoryRepaired | None = ...,
+        messages_appended: Global___MessagesAppended | None = ...,
         reflected: Global___Reflected | None = ...,
         grounded: Global___Grounded | None = ...,
         bounds_adjusted: Global___BoundsAdjusted | None = ...,
         consulted: Global___Consulted | None = ...,
         content: Global___Content | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "compacted", "history_repaired", "reflected", "grounded", "bounds_adjusted", "consulted"]  # noqa: Y015
+    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "compacted", "history_repaired", "messages_appended", "reflected", "grounded", "bounds_adjusted", "consulted"]  # noqa: Y015
     _WhichOneofArgType_fact: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_fact) -> _WhichOneofReturnType_fact | None: ...
 
@@ -703,6 +709,7 @@ class RunStarted(_message.Message):
     BOUNDS_FIELD_NUMBER: _builtins.int
     ON_QUESTION_FIELD_NUMBER: _builtins.int
     FORKED_FROM_FIELD_NUMBER: _builtins.int
+    THREAD_FIELD_NUMBER: _builtins.int
     workflow: _builtins.str
     """Name of the workflow."""
     plan_digest: _builtins.str
@@ -727,6 +734,10 @@ class RunStarted(_message.Message):
         those of the other run, recorded anew.
         """
 
+    @_builtins.property
+    def thread(self) -> Global___ThreadStart:
+        """The conversation that it continues; unset without."""
+
     def __init__(
         self,
         *,
@@ -738,14 +749,75 @@ class RunStarted(_message.Message):
         bounds: _run_pb2.RunBounds | None = ...,
         on_question: _run_pb2.OnQuestion.ValueType = ...,
         forked_from: _run_pb2.ForkOrigin | None = ...,
+        thread: Global___ThreadStart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "forked_from", b"forked_from"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "forked_from", b"forked_from", "thread", b"thread"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "epoch", b"epoch", "forked_from", b"forked_from", "on_question", b"on_question", "plan_digest", b"plan_digest", "principal", b"principal", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "epoch", b"epoch", "forked_from", b"forked_from", "on_question", b"on_question", "plan_digest", b"plan_digest", "principal", b"principal", "thread", b"thread", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunStarted: _TypeAlias = RunStarted  # noqa: Y015
+
+@_typing.final
+class ThreadStart(_message.Message):
+    """How a run begins in a thread."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    WAITS_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """The thread; empty for a fork, which goes on with what was said and leaves the thread alone."""
+    position: _builtins.int
+    """How many messages the thread had."""
+    message_count: _builtins.int
+    """How many of them, the newest, the run has: their digests are in the content."""
+    waits: _builtins.bool
+    """True if another run was active: MessagesAppended follows when the turn of this one has come."""
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        position: _builtins.int = ...,
+        message_count: _builtins.int = ...,
+        waits: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_count", b"message_count", "position", b"position", "thread_id", b"thread_id", "waits", b"waits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ThreadStart: _TypeAlias = ThreadStart  # noqa: Y015
+
+@_typing.final
+class MessagesAppended(_message.Message):
+    """The turn of a run that had waited in its thread has come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITION_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    position: _builtins.int
+    """How many messages the thread has."""
+    message_count: _builtins.int
+    """How many of them, the newest, the run has: their digests are in the content."""
+    def __init__(
+        self,
+        *,
+        position: _builtins.int = ...,
+        message_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_count", b"message_count", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessagesAppended: _TypeAlias = MessagesAppended  # noqa: Y015
 
 @_typing.final
 class RunRecovered(_message.Message):
@@ -1284,6 +1356,7 @@ class CommandApplied(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     ABORT_MODE_FIELD_NUMBER: _builtins.int
     SKIP_ROUTES_FIELD_NUMBER: _builtins.int
+    ABORT_CAUSE_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """The command."""
     kind: _control_pb2.CommandKind.ValueType
@@ -1294,6 +1367,8 @@ class CommandApplied(_message.Message):
     """How an abort stops what is under way."""
     skip_routes: _builtins.bool
     """True if an abort leaves out the cleanup path."""
+    abort_cause: _run_pb2.StopReason.ValueType
+    """Why the run is aborted; OPERATOR when unspecified."""
     def __init__(
         self,
         *,
@@ -1302,10 +1377,11 @@ class CommandApplied(_message.Message):
         principal: _builtins.str = ...,
         abort_mode: _control_pb2.AbortMode.ValueType = ...,
         skip_routes: _builtins.bool = ...,
+        abort_cause: _run_pb2.StopReason.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_mode", b"abort_mode", "command_id", b"command_id", "kind", b"kind", "principal", b"principal", "skip_routes", b"skip_routes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_cause", b"abort_cause", "abort_mode", b"abort_mode", "command_id", b"command_id", "kind", b"kind", "principal", b"principal", "skip_routes", b"skip_routes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1718,11 +1794,14 @@ class Content(_message.Message):
     TOOL_RESULT_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    THREAD_FIELD_NUMBER: _builtins.int
     CONSULT_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
     GROUNDED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice."""
+    """Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice, guidance that came too
+    late and stays in the thread.
+    """
     @_builtins.property
     def run_input(self) -> Global___RunInput:
         """Of RunStarted."""
@@ -1748,6 +1827,10 @@ class Content(_message.Message):
         """Of InterruptResolved."""
 
     @_builtins.property
+    def thread(self) -> Global___ThreadContent:
+        """Of MessagesAppended."""
+
+    @_builtins.property
     def consult(self) -> Global___ConsultContent:
         """Of Consulted."""
 
@@ -1769,15 +1852,16 @@ class Content(_message.Message):
         tool_result: Global___ToolResultContent | None = ...,
         answer: Global___AnswerContent | None = ...,
         text: _builtins.str = ...,
+        thread: Global___ThreadContent | None = ...,
         consult: Global___ConsultContent | None = ...,
         compacted: Global___CompactedContent | None = ...,
         grounded: Global___GroundedContent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "tool_result", b"tool_result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "consult", "compacted", "grounded"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "thread", "consult", "compacted", "grounded"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1791,25 +1875,55 @@ class RunInput(_message.Message):
 
     INPUT_JSON_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
+    THREAD_FIELD_NUMBER: _builtins.int
     input_json: _builtins.bytes
     """The input as JSON."""
     @_builtins.property
     def subject(self) -> _struct_pb2.Struct:
         """On whose behalf; passed to tools, never to the model."""
 
+    @_builtins.property
+    def thread(self) -> Global___ThreadContent:
+        """The messages of the thread that the run begins with, oldest first."""
+
     def __init__(
         self,
         *,
         input_json: _builtins.bytes = ...,
         subject: _struct_pb2.Struct | None = ...,
+        thread: Global___ThreadContent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["subject", b"subject"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["subject", b"subject", "thread", b"thread"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_json", b"input_json", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_json", b"input_json", "subject", b"subject", "thread", b"thread"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunInput: _TypeAlias = RunInput  # noqa: Y015
+
+@_typing.final
+class ThreadContent(_message.Message):
+    """Messages of a thread, each by the SHA-256 of what is stored of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGESTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """32 bytes each."""
+
+    def __init__(
+        self,
+        *,
+        digests: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digests", b"digests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ThreadContent: _TypeAlias = ThreadContent  # noqa: Y015
 
 @_typing.final
 class ResultContent(_message.Message):

@@ -1170,6 +1170,7 @@ class ModelStepPlan(_message.Message):
     REFLECT_FIELD_NUMBER: _builtins.int
     GROUND_FIELD_NUMBER: _builtins.int
     COMPACTION_FIELD_NUMBER: _builtins.int
+    THREAD_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -1188,6 +1189,8 @@ class ModelStepPlan(_message.Message):
     """How many calls in a row that can't start are told to the model before the step ends; unset for no end."""
     completion: Global___Completion.ValueType
     """What ends it."""
+    thread: _builtins.bool
+    """True if it takes part in the conversation of a run's thread."""
     @_builtins.property
     def system(self) -> _containers.RepeatedCompositeFieldContainer[Global___PromptSection]:
         """Steering and skills."""
@@ -1250,10 +1253,11 @@ class ModelStepPlan(_message.Message):
         reflect: Global___ReflectPlan | None = ...,
         ground: Global___GroundPlan | None = ...,
         compaction: Global___CompactionPlan | None = ...,
+        thread: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "compaction", b"compaction", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015

@@ -839,6 +839,7 @@ class Run(_message.Message):
     SUBJECT_FIELD_NUMBER: _builtins.int
     INPUT_JSON_FIELD_NUMBER: _builtins.int
     FORKED_FROM_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
     VISIT_BOUNDS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Output only. Made by the server: `run_` and 26 characters."""
@@ -862,6 +863,8 @@ class Run(_message.Message):
     """Output only. How often a worker took it over after a crash."""
     input_json: _builtins.bytes
     """Output only. Its input as JSON. View FULL only."""
+    thread_id: _builtins.str
+    """Output only. The thread that it continues; empty without."""
     @_builtins.property
     def outcome(self) -> Global___Outcome:
         """Output only. What it came to; unset until it is terminal."""
@@ -952,11 +955,12 @@ class Run(_message.Message):
         subject: _struct_pb2.Struct | None = ...,
         input_json: _builtins.bytes = ...,
         forked_from: Global___ForkOrigin | None = ...,
+        thread_id: _builtins.str = ...,
         visit_bounds: Global___VisitBounds | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "ledger", b"ledger", "outcome", b"outcome", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "outcome", b"outcome", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "outcome", b"outcome", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1105,6 +1109,7 @@ class RunMessage(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     TOOL_CALLS_FIELD_NUMBER: _builtins.int
     CALL_ID_FIELD_NUMBER: _builtins.int
+    IS_ERROR_FIELD_NUMBER: _builtins.int
     role: Global___MessageRole.ValueType
     """Output only. Who speaks."""
     provenance: _builtins.str
@@ -1113,6 +1118,8 @@ class RunMessage(_message.Message):
     """Output only. The text."""
     call_id: _builtins.str
     """Output only. The call that a tool message answers."""
+    is_error: _builtins.bool
+    """Output only. True if a tool message tells of a failure."""
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunMessageToolCall]:
         """Output only. The calls of an assistant message."""
@@ -1125,10 +1132,11 @@ class RunMessage(_message.Message):
         text: _builtins.str = ...,
         tool_calls: _abc.Iterable[Global___RunMessageToolCall] | None = ...,
         call_id: _builtins.str = ...,
+        is_error: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "provenance", b"provenance", "role", b"role", "text", b"text", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "is_error", b"is_error", "provenance", b"provenance", "role", b"role", "text", b"text", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from jackline.v1 import control_pb2 as _control_pb2
 from jackline.v1 import event_pb2 as _event_pb2
 from jackline.v1 import run_pb2 as _run_pb2
+from jackline.v1 import thread_pb2 as _thread_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -36,9 +37,13 @@ class _StartDispositionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Star
     START_DISPOSITION_STARTED: _StartDisposition.ValueType  # 1
     """It runs."""
     START_DISPOSITION_QUEUED: _StartDisposition.ValueType  # 2
-    """It waits for a free place."""
+    """It waits for a free place, or for its turn in the thread."""
     START_DISPOSITION_DEDUPLICATED: _StartDisposition.ValueType  # 3
     """The same request had been made before; this is its run."""
+    START_DISPOSITION_STEERED: _StartDisposition.ValueType  # 4
+    """No run was started: the input became guidance for this run, the active one of the thread."""
+    START_DISPOSITION_REPLACED: _StartDisposition.ValueType  # 5
+    """The active run of the thread is being aborted; this run follows it."""
 
 class StartDisposition(_StartDisposition, metaclass=_StartDispositionEnumTypeWrapper):
     """What became of a start."""
@@ -48,9 +53,13 @@ START_DISPOSITION_UNSPECIFIED: StartDisposition.ValueType  # 0
 START_DISPOSITION_STARTED: StartDisposition.ValueType  # 1
 """It runs."""
 START_DISPOSITION_QUEUED: StartDisposition.ValueType  # 2
-"""It waits for a free place."""
+"""It waits for a free place, or for its turn in the thread."""
 START_DISPOSITION_DEDUPLICATED: StartDisposition.ValueType  # 3
 """The same request had been made before; this is its run."""
+START_DISPOSITION_STEERED: StartDisposition.ValueType  # 4
+"""No run was started: the input became guidance for this run, the active one of the thread."""
+START_DISPOSITION_REPLACED: StartDisposition.ValueType  # 5
+"""The active run of the thread is being aborted; this run follows it."""
 Global___StartDisposition: _TypeAlias = StartDisposition  # noqa: Y015
 
 class _DurabilityClass:
@@ -165,6 +174,8 @@ class StartRunRequest(_message.Message):
     BOUNDS_FIELD_NUMBER: _builtins.int
     DEADLINE_FIELD_NUMBER: _builtins.int
     ON_QUESTION_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    ON_BUSY_FIELD_NUMBER: _builtins.int
     workflow: _builtins.str
     """A workflow of this server: `name`, `name@alias` or `name@digest`."""
     input_json: _builtins.bytes
@@ -173,6 +184,10 @@ class StartRunRequest(_message.Message):
     """Makes the start idempotent: 1 to 128 printable ASCII characters without spaces. Unset: every call starts a run."""
     on_question: _run_pb2.OnQuestion.ValueType
     """What happens to a question; the workflow's setting when unspecified."""
+    thread_id: _builtins.str
+    """The conversation that the run continues: 1 to 128 printable ASCII characters without spaces. Unset: none."""
+    on_busy: _thread_pb2.OnBusy.ValueType
+    """What happens if the thread has an active run; REJECT when unspecified. Only with a thread."""
     @_builtins.property
     def inline_workflow(self) -> Global___InlineWorkflow:
         """A workflow given here. Needs the scope `workflows:write` too."""
@@ -210,10 +225,12 @@ class StartRunRequest(_message.Message):
         bounds: _run_pb2.RunBounds | None = ...,
         deadline: _timestamp_pb2.Timestamp | None = ...,
         on_question: _run_pb2.OnQuestion.ValueType = ...,
+        thread_id: _builtins.str = ...,
+        on_busy: _thread_pb2.OnBusy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "inline_workflow", b"inline_workflow", "input", b"input", "input_json", b"input_json", "input_value", b"input_value", "source", b"source", "subject", b"subject", "workflow", b"workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "inline_workflow", b"inline_workflow", "input", b"input", "input_json", b"input_json", "input_value", b"input_value", "labels", b"labels", "on_question", b"on_question", "request_id", b"request_id", "source", b"source", "subject", b"subject", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "inline_workflow", b"inline_workflow", "input", b"input", "input_json", b"input_json", "input_value", b"input_value", "labels", b"labels", "on_busy", b"on_busy", "on_question", b"on_question", "request_id", b"request_id", "source", b"source", "subject", b"subject", "thread_id", b"thread_id", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_input_value: _TypeAlias = _typing.Literal["input_json", "input"]  # noqa: Y015
     _WhichOneofArgType_input_value: _TypeAlias = _typing.Literal["input_value", b"input_value"]  # noqa: Y015
@@ -738,12 +755,15 @@ class ListRunsRequest(_message.Message):
     CREATED_BEFORE_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
     workflow: _builtins.str
     """Only runs of this workflow; all when empty."""
     page_size: _builtins.int
     """At most this many: 50 when 0, at most 500."""
     page_token: _builtins.str
     """From the last answer; empty for the first page. Valid with the same filters only."""
+    thread_id: _builtins.str
+    """Only runs of this thread; all when empty."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_run_pb2.RunState.ValueType]:
         """Only runs in one of these states; all when empty."""
@@ -770,10 +790,11 @@ class ListRunsRequest(_message.Message):
         created_before: _timestamp_pb2.Timestamp | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        thread_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before", "labels", b"labels", "page_size", b"page_size", "page_token", b"page_token", "states", b"states", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before", "labels", b"labels", "page_size", b"page_size", "page_token", b"page_token", "states", b"states", "thread_id", b"thread_id", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -978,6 +999,196 @@ class ListInterruptsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListInterruptsResponse: _TypeAlias = ListInterruptsResponse  # noqa: Y015
+
+@_typing.final
+class ListThreadsRequest(_message.Message):
+    """Request of ListThreads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most this many: 50 when 0, at most 500."""
+    page_token: _builtins.str
+    """From the last answer; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListThreadsRequest: _TypeAlias = ListThreadsRequest  # noqa: Y015
+
+@_typing.final
+class ListThreadsResponse(_message.Message):
+    """Response of ListThreads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREADS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty after the last."""
+    @_builtins.property
+    def threads(self) -> _containers.RepeatedCompositeFieldContainer[_thread_pb2.Thread]:
+        """The threads, newest first."""
+
+    def __init__(
+        self,
+        *,
+        threads: _abc.Iterable[_thread_pb2.Thread] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "threads", b"threads"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListThreadsResponse: _TypeAlias = ListThreadsResponse  # noqa: Y015
+
+@_typing.final
+class GetThreadRequest(_message.Message):
+    """Request of GetThread."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
+    AFTER_POSITION_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Required. The thread."""
+    view: _run_pb2.View.ValueType
+    """METADATA when unspecified."""
+    after_position: _builtins.int
+    """Only messages after this position; 0 begins with the first."""
+    page_size: _builtins.int
+    """At most this many messages: 50 when 0, at most 500. Fewer where they are large."""
+    page_token: _builtins.str
+    """From the last answer; empty for the first page. Valid with the same fields only."""
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        view: _run_pb2.View.ValueType = ...,
+        after_position: _builtins.int = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_position", b"after_position", "page_size", b"page_size", "page_token", b"page_token", "thread_id", b"thread_id", "view", b"view"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetThreadRequest: _TypeAlias = GetThreadRequest  # noqa: Y015
+
+@_typing.final
+class GetThreadResponse(_message.Message):
+    """Response of GetThread."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty after the last message that there is now."""
+    @_builtins.property
+    def thread(self) -> _thread_pb2.Thread:
+        """The thread."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_thread_pb2.ThreadMessage]:
+        """Its messages, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        thread: _thread_pb2.Thread | None = ...,
+        messages: _abc.Iterable[_thread_pb2.ThreadMessage] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_page_token", b"next_page_token", "thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetThreadResponse: _TypeAlias = GetThreadResponse  # noqa: Y015
+
+@_typing.final
+class AppendMessagesRequest(_message.Message):
+    """Request of AppendMessages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Required. The thread; it is made if there is none."""
+    request_id: _builtins.str
+    """Makes the call idempotent within its thread: 1 to 128 printable ASCII characters without spaces."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_thread_pb2.NewThreadMessage]:
+        """Required. The messages, in order; at most 100."""
+
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        messages: _abc.Iterable[_thread_pb2.NewThreadMessage] | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "request_id", b"request_id", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendMessagesRequest: _TypeAlias = AppendMessagesRequest  # noqa: Y015
+
+@_typing.final
+class AppendMessagesResponse(_message.Message):
+    """Response of AppendMessages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    REPEATED_REQUEST_FIELD_NUMBER: _builtins.int
+    pending: _builtins.bool
+    """True if a run is active: they follow the messages of that run."""
+    repeated_request: _builtins.bool
+    """True if the same request had been made before."""
+    @_builtins.property
+    def thread(self) -> _thread_pb2.Thread:
+        """The thread with them."""
+
+    def __init__(
+        self,
+        *,
+        thread: _thread_pb2.Thread | None = ...,
+        pending: _builtins.bool = ...,
+        repeated_request: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pending", b"pending", "repeated_request", b"repeated_request", "thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendMessagesResponse: _TypeAlias = AppendMessagesResponse  # noqa: Y015
 
 @_typing.final
 class Limit(_message.Message):

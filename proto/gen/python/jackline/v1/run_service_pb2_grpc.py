@@ -85,6 +85,21 @@ class RunServiceStub:
                 request_serializer=jackline_dot_v1_dot_run__service__pb2.ListInterruptsRequest.SerializeToString,
                 response_deserializer=jackline_dot_v1_dot_run__service__pb2.ListInterruptsResponse.FromString,
                 _registered_method=True)
+        self.ListThreads = channel.unary_unary(
+                '/jackline.v1.RunService/ListThreads',
+                request_serializer=jackline_dot_v1_dot_run__service__pb2.ListThreadsRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_run__service__pb2.ListThreadsResponse.FromString,
+                _registered_method=True)
+        self.GetThread = channel.unary_unary(
+                '/jackline.v1.RunService/GetThread',
+                request_serializer=jackline_dot_v1_dot_run__service__pb2.GetThreadRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_run__service__pb2.GetThreadResponse.FromString,
+                _registered_method=True)
+        self.AppendMessages = channel.unary_unary(
+                '/jackline.v1.RunService/AppendMessages',
+                request_serializer=jackline_dot_v1_dot_run__service__pb2.AppendMessagesRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_run__service__pb2.AppendMessagesResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/jackline.v1.RunService/GetServerInfo',
                 request_serializer=jackline_dot_v1_dot_run__service__pb2.GetServerInfoRequest.SerializeToString,
@@ -168,6 +183,27 @@ class RunServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListThreads(self, request, context):
+        """Lists threads, newest first. Scope `runs:observe`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetThread(self, request, context):
+        """Reads a thread and its messages. Scope `runs:observe`; `runs:content` for the view FULL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendMessages(self, request, context):
+        """Adds messages to a thread from outside. Scope `runs:start`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """Says what this server is and what it serves. Any valid credential.
         """
@@ -227,6 +263,21 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ListInterrupts,
                     request_deserializer=jackline_dot_v1_dot_run__service__pb2.ListInterruptsRequest.FromString,
                     response_serializer=jackline_dot_v1_dot_run__service__pb2.ListInterruptsResponse.SerializeToString,
+            ),
+            'ListThreads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListThreads,
+                    request_deserializer=jackline_dot_v1_dot_run__service__pb2.ListThreadsRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_run__service__pb2.ListThreadsResponse.SerializeToString,
+            ),
+            'GetThread': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetThread,
+                    request_deserializer=jackline_dot_v1_dot_run__service__pb2.GetThreadRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_run__service__pb2.GetThreadResponse.SerializeToString,
+            ),
+            'AppendMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendMessages,
+                    request_deserializer=jackline_dot_v1_dot_run__service__pb2.AppendMessagesRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_run__service__pb2.AppendMessagesResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -505,6 +556,87 @@ class RunService:
             '/jackline.v1.RunService/ListInterrupts',
             jackline_dot_v1_dot_run__service__pb2.ListInterruptsRequest.SerializeToString,
             jackline_dot_v1_dot_run__service__pb2.ListInterruptsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListThreads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/ListThreads',
+            jackline_dot_v1_dot_run__service__pb2.ListThreadsRequest.SerializeToString,
+            jackline_dot_v1_dot_run__service__pb2.ListThreadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetThread(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/GetThread',
+            jackline_dot_v1_dot_run__service__pb2.GetThreadRequest.SerializeToString,
+            jackline_dot_v1_dot_run__service__pb2.GetThreadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/AppendMessages',
+            jackline_dot_v1_dot_run__service__pb2.AppendMessagesRequest.SerializeToString,
+            jackline_dot_v1_dot_run__service__pb2.AppendMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

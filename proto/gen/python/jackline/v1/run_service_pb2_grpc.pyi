@@ -57,6 +57,12 @@ class RunServiceStub:
     """Reads the conversation of one visit of a step, as the model saw it. Scope `runs:content`."""
     ListInterrupts: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListInterruptsRequest, _run_service_pb2.ListInterruptsResponse]
     """Lists the open interrupts of all runs, or of one. Scope `runs:observe`; `runs:content` for the view FULL."""
+    ListThreads: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListThreadsRequest, _run_service_pb2.ListThreadsResponse]
+    """Lists threads, newest first. Scope `runs:observe`."""
+    GetThread: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetThreadRequest, _run_service_pb2.GetThreadResponse]
+    """Reads a thread and its messages. Scope `runs:observe`; `runs:content` for the view FULL."""
+    AppendMessages: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.AppendMessagesRequest, _run_service_pb2.AppendMessagesResponse]
+    """Adds messages to a thread from outside. Scope `runs:start`."""
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetServerInfoRequest, _run_service_pb2.GetServerInfoResponse]
     """Says what this server is and what it serves. Any valid credential."""
 
@@ -89,6 +95,12 @@ class RunServiceAsyncStub(RunServiceStub):
     """Reads the conversation of one visit of a step, as the model saw it. Scope `runs:content`."""
     ListInterrupts: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListInterruptsRequest, _run_service_pb2.ListInterruptsResponse]  # type: ignore[assignment]
     """Lists the open interrupts of all runs, or of one. Scope `runs:observe`; `runs:content` for the view FULL."""
+    ListThreads: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListThreadsRequest, _run_service_pb2.ListThreadsResponse]  # type: ignore[assignment]
+    """Lists threads, newest first. Scope `runs:observe`."""
+    GetThread: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetThreadRequest, _run_service_pb2.GetThreadResponse]  # type: ignore[assignment]
+    """Reads a thread and its messages. Scope `runs:observe`; `runs:content` for the view FULL."""
+    AppendMessages: _aio.UnaryUnaryMultiCallable[_run_service_pb2.AppendMessagesRequest, _run_service_pb2.AppendMessagesResponse]  # type: ignore[assignment]
+    """Adds messages to a thread from outside. Scope `runs:start`."""
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetServerInfoRequest, _run_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """Says what this server is and what it serves. Any valid credential."""
 
@@ -178,6 +190,30 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.ListInterruptsResponse, _abc.Awaitable[_run_service_pb2.ListInterruptsResponse]]:
         """Lists the open interrupts of all runs, or of one. Scope `runs:observe`; `runs:content` for the view FULL."""
+
+    @_abc_1.abstractmethod
+    def ListThreads(
+        self,
+        request: _run_service_pb2.ListThreadsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.ListThreadsResponse, _abc.Awaitable[_run_service_pb2.ListThreadsResponse]]:
+        """Lists threads, newest first. Scope `runs:observe`."""
+
+    @_abc_1.abstractmethod
+    def GetThread(
+        self,
+        request: _run_service_pb2.GetThreadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.GetThreadResponse, _abc.Awaitable[_run_service_pb2.GetThreadResponse]]:
+        """Reads a thread and its messages. Scope `runs:observe`; `runs:content` for the view FULL."""
+
+    @_abc_1.abstractmethod
+    def AppendMessages(
+        self,
+        request: _run_service_pb2.AppendMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.AppendMessagesResponse, _abc.Awaitable[_run_service_pb2.AppendMessagesResponse]]:
+        """Adds messages to a thread from outside. Scope `runs:start`."""
 
     @_abc_1.abstractmethod
     def GetServerInfo(

@@ -24,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/event.proto.
  */
 export const file_jackline_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEiqg0KCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCgljb21wYWN0ZWQYICABKAsyFi5qYWNrbGluZS52MS5Db21wYWN0ZWRIABI4ChBoaXN0b3J5X3JlcGFpcmVkGCEgASgLMhwuamFja2xpbmUudjEuSGlzdG9yeVJlcGFpcmVkSAASKwoJcmVmbGVjdGVkGCMgASgLMhYuamFja2xpbmUudjEuUmVmbGVjdGVkSAASKQoIZ3JvdW5kZWQYJCABKAsyFS5qYWNrbGluZS52MS5Hcm91bmRlZEgAEjYKD2JvdW5kc19hZGp1c3RlZBglIAEoCzIbLmphY2tsaW5lLnYxLkJvdW5kc0FkanVzdGVkSAASKwoJY29uc3VsdGVkGCYgASgLMhYuamFja2xpbmUudjEuQ29uc3VsdGVkSAASJQoHY29udGVudBhkIAEoCzIULmphY2tsaW5lLnYxLkNvbnRlbnRCBgoEZmFjdEoECCIQI0oECCcQRiKHAgoKUnVuU3RhcnRlZBIQCgh3b3JrZmxvdxgBIAEoCRITCgtwbGFuX2RpZ2VzdBgCIAEoCRINCgVlcG9jaBgDIAEoBBIRCglwcmluY2lwYWwYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKBmJvdW5kcxgGIAEoCzIWLmphY2tsaW5lLnYxLlJ1bkJvdW5kcxIsCgtvbl9xdWVzdGlvbhgHIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24SLAoLZm9ya2VkX2Zyb20YCCABKAsyFy5qYWNrbGluZS52MS5Gb3JrT3JpZ2luIkgKDFJ1blJlY292ZXJlZBINCgVlcG9jaBgBIAEoBBIpCgVjYXVzZRgCIAEoDjIaLmphY2tsaW5lLnYxLlJlY292ZXJ5Q2F1c2UiHQoMUnVuU3VzcGVuZGVkEg0KBWVwb2NoGAEgASgEIpUBCgtSdW5GaW5pc2hlZBIkCgVzdGF0ZRgBIAEoDjIVLmphY2tsaW5lLnYxLlJ1blN0YXRlEg4KBnNpZ25hbBgCIAEoCRIsCgtzdG9wX3JlYXNvbhgDIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24SEQoJc3RvcF9sZWFmGAQgASgJEg8KB3BhcnRpYWwYBSABKAgiHAoLU3RlcFN0YXJ0ZWQSDQoFc3RlcHMYASABKA0ikwEKDFN0ZXBGaW5pc2hlZBIOCgZzaWduYWwYASABKAkSLAoLc3RvcF9yZWFzb24YAiABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgDIAEoCRIOCgZ3cml0ZXMYBCADKAkSDwoHcGFydGlhbBgFIAEoCBIRCgluZXh0X3N0ZXAYBiABKAkihAIKEE1vZGVsQ2FsbFN0YXJ0ZWQSLgoHcHVycG9zZRgBIAEoDjIdLmphY2tsaW5lLnYxLk1vZGVsQ2FsbFB1cnBvc2USDwoHYXR0ZW1wdBgCIAEoDRINCgVtb2RlbBgDIAEoCRIXCg9yZXNlcnZlZF90b2tlbnMYBCABKAQSHAoUcmVzZXJ2ZWRfY29zdF9taWNyb3MYBSABKAQSGQoRbWF4X291dHB1dF90b2tlbnMYBiABKA0SJgoFbGltaXQYByABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhIKCmxpbWl0X2xlYWYYCCABKAkSEgoKc3VtbWFyaXNlZBgMIAEoDSLNAQoMTW9kZWxSZXBsaWVkEiEKBXVzYWdlGAEgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYAiABKAQSMAoNZmluaXNoX3JlYXNvbhgDIAEoDjIZLmphY2tsaW5lLnYxLkZpbmlzaFJlYXNvbhISCgp0b29sX2NhbGxzGAQgASgNEhMKC3Rva2Vuc191c2VkGAUgASgEEhIKCmxhdGVuY3lfbXMYBiABKA0SFgoOZmlyc3RfdG9rZW5fbXMYByABKA0ipAEKD01vZGVsQ2FsbEZhaWxlZBIvCgdmYWlsdXJlGAEgASgOMh4uamFja2xpbmUudjEuTW9kZWxGYWlsdXJlQ2xhc3MSGAoLcmV0cnlfaW5fbXMYAiABKA1IAIgBARIhCgV1c2FnZRgDIAEoCzISLmphY2tsaW5lLnYxLlVzYWdlEhMKC2Nvc3RfbWljcm9zGAQgASgEQg4KDF9yZXRyeV9pbl9tcyJDChFUb29sQ2FsbFJlcXVlc3RlZBIPCgdjYWxsX2lkGAEgASgJEg8KB29yZGluYWwYAiABKA0SDAoEdG9vbBgDIAEoCSJ4Cg9Ub29sQ2FsbFN0YXJ0ZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEhAKCGNhbGxfa2V5GAMgASgJEiMKBmVmZmVjdBgEIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIPCgdhdHRlbXB0GAUgASgNIqsCChBUb29sQ2FsbEZpbmlzaGVkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIrCgZzdGF0dXMYAyABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXR1cxIOCgZzaWduYWwYBCABKAkSEwoLZHVyYXRpb25fbXMYBSABKA0SKQoHcHJvYmxlbRgGIAEoDjIYLmphY2tsaW5lLnYxLkNhbGxQcm9ibGVtEhYKDmN1dF9mcm9tX2J5dGVzGAcgASgEEhEKCWFiYW5kb25lZBgIIAEoCBITCgtyZXVzZWRfZnJvbRgJIAEoCRIYCgtyZXRyeV9pbl9tcxgKIAEoDUgAiAEBEhEKCXRpbWVkX291dBgLIAEoCEIOCgxfcmV0cnlfaW5fbXMiXgoOQW5zd2VyUmVqZWN0ZWQSKwoHcHJvYmxlbRgBIAEoDjIaLmphY2tsaW5lLnYxLkFuc3dlclByb2JsZW0SDgoGcmVwYWlyGAIgASgNEg8KB2NhbGxfaWQYAyABKAkiowEKD0ludGVycnVwdFJhaXNlZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSKAoEa2luZBgCIAEoDjIaLmphY2tsaW5lLnYxLkludGVycnVwdEtpbmQSDwoHY2FsbF9pZBgDIAEoCRIPCgdvcHRpb25zGAQgAygJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUludGVycnVwdFJlc29sdmVkEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJIqABCg5Db21tYW5kQXBwbGllZBISCgpjb21tYW5kX2lkGAEgASgJEiYKBGtpbmQYAiABKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIRCglwcmluY2lwYWwYAyABKAkSKgoKYWJvcnRfbW9kZRgEIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgFIAEoCCKKAQoPQ29tbWFuZFJlamVjdGVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIoCgZyZWFzb24YBCABKA4yGC5qYWNrbGluZS52MS5FcnJvclJlYXNvbiIbCgZQYXVzZWQSEQoJcHJpbmNpcGFsGAEgASgJIhwKB1Jlc3VtZWQSEQoJcHJpbmNpcGFsGAEgASgJIisKB1N0ZWVyZWQSEQoJcHJpbmNpcGFsGAEgASgJEg0KBWJ5dGVzGAIgASgNInEKDkJvdW5kc0FkanVzdGVkEhEKCXByaW5jaXBhbBgBIAEoCRIjCgNydW4YAiABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSJwoFdmlzaXQYAyABKAsyGC5qYWNrbGluZS52MS5WaXNpdEJvdW5kcyJDCgpUaW1lckZpcmVkEiQKBGtpbmQYASABKA4yFi5qYWNrbGluZS52MS5UaW1lcktpbmQSDwoHc3ViamVjdBgCIAEoCSIwCgdOb3RpY2VkEiUKBGNvZGUYASABKA4yFy5qYWNrbGluZS52MS5Ob3RpY2VDb2RlIoEBCglDb25zdWx0ZWQSJgoEa2luZBgBIAEoDjIYLmphY2tsaW5lLnYxLkNvbnN1bHRLaW5kEgsKA3dobxgCIAEoCRIqCgZhbnN3ZXIYAyABKA4yGi5qYWNrbGluZS52MS5Db25zdWx0QW5zd2VyEhMKC2R1cmF0aW9uX21zGAQgASgNIrsBCglDb21wYWN0ZWQSKQoEa2luZBgBIAEoDjIbLmphY2tsaW5lLnYxLkNvbXBhY3Rpb25LaW5kEhAKCG92ZXJmbG93GAIgASgIEhEKCWtlcHRfZnJvbRgDIAEoDRIRCglwcnVuZWRfdG8YBCABKA0SDQoFdHVybnMYBSABKA0SDwoHcmVzdWx0cxgGIAEoDRIVCg10b2tlbnNfYmVmb3JlGAcgASgEEhQKDHRva2Vuc19hZnRlchgIIAEoBCKlAQoPSGlzdG9yeVJlcGFpcmVkEhAKCGRhbmdsaW5nGAEgASgNEg8KB29ycGhhbnMYAiABKA0SDQoFbW92ZWQYAyABKA0SDQoFZW1wdHkYBCABKA0SDgoGbWVyZ2VkGAUgASgNEg4KBnF1b3RlZBgGIAEoDRIPCgdyZW5hbWVkGAcgASgNEg8KB2RlbW90ZWQYCCABKA0SDwoHdW5hc2tlZBgJIAEoDSJ8CglSZWZsZWN0ZWQSLwoHcGF0dGVybhgBIAEoDjIeLmphY2tsaW5lLnYxLlJlZmxlY3Rpb25QYXR0ZXJuEhEKCXN1Y2NlZWRlZBgCIAEoDRIOCgZmYWlsZWQYAyABKA0SGwoTY29uZmlkZW5jZV9wZXJtaWxsZRgEIAEoDSJvCghHcm91bmRlZBIbCg5zY29yZV9wZXJtaWxsZRgBIAEoDUgAiAEBEg4KBnBhc3NlZBgCIAEoCBIOCgZyZXBsYW4YAyABKA0SEwoLdW5zdXBwb3J0ZWQYBCABKA1CEQoPX3Njb3JlX3Blcm1pbGxlIt4DCgdDb250ZW50EioKCXJ1bl9pbnB1dBgBIAEoCzIVLmphY2tsaW5lLnYxLlJ1bklucHV0SAASLAoGcmVzdWx0GAIgASgLMhouamFja2xpbmUudjEuUmVzdWx0Q29udGVudEgAEioKBXJlcGx5GAMgASgLMhkuamFja2xpbmUudjEuUmVwbHlDb250ZW50SAASKAoEY2FsbBgEIAEoCzIYLmphY2tsaW5lLnYxLkNhbGxDb250ZW50SAASNQoLdG9vbF9yZXN1bHQYBSABKAsyHi5qYWNrbGluZS52MS5Ub29sUmVzdWx0Q29udGVudEgAEiwKBmFuc3dlchgGIAEoCzIaLmphY2tsaW5lLnYxLkFuc3dlckNvbnRlbnRIABIOCgR0ZXh0GAcgASgJSAASLgoHY29uc3VsdBgMIAEoCzIbLmphY2tsaW5lLnYxLkNvbnN1bHRDb250ZW50SAASMgoJY29tcGFjdGVkGAggASgLMh0uamFja2xpbmUudjEuQ29tcGFjdGVkQ29udGVudEgAEjAKCGdyb3VuZGVkGAogASgLMhwuamFja2xpbmUudjEuR3JvdW5kZWRDb250ZW50SABCBgoEYm9keUoECAkQCkoECAsQDEoECA0QHiJICghSdW5JbnB1dBISCgppbnB1dF9qc29uGAEgASgMEigKB3N1YmplY3QYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkgKDVJlc3VsdENvbnRlbnQSEwoLcmVzdWx0X2pzb24YASABKAwSEwoLd3JpdGVzX2pzb24YAiABKAwSDQoFZXJyb3IYAyABKAkiLwoMUmVwbHlDb250ZW50EgwKBHRleHQYASABKAkSEQoJcmVhc29uaW5nGAIgASgJIi4KC0NhbGxDb250ZW50EgwKBHRvb2wYASABKAkSEQoJYXJndW1lbnRzGAIgASgMIjcKEVRvb2xSZXN1bHRDb250ZW50EhMKC291dHB1dF9qc29uGAEgASgMEg0KBWVycm9yGAIgASgJIjIKDUFuc3dlckNvbnRlbnQSDAoEdGV4dBgBIAEoCRITCgtvdXRwdXRfanNvbhgCIAEoDCIfCg5Db25zdWx0Q29udGVudBINCgVlcnJvchgBIAEoCSIjChBDb21wYWN0ZWRDb250ZW50Eg8KB3N1bW1hcnkYASABKAkiNwoPR3JvdW5kZWRDb250ZW50EhMKC3Vuc3VwcG9ydGVkGAEgAygJEg8KB3Byb2JsZW0YAiABKAkipwEKBURlbHRhEhIKCmF0dGVtcHRfaWQYASABKAQSDwoHc3RlcF9pZBgCIAEoCRIRCglpdGVyYXRpb24YAyABKA0SDgoEdGV4dBgEIAEoCUgAEhMKCXJlYXNvbmluZxgFIAEoCUgAEjkKDnRvb2xfYXJndW1lbnRzGAYgASgLMh8uamFja2xpbmUudjEuVG9vbEFyZ3VtZW50c0RlbHRhSABCBgoEcGFydCJDChJUb29sQXJndW1lbnRzRGVsdGESDQoFaW5kZXgYASABKA0SDAoEdG9vbBgCIAEoCRIQCghmcmFnbWVudBgDIAEoCSIbCgVSZXNldBISCgphdHRlbXB0X2lkGAEgASgEKpYBCg1SZWNvdmVyeUNhdXNlEh4KGlJFQ09WRVJZX0NBVVNFX1VOU1BFQ0lGSUVEEAASGAoUUkVDT1ZFUllfQ0FVU0VfQ1JBU0gQARIYChRSRUNPVkVSWV9DQVVTRV9EUkFJThACEhgKFFJFQ09WRVJZX0NBVVNFX1FVRVVFEAMSFwoTUkVDT1ZFUllfQ0FVU0VfV0FLRRAEKtYBChBNb2RlbENhbGxQdXJwb3NlEiIKHk1PREVMX0NBTExfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhsKF01PREVMX0NBTExfUFVSUE9TRV9UVVJOEAESHQoZTU9ERUxfQ0FMTF9QVVJQT1NFX1JFUEFJUhACEiMKH01PREVMX0NBTExfUFVSUE9TRV9GSU5BTF9BTlNXRVIQAxIdChlNT0RFTF9DQUxMX1BVUlBPU0VfR1JPVU5EEAQSHgoaTU9ERUxfQ0FMTF9QVVJQT1NFX1NVTU1BUlkQBSq4AQoMRmluaXNoUmVhc29uEh0KGUZJTklTSF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJGSU5JU0hfUkVBU09OX1NUT1AQARIcChhGSU5JU0hfUkVBU09OX1RPT0xfQ0FMTFMQAhIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBADEiAKHEZJTklTSF9SRUFTT05fQ09OVEVOVF9GSUxURVIQBBIXChNGSU5JU0hfUkVBU09OX09USEVSEAUqpwMKEU1vZGVsRmFpbHVyZUNsYXNzEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5TUEVDSUZJRUQQABIkCiBNT0RFTF9GQUlMVVJFX0NMQVNTX1JBVEVfTElNSVRFRBABEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5BVkFJTEFCTEUQAhIiCh5NT0RFTF9GQUlMVVJFX0NMQVNTX0NPTk5FQ1RJT04QAxIfChtNT0RFTF9GQUlMVVJFX0NMQVNTX1RJTUVPVVQQBBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX01BTEZPUk1FRBAFEiYKIk1PREVMX0ZBSUxVUkVfQ0xBU1NfQVVUSEVOVElDQVRJT04QBhIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX0JBRF9SRVFVRVNUEAcSKAokTU9ERUxfRkFJTFVSRV9DTEFTU19DT05URVhUX09WRVJGTE9XEAgSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19DQU5DRUxMRUQQCRIgChxNT0RFTF9GQUlMVVJFX0NMQVNTX0lOVEVSTkFMEAoqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcqngIKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBhIfChtBTlNXRVJfUFJPQkxFTV9OT1RfRklOSVNIRUQQBxIeChpBTlNXRVJfUFJPQkxFTV9DQUxMX0ZBSUxFRBAIKloKCVRpbWVyS2luZBIaChZUSU1FUl9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTVElNRVJfS0lORF9ERUFETElORRABEhgKFFRJTUVSX0tJTkRfSU5URVJSVVBUEAIqwgEKCk5vdGljZUNvZGUSGwoXTk9USUNFX0NPREVfVU5TUEVDSUZJRUQQABIiCh5OT1RJQ0VfQ09ERV9CVURHRVRfTkVBUkxZX1VTRUQQARIcChhOT1RJQ0VfQ09ERV9GSUxFX01JU1NJTkcQAhIgChxOT1RJQ0VfQ09ERV9DT05ESVRJT05fRkFJTEVEEAMSGgoWTk9USUNFX0NPREVfUkVQRVRJVElPThAEEhcKE05PVElDRV9DT0RFX0hJU1RPUlkQBipMCgtDb25zdWx0S2luZBIcChhDT05TVUxUX0tJTkRfVU5TUEVDSUZJRUQQABIfChtDT05TVUxUX0tJTkRfU1RPUF9DT05ESVRJT04QASp5Cg1Db25zdWx0QW5zd2VyEh4KGkNPTlNVTFRfQU5TV0VSX1VOU1BFQ0lGSUVEEAASFgoSQ09OU1VMVF9BTlNXRVJfWUVTEAESFQoRQ09OU1VMVF9BTlNXRVJfTk8QAhIZChVDT05TVUxUX0FOU1dFUl9GQUlMRUQQAyqGAQoOQ29tcGFjdGlvbktpbmQSHwobQ09NUEFDVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWQ09NUEFDVElPTl9LSU5EX1BSVU5FRBABEhoKFkNPTVBBQ1RJT05fS0lORF9XSU5ET1cQAhIbChdDT01QQUNUSU9OX0tJTkRfU1VNTUFSWRADKrcBChFSZWZsZWN0aW9uUGF0dGVybhIiCh5SRUZMRUNUSU9OX1BBVFRFUk5fVU5TUEVDSUZJRUQQABIgChxSRUZMRUNUSU9OX1BBVFRFUk5fQURWQU5DSU5HEAESHAoYUkVGTEVDVElPTl9QQVRURVJOX01JWEVEEAISHgoaUkVGTEVDVElPTl9QQVRURVJOX0ZBSUxJTkcQAxIeChpSRUZMRUNUSU9OX1BBVFRFUk5fTE9PUElORxAEYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
+  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEi4A0KCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCgljb21wYWN0ZWQYICABKAsyFi5qYWNrbGluZS52MS5Db21wYWN0ZWRIABI4ChBoaXN0b3J5X3JlcGFpcmVkGCEgASgLMhwuamFja2xpbmUudjEuSGlzdG9yeVJlcGFpcmVkSAASOgoRbWVzc2FnZXNfYXBwZW5kZWQYIiABKAsyHS5qYWNrbGluZS52MS5NZXNzYWdlc0FwcGVuZGVkSAASKwoJcmVmbGVjdGVkGCMgASgLMhYuamFja2xpbmUudjEuUmVmbGVjdGVkSAASKQoIZ3JvdW5kZWQYJCABKAsyFS5qYWNrbGluZS52MS5Hcm91bmRlZEgAEjYKD2JvdW5kc19hZGp1c3RlZBglIAEoCzIbLmphY2tsaW5lLnYxLkJvdW5kc0FkanVzdGVkSAASKwoJY29uc3VsdGVkGCYgASgLMhYuamFja2xpbmUudjEuQ29uc3VsdGVkSAASJQoHY29udGVudBhkIAEoCzIULmphY2tsaW5lLnYxLkNvbnRlbnRCBgoEZmFjdEoECCcQRiKxAgoKUnVuU3RhcnRlZBIQCgh3b3JrZmxvdxgBIAEoCRITCgtwbGFuX2RpZ2VzdBgCIAEoCRINCgVlcG9jaBgDIAEoBBIRCglwcmluY2lwYWwYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKBmJvdW5kcxgGIAEoCzIWLmphY2tsaW5lLnYxLlJ1bkJvdW5kcxIsCgtvbl9xdWVzdGlvbhgHIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24SLAoLZm9ya2VkX2Zyb20YCCABKAsyFy5qYWNrbGluZS52MS5Gb3JrT3JpZ2luEigKBnRocmVhZBgJIAEoCzIYLmphY2tsaW5lLnYxLlRocmVhZFN0YXJ0IlgKC1RocmVhZFN0YXJ0EhEKCXRocmVhZF9pZBgBIAEoCRIQCghwb3NpdGlvbhgCIAEoBBIVCg1tZXNzYWdlX2NvdW50GAMgASgNEg0KBXdhaXRzGAQgASgIIjsKEE1lc3NhZ2VzQXBwZW5kZWQSEAoIcG9zaXRpb24YASABKAQSFQoNbWVzc2FnZV9jb3VudBgCIAEoDSJICgxSdW5SZWNvdmVyZWQSDQoFZXBvY2gYASABKAQSKQoFY2F1c2UYAiABKA4yGi5qYWNrbGluZS52MS5SZWNvdmVyeUNhdXNlIh0KDFJ1blN1c3BlbmRlZBINCgVlcG9jaBgBIAEoBCKVAQoLUnVuRmluaXNoZWQSJAoFc3RhdGUYASABKA4yFS5qYWNrbGluZS52MS5SdW5TdGF0ZRIOCgZzaWduYWwYAiABKAkSLAoLc3RvcF9yZWFzb24YAyABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgEIAEoCRIPCgdwYXJ0aWFsGAUgASgIIhwKC1N0ZXBTdGFydGVkEg0KBXN0ZXBzGAEgASgNIpMBCgxTdGVwRmluaXNoZWQSDgoGc2lnbmFsGAEgASgJEiwKC3N0b3BfcmVhc29uGAIgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYAyABKAkSDgoGd3JpdGVzGAQgAygJEg8KB3BhcnRpYWwYBSABKAgSEQoJbmV4dF9zdGVwGAYgASgJIoQCChBNb2RlbENhbGxTdGFydGVkEi4KB3B1cnBvc2UYASABKA4yHS5qYWNrbGluZS52MS5Nb2RlbENhbGxQdXJwb3NlEg8KB2F0dGVtcHQYAiABKA0SDQoFbW9kZWwYAyABKAkSFwoPcmVzZXJ2ZWRfdG9rZW5zGAQgASgEEhwKFHJlc2VydmVkX2Nvc3RfbWljcm9zGAUgASgEEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEiYKBWxpbWl0GAcgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhISCgpsaW1pdF9sZWFmGAggASgJEhIKCnN1bW1hcmlzZWQYDCABKA0izQEKDE1vZGVsUmVwbGllZBIhCgV1c2FnZRgBIAEoCzISLmphY2tsaW5lLnYxLlVzYWdlEhMKC2Nvc3RfbWljcm9zGAIgASgEEjAKDWZpbmlzaF9yZWFzb24YAyABKA4yGS5qYWNrbGluZS52MS5GaW5pc2hSZWFzb24SEgoKdG9vbF9jYWxscxgEIAEoDRITCgt0b2tlbnNfdXNlZBgFIAEoBBISCgpsYXRlbmN5X21zGAYgASgNEhYKDmZpcnN0X3Rva2VuX21zGAcgASgNIqQBCg9Nb2RlbENhbGxGYWlsZWQSLwoHZmFpbHVyZRgBIAEoDjIeLmphY2tsaW5lLnYxLk1vZGVsRmFpbHVyZUNsYXNzEhgKC3JldHJ5X2luX21zGAIgASgNSACIAQESIQoFdXNhZ2UYAyABKAsyEi5qYWNrbGluZS52MS5Vc2FnZRITCgtjb3N0X21pY3JvcxgEIAEoBEIOCgxfcmV0cnlfaW5fbXMiQwoRVG9vbENhbGxSZXF1ZXN0ZWQSDwoHY2FsbF9pZBgBIAEoCRIPCgdvcmRpbmFsGAIgASgNEgwKBHRvb2wYAyABKAkieAoPVG9vbENhbGxTdGFydGVkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIQCghjYWxsX2tleRgDIAEoCRIjCgZlZmZlY3QYBCABKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSDwoHYXR0ZW1wdBgFIAEoDSKrAgoQVG9vbENhbGxGaW5pc2hlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSKwoGc3RhdHVzGAMgASgOMhsuamFja2xpbmUudjEuVG9vbENhbGxTdGF0dXMSDgoGc2lnbmFsGAQgASgJEhMKC2R1cmF0aW9uX21zGAUgASgNEikKB3Byb2JsZW0YBiABKA4yGC5qYWNrbGluZS52MS5DYWxsUHJvYmxlbRIWCg5jdXRfZnJvbV9ieXRlcxgHIAEoBBIRCglhYmFuZG9uZWQYCCABKAgSEwoLcmV1c2VkX2Zyb20YCSABKAkSGAoLcmV0cnlfaW5fbXMYCiABKA1IAIgBARIRCgl0aW1lZF9vdXQYCyABKAhCDgoMX3JldHJ5X2luX21zIl4KDkFuc3dlclJlamVjdGVkEisKB3Byb2JsZW0YASABKA4yGi5qYWNrbGluZS52MS5BbnN3ZXJQcm9ibGVtEg4KBnJlcGFpchgCIAEoDRIPCgdjYWxsX2lkGAMgASgJIqMBCg9JbnRlcnJ1cHRSYWlzZWQSFAoMaW50ZXJydXB0X2lkGAEgASgJEigKBGtpbmQYAiABKA4yGi5qYWNrbGluZS52MS5JbnRlcnJ1cHRLaW5kEg8KB2NhbGxfaWQYAyABKAkSDwoHb3B0aW9ucxgEIAMoCRIuCgpleHBpcmVzX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJMChFJbnRlcnJ1cHRSZXNvbHZlZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSDgoGb3B0aW9uGAIgASgJEhEKCXByaW5jaXBhbBgDIAEoCSLOAQoOQ29tbWFuZEFwcGxpZWQSEgoKY29tbWFuZF9pZBgBIAEoCRImCgRraW5kGAIgASgOMhguamFja2xpbmUudjEuQ29tbWFuZEtpbmQSEQoJcHJpbmNpcGFsGAMgASgJEioKCmFib3J0X21vZGUYBCABKA4yFi5qYWNrbGluZS52MS5BYm9ydE1vZGUSEwoLc2tpcF9yb3V0ZXMYBSABKAgSLAoLYWJvcnRfY2F1c2UYBiABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uIooBCg9Db21tYW5kUmVqZWN0ZWQSEgoKY29tbWFuZF9pZBgBIAEoCRImCgRraW5kGAIgASgOMhguamFja2xpbmUudjEuQ29tbWFuZEtpbmQSEQoJcHJpbmNpcGFsGAMgASgJEigKBnJlYXNvbhgEIAEoDjIYLmphY2tsaW5lLnYxLkVycm9yUmVhc29uIhsKBlBhdXNlZBIRCglwcmluY2lwYWwYASABKAkiHAoHUmVzdW1lZBIRCglwcmluY2lwYWwYASABKAkiKwoHU3RlZXJlZBIRCglwcmluY2lwYWwYASABKAkSDQoFYnl0ZXMYAiABKA0icQoOQm91bmRzQWRqdXN0ZWQSEQoJcHJpbmNpcGFsGAEgASgJEiMKA3J1bhgCIAEoCzIWLmphY2tsaW5lLnYxLlJ1bkJvdW5kcxInCgV2aXNpdBgDIAEoCzIYLmphY2tsaW5lLnYxLlZpc2l0Qm91bmRzIkMKClRpbWVyRmlyZWQSJAoEa2luZBgBIAEoDjIWLmphY2tsaW5lLnYxLlRpbWVyS2luZBIPCgdzdWJqZWN0GAIgASgJIjAKB05vdGljZWQSJQoEY29kZRgBIAEoDjIXLmphY2tsaW5lLnYxLk5vdGljZUNvZGUigQEKCUNvbnN1bHRlZBImCgRraW5kGAEgASgOMhguamFja2xpbmUudjEuQ29uc3VsdEtpbmQSCwoDd2hvGAIgASgJEioKBmFuc3dlchgDIAEoDjIaLmphY2tsaW5lLnYxLkNvbnN1bHRBbnN3ZXISEwoLZHVyYXRpb25fbXMYBCABKA0iuwEKCUNvbXBhY3RlZBIpCgRraW5kGAEgASgOMhsuamFja2xpbmUudjEuQ29tcGFjdGlvbktpbmQSEAoIb3ZlcmZsb3cYAiABKAgSEQoJa2VwdF9mcm9tGAMgASgNEhEKCXBydW5lZF90bxgEIAEoDRINCgV0dXJucxgFIAEoDRIPCgdyZXN1bHRzGAYgASgNEhUKDXRva2Vuc19iZWZvcmUYByABKAQSFAoMdG9rZW5zX2FmdGVyGAggASgEIqUBCg9IaXN0b3J5UmVwYWlyZWQSEAoIZGFuZ2xpbmcYASABKA0SDwoHb3JwaGFucxgCIAEoDRINCgVtb3ZlZBgDIAEoDRINCgVlbXB0eRgEIAEoDRIOCgZtZXJnZWQYBSABKA0SDgoGcXVvdGVkGAYgASgNEg8KB3JlbmFtZWQYByABKA0SDwoHZGVtb3RlZBgIIAEoDRIPCgd1bmFza2VkGAkgASgNInwKCVJlZmxlY3RlZBIvCgdwYXR0ZXJuGAEgASgOMh4uamFja2xpbmUudjEuUmVmbGVjdGlvblBhdHRlcm4SEQoJc3VjY2VlZGVkGAIgASgNEg4KBmZhaWxlZBgDIAEoDRIbChNjb25maWRlbmNlX3Blcm1pbGxlGAQgASgNIm8KCEdyb3VuZGVkEhsKDnNjb3JlX3Blcm1pbGxlGAEgASgNSACIAQESDgoGcGFzc2VkGAIgASgIEg4KBnJlcGxhbhgDIAEoDRITCgt1bnN1cHBvcnRlZBgEIAEoDUIRCg9fc2NvcmVfcGVybWlsbGUihgQKB0NvbnRlbnQSKgoJcnVuX2lucHV0GAEgASgLMhUuamFja2xpbmUudjEuUnVuSW5wdXRIABIsCgZyZXN1bHQYAiABKAsyGi5qYWNrbGluZS52MS5SZXN1bHRDb250ZW50SAASKgoFcmVwbHkYAyABKAsyGS5qYWNrbGluZS52MS5SZXBseUNvbnRlbnRIABIoCgRjYWxsGAQgASgLMhguamFja2xpbmUudjEuQ2FsbENvbnRlbnRIABI1Cgt0b29sX3Jlc3VsdBgFIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xSZXN1bHRDb250ZW50SAASLAoGYW5zd2VyGAYgASgLMhouamFja2xpbmUudjEuQW5zd2VyQ29udGVudEgAEg4KBHRleHQYByABKAlIABIsCgZ0aHJlYWQYCSABKAsyGi5qYWNrbGluZS52MS5UaHJlYWRDb250ZW50SAASLgoHY29uc3VsdBgMIAEoCzIbLmphY2tsaW5lLnYxLkNvbnN1bHRDb250ZW50SAASMgoJY29tcGFjdGVkGAggASgLMh0uamFja2xpbmUudjEuQ29tcGFjdGVkQ29udGVudEgAEjAKCGdyb3VuZGVkGAogASgLMhwuamFja2xpbmUudjEuR3JvdW5kZWRDb250ZW50SABCBgoEYm9keUoECAsQDEoECA0QHiJ0CghSdW5JbnB1dBISCgppbnB1dF9qc29uGAEgASgMEigKB3N1YmplY3QYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EioKBnRocmVhZBgDIAEoCzIaLmphY2tsaW5lLnYxLlRocmVhZENvbnRlbnQiIAoNVGhyZWFkQ29udGVudBIPCgdkaWdlc3RzGAEgAygMIkgKDVJlc3VsdENvbnRlbnQSEwoLcmVzdWx0X2pzb24YASABKAwSEwoLd3JpdGVzX2pzb24YAiABKAwSDQoFZXJyb3IYAyABKAkiLwoMUmVwbHlDb250ZW50EgwKBHRleHQYASABKAkSEQoJcmVhc29uaW5nGAIgASgJIi4KC0NhbGxDb250ZW50EgwKBHRvb2wYASABKAkSEQoJYXJndW1lbnRzGAIgASgMIjcKEVRvb2xSZXN1bHRDb250ZW50EhMKC291dHB1dF9qc29uGAEgASgMEg0KBWVycm9yGAIgASgJIjIKDUFuc3dlckNvbnRlbnQSDAoEdGV4dBgBIAEoCRITCgtvdXRwdXRfanNvbhgCIAEoDCIfCg5Db25zdWx0Q29udGVudBINCgVlcnJvchgBIAEoCSIjChBDb21wYWN0ZWRDb250ZW50Eg8KB3N1bW1hcnkYASABKAkiNwoPR3JvdW5kZWRDb250ZW50EhMKC3Vuc3VwcG9ydGVkGAEgAygJEg8KB3Byb2JsZW0YAiABKAkipwEKBURlbHRhEhIKCmF0dGVtcHRfaWQYASABKAQSDwoHc3RlcF9pZBgCIAEoCRIRCglpdGVyYXRpb24YAyABKA0SDgoEdGV4dBgEIAEoCUgAEhMKCXJlYXNvbmluZxgFIAEoCUgAEjkKDnRvb2xfYXJndW1lbnRzGAYgASgLMh8uamFja2xpbmUudjEuVG9vbEFyZ3VtZW50c0RlbHRhSABCBgoEcGFydCJDChJUb29sQXJndW1lbnRzRGVsdGESDQoFaW5kZXgYASABKA0SDAoEdG9vbBgCIAEoCRIQCghmcmFnbWVudBgDIAEoCSIbCgVSZXNldBISCgphdHRlbXB0X2lkGAEgASgEKpYBCg1SZWNvdmVyeUNhdXNlEh4KGlJFQ09WRVJZX0NBVVNFX1VOU1BFQ0lGSUVEEAASGAoUUkVDT1ZFUllfQ0FVU0VfQ1JBU0gQARIYChRSRUNPVkVSWV9DQVVTRV9EUkFJThACEhgKFFJFQ09WRVJZX0NBVVNFX1FVRVVFEAMSFwoTUkVDT1ZFUllfQ0FVU0VfV0FLRRAEKtYBChBNb2RlbENhbGxQdXJwb3NlEiIKHk1PREVMX0NBTExfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhsKF01PREVMX0NBTExfUFVSUE9TRV9UVVJOEAESHQoZTU9ERUxfQ0FMTF9QVVJQT1NFX1JFUEFJUhACEiMKH01PREVMX0NBTExfUFVSUE9TRV9GSU5BTF9BTlNXRVIQAxIdChlNT0RFTF9DQUxMX1BVUlBPU0VfR1JPVU5EEAQSHgoaTU9ERUxfQ0FMTF9QVVJQT1NFX1NVTU1BUlkQBSq4AQoMRmluaXNoUmVhc29uEh0KGUZJTklTSF9SRUFTT05fVU5TUEVDSUZJRUQQABIWChJGSU5JU0hfUkVBU09OX1NUT1AQARIcChhGSU5JU0hfUkVBU09OX1RPT0xfQ0FMTFMQAhIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBADEiAKHEZJTklTSF9SRUFTT05fQ09OVEVOVF9GSUxURVIQBBIXChNGSU5JU0hfUkVBU09OX09USEVSEAUqpwMKEU1vZGVsRmFpbHVyZUNsYXNzEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5TUEVDSUZJRUQQABIkCiBNT0RFTF9GQUlMVVJFX0NMQVNTX1JBVEVfTElNSVRFRBABEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfVU5BVkFJTEFCTEUQAhIiCh5NT0RFTF9GQUlMVVJFX0NMQVNTX0NPTk5FQ1RJT04QAxIfChtNT0RFTF9GQUlMVVJFX0NMQVNTX1RJTUVPVVQQBBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX01BTEZPUk1FRBAFEiYKIk1PREVMX0ZBSUxVUkVfQ0xBU1NfQVVUSEVOVElDQVRJT04QBhIjCh9NT0RFTF9GQUlMVVJFX0NMQVNTX0JBRF9SRVFVRVNUEAcSKAokTU9ERUxfRkFJTFVSRV9DTEFTU19DT05URVhUX09WRVJGTE9XEAgSIQodTU9ERUxfRkFJTFVSRV9DTEFTU19DQU5DRUxMRUQQCRIgChxNT0RFTF9GQUlMVVJFX0NMQVNTX0lOVEVSTkFMEAoqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcqngIKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBhIfChtBTlNXRVJfUFJPQkxFTV9OT1RfRklOSVNIRUQQBxIeChpBTlNXRVJfUFJPQkxFTV9DQUxMX0ZBSUxFRBAIKloKCVRpbWVyS2luZBIaChZUSU1FUl9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTVElNRVJfS0lORF9ERUFETElORRABEhgKFFRJTUVSX0tJTkRfSU5URVJSVVBUEAIqwgEKCk5vdGljZUNvZGUSGwoXTk9USUNFX0NPREVfVU5TUEVDSUZJRUQQABIiCh5OT1RJQ0VfQ09ERV9CVURHRVRfTkVBUkxZX1VTRUQQARIcChhOT1RJQ0VfQ09ERV9GSUxFX01JU1NJTkcQAhIgChxOT1RJQ0VfQ09ERV9DT05ESVRJT05fRkFJTEVEEAMSGgoWTk9USUNFX0NPREVfUkVQRVRJVElPThAEEhcKE05PVElDRV9DT0RFX0hJU1RPUlkQBipMCgtDb25zdWx0S2luZBIcChhDT05TVUxUX0tJTkRfVU5TUEVDSUZJRUQQABIfChtDT05TVUxUX0tJTkRfU1RPUF9DT05ESVRJT04QASp5Cg1Db25zdWx0QW5zd2VyEh4KGkNPTlNVTFRfQU5TV0VSX1VOU1BFQ0lGSUVEEAASFgoSQ09OU1VMVF9BTlNXRVJfWUVTEAESFQoRQ09OU1VMVF9BTlNXRVJfTk8QAhIZChVDT05TVUxUX0FOU1dFUl9GQUlMRUQQAyqGAQoOQ29tcGFjdGlvbktpbmQSHwobQ09NUEFDVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWQ09NUEFDVElPTl9LSU5EX1BSVU5FRBABEhoKFkNPTVBBQ1RJT05fS0lORF9XSU5ET1cQAhIbChdDT01QQUNUSU9OX0tJTkRfU1VNTUFSWRADKrcBChFSZWZsZWN0aW9uUGF0dGVybhIiCh5SRUZMRUNUSU9OX1BBVFRFUk5fVU5TUEVDSUZJRUQQABIgChxSRUZMRUNUSU9OX1BBVFRFUk5fQURWQU5DSU5HEAESHAoYUkVGTEVDVElPTl9QQVRURVJOX01JWEVEEAISHgoaUkVGTEVDVElPTl9QQVRURVJOX0ZBSUxJTkcQAxIeChpSRUZMRUNUSU9OX1BBVFRFUk5fTE9PUElORxAEYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
 
 /**
  * One fact of one run.
@@ -294,6 +294,14 @@ export type StepEvent = Message<"jackline.v1.StepEvent"> & {
     case: "historyRepaired";
   } | {
     /**
+     * The turn of the run in its thread has come, with the messages that the thread has by now.
+     *
+     * @generated from field: jackline.v1.MessagesAppended messages_appended = 34;
+     */
+    value: MessagesAppended;
+    case: "messagesAppended";
+  } | {
+    /**
      * How the turns of a visit have gone was looked at.
      *
      * @generated from field: jackline.v1.Reflected reflected = 35;
@@ -403,6 +411,13 @@ export type RunStarted = Message<"jackline.v1.RunStarted"> & {
    * @generated from field: jackline.v1.ForkOrigin forked_from = 8;
    */
   forkedFrom?: ForkOrigin | undefined;
+
+  /**
+   * The conversation that it continues; unset without.
+   *
+   * @generated from field: jackline.v1.ThreadStart thread = 9;
+   */
+  thread?: ThreadStart | undefined;
 };
 
 /**
@@ -411,6 +426,76 @@ export type RunStarted = Message<"jackline.v1.RunStarted"> & {
  */
 export const RunStartedSchema: GenMessage<RunStarted> = /*@__PURE__*/
   messageDesc(file_jackline_v1_event, 1);
+
+/**
+ * How a run begins in a thread.
+ *
+ * @generated from message jackline.v1.ThreadStart
+ */
+export type ThreadStart = Message<"jackline.v1.ThreadStart"> & {
+  /**
+   * The thread; empty for a fork, which goes on with what was said and leaves the thread alone.
+   *
+   * @generated from field: string thread_id = 1;
+   */
+  threadId: string;
+
+  /**
+   * How many messages the thread had.
+   *
+   * @generated from field: uint64 position = 2;
+   */
+  position: bigint;
+
+  /**
+   * How many of them, the newest, the run has: their digests are in the content.
+   *
+   * @generated from field: uint32 message_count = 3;
+   */
+  messageCount: number;
+
+  /**
+   * True if another run was active: MessagesAppended follows when the turn of this one has come.
+   *
+   * @generated from field: bool waits = 4;
+   */
+  waits: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.ThreadStart.
+ * Use `create(ThreadStartSchema)` to create a new message.
+ */
+export const ThreadStartSchema: GenMessage<ThreadStart> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 2);
+
+/**
+ * The turn of a run that had waited in its thread has come.
+ *
+ * @generated from message jackline.v1.MessagesAppended
+ */
+export type MessagesAppended = Message<"jackline.v1.MessagesAppended"> & {
+  /**
+   * How many messages the thread has.
+   *
+   * @generated from field: uint64 position = 1;
+   */
+  position: bigint;
+
+  /**
+   * How many of them, the newest, the run has: their digests are in the content.
+   *
+   * @generated from field: uint32 message_count = 2;
+   */
+  messageCount: number;
+};
+
+/**
+ * Describes the message jackline.v1.MessagesAppended.
+ * Use `create(MessagesAppendedSchema)` to create a new message.
+ */
+export const MessagesAppendedSchema: GenMessage<MessagesAppended> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 3);
 
 /**
  * A worker took the run over.
@@ -438,7 +523,7 @@ export type RunRecovered = Message<"jackline.v1.RunRecovered"> & {
  * Use `create(RunRecoveredSchema)` to create a new message.
  */
 export const RunRecoveredSchema: GenMessage<RunRecovered> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 2);
+  messageDesc(file_jackline_v1_event, 4);
 
 /**
  * The worker let go of the run in good order.
@@ -459,7 +544,7 @@ export type RunSuspended = Message<"jackline.v1.RunSuspended"> & {
  * Use `create(RunSuspendedSchema)` to create a new message.
  */
 export const RunSuspendedSchema: GenMessage<RunSuspended> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 3);
+  messageDesc(file_jackline_v1_event, 5);
 
 /**
  * The run ended.
@@ -508,7 +593,7 @@ export type RunFinished = Message<"jackline.v1.RunFinished"> & {
  * Use `create(RunFinishedSchema)` to create a new message.
  */
 export const RunFinishedSchema: GenMessage<RunFinished> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 4);
+  messageDesc(file_jackline_v1_event, 6);
 
 /**
  * A visit of a step began.
@@ -529,7 +614,7 @@ export type StepStarted = Message<"jackline.v1.StepStarted"> & {
  * Use `create(StepStartedSchema)` to create a new message.
  */
 export const StepStartedSchema: GenMessage<StepStarted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 5);
+  messageDesc(file_jackline_v1_event, 7);
 
 /**
  * A visit of a step ended.
@@ -585,7 +670,7 @@ export type StepFinished = Message<"jackline.v1.StepFinished"> & {
  * Use `create(StepFinishedSchema)` to create a new message.
  */
 export const StepFinishedSchema: GenMessage<StepFinished> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 6);
+  messageDesc(file_jackline_v1_event, 8);
 
 /**
  * A call of a model is reserved and about to start.
@@ -662,7 +747,7 @@ export type ModelCallStarted = Message<"jackline.v1.ModelCallStarted"> & {
  * Use `create(ModelCallStartedSchema)` to create a new message.
  */
 export const ModelCallStartedSchema: GenMessage<ModelCallStarted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 7);
+  messageDesc(file_jackline_v1_event, 9);
 
 /**
  * The model replied.
@@ -725,7 +810,7 @@ export type ModelReplied = Message<"jackline.v1.ModelReplied"> & {
  * Use `create(ModelRepliedSchema)` to create a new message.
  */
 export const ModelRepliedSchema: GenMessage<ModelReplied> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 8);
+  messageDesc(file_jackline_v1_event, 10);
 
 /**
  * The attempt at the model failed.
@@ -767,7 +852,7 @@ export type ModelCallFailed = Message<"jackline.v1.ModelCallFailed"> & {
  * Use `create(ModelCallFailedSchema)` to create a new message.
  */
 export const ModelCallFailedSchema: GenMessage<ModelCallFailed> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 9);
+  messageDesc(file_jackline_v1_event, 11);
 
 /**
  * A tool call was asked for.
@@ -802,7 +887,7 @@ export type ToolCallRequested = Message<"jackline.v1.ToolCallRequested"> & {
  * Use `create(ToolCallRequestedSchema)` to create a new message.
  */
 export const ToolCallRequestedSchema: GenMessage<ToolCallRequested> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 10);
+  messageDesc(file_jackline_v1_event, 12);
 
 /**
  * A tool call is reserved and about to start.
@@ -851,7 +936,7 @@ export type ToolCallStarted = Message<"jackline.v1.ToolCallStarted"> & {
  * Use `create(ToolCallStartedSchema)` to create a new message.
  */
 export const ToolCallStartedSchema: GenMessage<ToolCallStarted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 11);
+  messageDesc(file_jackline_v1_event, 13);
 
 /**
  * A tool call ended, or was never started.
@@ -942,7 +1027,7 @@ export type ToolCallFinished = Message<"jackline.v1.ToolCallFinished"> & {
  * Use `create(ToolCallFinishedSchema)` to create a new message.
  */
 export const ToolCallFinishedSchema: GenMessage<ToolCallFinished> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 12);
+  messageDesc(file_jackline_v1_event, 14);
 
 /**
  * An answer did not meet its contract.
@@ -977,7 +1062,7 @@ export type AnswerRejected = Message<"jackline.v1.AnswerRejected"> & {
  * Use `create(AnswerRejectedSchema)` to create a new message.
  */
 export const AnswerRejectedSchema: GenMessage<AnswerRejected> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 13);
+  messageDesc(file_jackline_v1_event, 15);
 
 /**
  * A question was opened.
@@ -1026,7 +1111,7 @@ export type InterruptRaised = Message<"jackline.v1.InterruptRaised"> & {
  * Use `create(InterruptRaisedSchema)` to create a new message.
  */
 export const InterruptRaisedSchema: GenMessage<InterruptRaised> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 14);
+  messageDesc(file_jackline_v1_event, 16);
 
 /**
  * A question was answered or expired.
@@ -1061,7 +1146,7 @@ export type InterruptResolved = Message<"jackline.v1.InterruptResolved"> & {
  * Use `create(InterruptResolvedSchema)` to create a new message.
  */
 export const InterruptResolvedSchema: GenMessage<InterruptResolved> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 15);
+  messageDesc(file_jackline_v1_event, 17);
 
 /**
  * A command took effect.
@@ -1103,6 +1188,13 @@ export type CommandApplied = Message<"jackline.v1.CommandApplied"> & {
    * @generated from field: bool skip_routes = 5;
    */
   skipRoutes: boolean;
+
+  /**
+   * Why the run is aborted; OPERATOR when unspecified.
+   *
+   * @generated from field: jackline.v1.StopReason abort_cause = 6;
+   */
+  abortCause: StopReason;
 };
 
 /**
@@ -1110,7 +1202,7 @@ export type CommandApplied = Message<"jackline.v1.CommandApplied"> & {
  * Use `create(CommandAppliedSchema)` to create a new message.
  */
 export const CommandAppliedSchema: GenMessage<CommandApplied> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 16);
+  messageDesc(file_jackline_v1_event, 18);
 
 /**
  * A command can take no effect.
@@ -1152,7 +1244,7 @@ export type CommandRejected = Message<"jackline.v1.CommandRejected"> & {
  * Use `create(CommandRejectedSchema)` to create a new message.
  */
 export const CommandRejectedSchema: GenMessage<CommandRejected> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 17);
+  messageDesc(file_jackline_v1_event, 19);
 
 /**
  * The run is held.
@@ -1173,7 +1265,7 @@ export type Paused = Message<"jackline.v1.Paused"> & {
  * Use `create(PausedSchema)` to create a new message.
  */
 export const PausedSchema: GenMessage<Paused> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 18);
+  messageDesc(file_jackline_v1_event, 20);
 
 /**
  * The run goes on.
@@ -1194,7 +1286,7 @@ export type Resumed = Message<"jackline.v1.Resumed"> & {
  * Use `create(ResumedSchema)` to create a new message.
  */
 export const ResumedSchema: GenMessage<Resumed> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 19);
+  messageDesc(file_jackline_v1_event, 21);
 
 /**
  * Guidance was put into the conversation.
@@ -1222,7 +1314,7 @@ export type Steered = Message<"jackline.v1.Steered"> & {
  * Use `create(SteeredSchema)` to create a new message.
  */
 export const SteeredSchema: GenMessage<Steered> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 20);
+  messageDesc(file_jackline_v1_event, 22);
 
 /**
  * Caps of the run, or of the visit under way, were changed.
@@ -1257,7 +1349,7 @@ export type BoundsAdjusted = Message<"jackline.v1.BoundsAdjusted"> & {
  * Use `create(BoundsAdjustedSchema)` to create a new message.
  */
 export const BoundsAdjustedSchema: GenMessage<BoundsAdjusted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 21);
+  messageDesc(file_jackline_v1_event, 23);
 
 /**
  * A timer in absolute time went off.
@@ -1285,7 +1377,7 @@ export type TimerFired = Message<"jackline.v1.TimerFired"> & {
  * Use `create(TimerFiredSchema)` to create a new message.
  */
 export const TimerFiredSchema: GenMessage<TimerFired> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 22);
+  messageDesc(file_jackline_v1_event, 24);
 
 /**
  * Something worth knowing that changes nothing by itself.
@@ -1306,7 +1398,7 @@ export type Noticed = Message<"jackline.v1.Noticed"> & {
  * Use `create(NoticedSchema)` to create a new message.
  */
 export const NoticedSchema: GenMessage<Noticed> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 23);
+  messageDesc(file_jackline_v1_event, 25);
 
 /**
  * Somebody who can change nothing was asked, and this is the answer. Nothing announces it.
@@ -1348,7 +1440,7 @@ export type Consulted = Message<"jackline.v1.Consulted"> & {
  * Use `create(ConsultedSchema)` to create a new message.
  */
 export const ConsultedSchema: GenMessage<Consulted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 24);
+  messageDesc(file_jackline_v1_event, 26);
 
 /**
  * A model is sent less of a visit's conversation from here on. The log keeps all of it.
@@ -1418,7 +1510,7 @@ export type Compacted = Message<"jackline.v1.Compacted"> & {
  * Use `create(CompactedSchema)` to create a new message.
  */
 export const CompactedSchema: GenMessage<Compacted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 25);
+  messageDesc(file_jackline_v1_event, 27);
 
 /**
  * What a model was to be sent had to be made sound first; these are the repairs that came new.
@@ -1495,7 +1587,7 @@ export type HistoryRepaired = Message<"jackline.v1.HistoryRepaired"> & {
  * Use `create(HistoryRepairedSchema)` to create a new message.
  */
 export const HistoryRepairedSchema: GenMessage<HistoryRepaired> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 26);
+  messageDesc(file_jackline_v1_event, 28);
 
 /**
  * How the turns of a visit have gone was looked at. No model is asked for it.
@@ -1537,7 +1629,7 @@ export type Reflected = Message<"jackline.v1.Reflected"> & {
  * Use `create(ReflectedSchema)` to create a new message.
  */
 export const ReflectedSchema: GenMessage<Reflected> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 27);
+  messageDesc(file_jackline_v1_event, 29);
 
 /**
  * An answer was held against what the tools had returned.
@@ -1579,7 +1671,7 @@ export type Grounded = Message<"jackline.v1.Grounded"> & {
  * Use `create(GroundedSchema)` to create a new message.
  */
 export const GroundedSchema: GenMessage<Grounded> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 28);
+  messageDesc(file_jackline_v1_event, 30);
 
 /**
  * What was said, given and returned: the part of an event that is not metadata.
@@ -1642,12 +1734,21 @@ export type Content = Message<"jackline.v1.Content"> & {
     case: "answer";
   } | {
     /**
-     * Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice.
+     * Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice, guidance that came too
+     * late and stays in the thread.
      *
      * @generated from field: string text = 7;
      */
     value: string;
     case: "text";
+  } | {
+    /**
+     * Of MessagesAppended.
+     *
+     * @generated from field: jackline.v1.ThreadContent thread = 9;
+     */
+    value: ThreadContent;
+    case: "thread";
   } | {
     /**
      * Of Consulted.
@@ -1680,7 +1781,7 @@ export type Content = Message<"jackline.v1.Content"> & {
  * Use `create(ContentSchema)` to create a new message.
  */
 export const ContentSchema: GenMessage<Content> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 29);
+  messageDesc(file_jackline_v1_event, 31);
 
 /**
  * What a run was started with.
@@ -1701,6 +1802,13 @@ export type RunInput = Message<"jackline.v1.RunInput"> & {
    * @generated from field: google.protobuf.Struct subject = 2;
    */
   subject?: JsonObject | undefined;
+
+  /**
+   * The messages of the thread that the run begins with, oldest first.
+   *
+   * @generated from field: jackline.v1.ThreadContent thread = 3;
+   */
+  thread?: ThreadContent | undefined;
 };
 
 /**
@@ -1708,7 +1816,28 @@ export type RunInput = Message<"jackline.v1.RunInput"> & {
  * Use `create(RunInputSchema)` to create a new message.
  */
 export const RunInputSchema: GenMessage<RunInput> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 30);
+  messageDesc(file_jackline_v1_event, 32);
+
+/**
+ * Messages of a thread, each by the SHA-256 of what is stored of it.
+ *
+ * @generated from message jackline.v1.ThreadContent
+ */
+export type ThreadContent = Message<"jackline.v1.ThreadContent"> & {
+  /**
+   * 32 bytes each.
+   *
+   * @generated from field: repeated bytes digests = 1;
+   */
+  digests: Uint8Array[];
+};
+
+/**
+ * Describes the message jackline.v1.ThreadContent.
+ * Use `create(ThreadContentSchema)` to create a new message.
+ */
+export const ThreadContentSchema: GenMessage<ThreadContent> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 33);
 
 /**
  * What a step or run came to.
@@ -1743,7 +1872,7 @@ export type ResultContent = Message<"jackline.v1.ResultContent"> & {
  * Use `create(ResultContentSchema)` to create a new message.
  */
 export const ResultContentSchema: GenMessage<ResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 31);
+  messageDesc(file_jackline_v1_event, 34);
 
 /**
  * What a model said.
@@ -1771,7 +1900,7 @@ export type ReplyContent = Message<"jackline.v1.ReplyContent"> & {
  * Use `create(ReplyContentSchema)` to create a new message.
  */
 export const ReplyContentSchema: GenMessage<ReplyContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 32);
+  messageDesc(file_jackline_v1_event, 35);
 
 /**
  * A tool call as it was asked for.
@@ -1799,7 +1928,7 @@ export type CallContent = Message<"jackline.v1.CallContent"> & {
  * Use `create(CallContentSchema)` to create a new message.
  */
 export const CallContentSchema: GenMessage<CallContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 33);
+  messageDesc(file_jackline_v1_event, 36);
 
 /**
  * What a tool returned.
@@ -1827,7 +1956,7 @@ export type ToolResultContent = Message<"jackline.v1.ToolResultContent"> & {
  * Use `create(ToolResultContentSchema)` to create a new message.
  */
 export const ToolResultContentSchema: GenMessage<ToolResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 34);
+  messageDesc(file_jackline_v1_event, 37);
 
 /**
  * What was answered to a question.
@@ -1855,7 +1984,7 @@ export type AnswerContent = Message<"jackline.v1.AnswerContent"> & {
  * Use `create(AnswerContentSchema)` to create a new message.
  */
 export const AnswerContentSchema: GenMessage<AnswerContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 35);
+  messageDesc(file_jackline_v1_event, 38);
 
 /**
  * What came with an answer.
@@ -1876,7 +2005,7 @@ export type ConsultContent = Message<"jackline.v1.ConsultContent"> & {
  * Use `create(ConsultContentSchema)` to create a new message.
  */
 export const ConsultContentSchema: GenMessage<ConsultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 36);
+  messageDesc(file_jackline_v1_event, 39);
 
 /**
  * What stands for turns that were left out.
@@ -1897,7 +2026,7 @@ export type CompactedContent = Message<"jackline.v1.CompactedContent"> & {
  * Use `create(CompactedContentSchema)` to create a new message.
  */
 export const CompactedContentSchema: GenMessage<CompactedContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 37);
+  messageDesc(file_jackline_v1_event, 40);
 
 /**
  * What a judge found.
@@ -1925,7 +2054,7 @@ export type GroundedContent = Message<"jackline.v1.GroundedContent"> & {
  * Use `create(GroundedContentSchema)` to create a new message.
  */
 export const GroundedContentSchema: GenMessage<GroundedContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 38);
+  messageDesc(file_jackline_v1_event, 41);
 
 /**
  * A live piece of what is being made. Never stored, never replayed.
@@ -1991,7 +2120,7 @@ export type Delta = Message<"jackline.v1.Delta"> & {
  * Use `create(DeltaSchema)` to create a new message.
  */
 export const DeltaSchema: GenMessage<Delta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 39);
+  messageDesc(file_jackline_v1_event, 42);
 
 /**
  * A piece of a tool call's arguments.
@@ -2026,7 +2155,7 @@ export type ToolArgumentsDelta = Message<"jackline.v1.ToolArgumentsDelta"> & {
  * Use `create(ToolArgumentsDeltaSchema)` to create a new message.
  */
 export const ToolArgumentsDeltaSchema: GenMessage<ToolArgumentsDelta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 40);
+  messageDesc(file_jackline_v1_event, 43);
 
 /**
  * An attempt was given up: drop what its deltas showed.
@@ -2047,7 +2176,7 @@ export type Reset = Message<"jackline.v1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 41);
+  messageDesc(file_jackline_v1_event, 44);
 
 /**
  * Why a worker took a run over.

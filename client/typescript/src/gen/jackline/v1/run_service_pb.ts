@@ -14,13 +14,15 @@ import type { Delta, Reset, StepEvent } from "./event_pb.js";
 import { file_jackline_v1_event } from "./event_pb.js";
 import type { Interrupt, OnQuestion, Run, RunBounds, RunMessage, RunState, ToolCall, View } from "./run_pb.js";
 import { file_jackline_v1_run } from "./run_pb.js";
+import type { NewThreadMessage, OnBusy, Thread, ThreadMessage } from "./thread_pb.js";
+import { file_jackline_v1_thread } from "./thread_pb.js";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file jackline/v1/run_service.proto.
  */
 export const file_jackline_v1_run_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1qYWNrbGluZS92MS9ydW5fc2VydmljZS5wcm90bxILamFja2xpbmUudjEigwEKDklubGluZVdvcmtmbG93EgwKBHlhbWwYASABKAkSNQoFZmlsZXMYAiADKAsyJi5qYWNrbGluZS52MS5JbmxpbmVXb3JrZmxvdy5GaWxlc0VudHJ5GiwKCkZpbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMOgI4ASLnAwoPU3RhcnRSdW5SZXF1ZXN0EhIKCHdvcmtmbG93GAEgASgJSAASNgoPaW5saW5lX3dvcmtmbG93GAIgASgLMhsuamFja2xpbmUudjEuSW5saW5lV29ya2Zsb3dIABIUCgppbnB1dF9qc29uGAMgASgMSAESKAoFaW5wdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAESEgoKcmVxdWVzdF9pZBgFIAEoCRIoCgdzdWJqZWN0GAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI4CgZsYWJlbHMYByADKAsyKC5qYWNrbGluZS52MS5TdGFydFJ1blJlcXVlc3QuTGFiZWxzRW50cnkSJgoGYm91bmRzGAggASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgtvbl9xdWVzdGlvbhgKIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24aLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZzb3VyY2VCDQoLaW5wdXRfdmFsdWVKBAgLEB4iZQoQU3RhcnRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIu8BCgtGb3JrQ2hhbmdlcxIQCgh3b3JrZmxvdxgBIAEoCRImCgZib3VuZHMYAiABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSNAoGbGFiZWxzGAMgAygLMiQuamFja2xpbmUudjEuRm9ya0NoYW5nZXMuTGFiZWxzRW50cnkSDQoFc3RlZXIYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgGEBQidwoORm9ya1J1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgEEikKB2NoYW5nZXMYAyABKAsyGC5qYWNrbGluZS52MS5Gb3JrQ2hhbmdlcxISCgpyZXF1ZXN0X2lkGAQgASgJSgQIBRAUImQKD0ZvcmtSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIo0BChVTdHJlYW1Qcm9ncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAIgASgEEh8KBHZpZXcYAyABKA4yES5qYWNrbGluZS52MS5WaWV3EhYKDmluY2x1ZGVfZGVsdGFzGAQgASgIEg0KBWtpbmRzGAUgAygJSgQIBhAUItIBChZTdHJlYW1Qcm9ncmVzc1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmphY2tsaW5lLnYxLlN0ZXBFdmVudBIiCgZkZWx0YXMYAiADKAsyEi5qYWNrbGluZS52MS5EZWx0YRIUCgxzZW50X3Rocm91Z2gYAyABKAQSFQoNaGVhZF9zZXF1ZW5jZRgEIAEoBBIhCgVyZXNldBgFIAEoCzISLmphY2tsaW5lLnYxLlJlc2V0EhYKDnN0b3JlX2RlZ3JhZGVkGAcgASgISgQIBhAHIocECg5Db250cm9sUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKY29tbWFuZF9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkSKAoGZXhwZWN0GAQgASgLMhguamFja2xpbmUudjEuRXhwZWN0YXRpb24SJwoEd2FpdBgFIAEoDjIZLmphY2tsaW5lLnYxLlJlY2VpcHRTdGFnZRIqCgVwYXVzZRgKIAEoCzIZLmphY2tsaW5lLnYxLlBhdXNlQ29tbWFuZEgAEiwKBnJlc3VtZRgLIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VtZUNvbW1hbmRIABIqCgVzdGVlchgMIAEoCzIZLmphY2tsaW5lLnYxLlN0ZWVyQ29tbWFuZEgAEioKBWFib3J0GA0gASgLMhkuamFja2xpbmUudjEuQWJvcnRDb21tYW5kSAASLAoGYW5zd2VyGA4gASgLMhouamFja2xpbmUudjEuQW5zd2VyQ29tbWFuZEgAEkIKEnN1Ym1pdF90b29sX3Jlc3VsdBgPIAEoCzIkLmphY2tsaW5lLnYxLlN1Ym1pdFRvb2xSZXN1bHRDb21tYW5kSAASOQoNYWRqdXN0X2JvdW5kcxgQIAEoCzIgLmphY2tsaW5lLnYxLkFkanVzdEJvdW5kc0NvbW1hbmRIAEIJCgdjb21tYW5kSgQIERAeIkkKD0NvbnRyb2xSZXNwb25zZRIlCgdyZWNlaXB0GAEgASgLMhQuamFja2xpbmUudjEuUmVjZWlwdBIPCgdyZWFjaGVkGAIgASgIIkAKDUdldFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3Ii8KDkdldFJ1blJlc3BvbnNlEh0KA3J1bhgBIAEoCzIQLmphY2tsaW5lLnYxLlJ1biJtCg5XYWl0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSHwoEdmlldxgCIAEoDjIRLmphY2tsaW5lLnYxLlZpZXcSKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJCCg9XYWl0UnVuUmVzcG9uc2USHQoDcnVuGAEgASgLMhAuamFja2xpbmUudjEuUnVuEhAKCGZpbmlzaGVkGAIgASgIIscCCg9MaXN0UnVuc1JlcXVlc3QSJQoGc3RhdGVzGAEgAygOMhUuamFja2xpbmUudjEuUnVuU3RhdGUSEAoId29ya2Zsb3cYAiABKAkSOAoGbGFiZWxzGAMgAygLMiguamFja2xpbmUudjEuTGlzdFJ1bnNSZXF1ZXN0LkxhYmVsc0VudHJ5EjEKDWNyZWF0ZWRfYWZ0ZXIYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYBiABKAUSEgoKcGFnZV90b2tlbhgHIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBSgQICBAUIl8KEExpc3RSdW5zUmVzcG9uc2USHgoEcnVucxgBIAMoCzIQLmphY2tsaW5lLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBCJHChRMaXN0VG9vbENhbGxzUmVxdWVzdBIOCgZydW5faWQYASABKAkSHwoEdmlldxgCIAEoDjIRLmphY2tsaW5lLnYxLlZpZXciQgoVTGlzdFRvb2xDYWxsc1Jlc3BvbnNlEikKCnRvb2xfY2FsbHMYASADKAsyFS5qYWNrbGluZS52MS5Ub29sQ2FsbCJIChZMaXN0UnVuTWVzc2FnZXNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEg0KBXZpc2l0GAMgASgNIkQKF0xpc3RSdW5NZXNzYWdlc1Jlc3BvbnNlEikKCG1lc3NhZ2VzGAEgAygLMhcuamFja2xpbmUudjEuUnVuTWVzc2FnZSJvChVMaXN0SW50ZXJydXB0c1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3EhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIl0KFkxpc3RJbnRlcnJ1cHRzUmVzcG9uc2USKgoKaW50ZXJydXB0cxgBIAMoCzIWLmphY2tsaW5lLnYxLkludGVycnVwdBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiJAoFTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoBCIWChRHZXRTZXJ2ZXJJbmZvUmVxdWVzdCLgAQoVR2V0U2VydmVySW5mb1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSMAoKZHVyYWJpbGl0eRgCIAEoDjIcLmphY2tsaW5lLnYxLkR1cmFiaWxpdHlDbGFzcxIiCgZsaW1pdHMYAyADKAsyEi5qYWNrbGluZS52MS5MaW1pdBISCgpzdGVwX2tpbmRzGAQgAygJEioKCGNvbW1hbmRzGAUgAygOMhguamFja2xpbmUudjEuQ29tbWFuZEtpbmQSDgoGbW9kZWxzGAYgAygJEhAKCGZlYXR1cmVzGAcgAygJKpwBChBTdGFydERpc3Bvc2l0aW9uEiEKHVNUQVJUX0RJU1BPU0lUSU9OX1VOU1BFQ0lGSUVEEAASHQoZU1RBUlRfRElTUE9TSVRJT05fU1RBUlRFRBABEhwKGFNUQVJUX0RJU1BPU0lUSU9OX1FVRVVFRBACEiIKHlNUQVJUX0RJU1BPU0lUSU9OX0RFRFVQTElDQVRFRBADIgQIBBAJKogBCg9EdXJhYmlsaXR5Q2xhc3MSIAocRFVSQUJJTElUWV9DTEFTU19VTlNQRUNJRklFRBAAEhoKFkRVUkFCSUxJVFlfQ0xBU1NfRlNZTkMQARIcChhEVVJBQklMSVRZX0NMQVNTX1BST0NFU1MQAhIZChVEVVJBQklMSVRZX0NMQVNTX05PTkUQAzL5BgoKUnVuU2VydmljZRJHCghTdGFydFJ1bhIcLmphY2tsaW5lLnYxLlN0YXJ0UnVuUmVxdWVzdBodLmphY2tsaW5lLnYxLlN0YXJ0UnVuUmVzcG9uc2USRAoHRm9ya1J1bhIbLmphY2tsaW5lLnYxLkZvcmtSdW5SZXF1ZXN0GhwuamFja2xpbmUudjEuRm9ya1J1blJlc3BvbnNlElsKDlN0cmVhbVByb2dyZXNzEiIuamFja2xpbmUudjEuU3RyZWFtUHJvZ3Jlc3NSZXF1ZXN0GiMuamFja2xpbmUudjEuU3RyZWFtUHJvZ3Jlc3NSZXNwb25zZTABEkQKB0NvbnRyb2wSGy5qYWNrbGluZS52MS5Db250cm9sUmVxdWVzdBocLmphY2tsaW5lLnYxLkNvbnRyb2xSZXNwb25zZRJBCgZHZXRSdW4SGi5qYWNrbGluZS52MS5HZXRSdW5SZXF1ZXN0GhsuamFja2xpbmUudjEuR2V0UnVuUmVzcG9uc2USRAoHV2FpdFJ1bhIbLmphY2tsaW5lLnYxLldhaXRSdW5SZXF1ZXN0GhwuamFja2xpbmUudjEuV2FpdFJ1blJlc3BvbnNlEkcKCExpc3RSdW5zEhwuamFja2xpbmUudjEuTGlzdFJ1bnNSZXF1ZXN0Gh0uamFja2xpbmUudjEuTGlzdFJ1bnNSZXNwb25zZRJWCg1MaXN0VG9vbENhbGxzEiEuamFja2xpbmUudjEuTGlzdFRvb2xDYWxsc1JlcXVlc3QaIi5qYWNrbGluZS52MS5MaXN0VG9vbENhbGxzUmVzcG9uc2USXAoPTGlzdFJ1bk1lc3NhZ2VzEiMuamFja2xpbmUudjEuTGlzdFJ1bk1lc3NhZ2VzUmVxdWVzdBokLmphY2tsaW5lLnYxLkxpc3RSdW5NZXNzYWdlc1Jlc3BvbnNlElkKDkxpc3RJbnRlcnJ1cHRzEiIuamFja2xpbmUudjEuTGlzdEludGVycnVwdHNSZXF1ZXN0GiMuamFja2xpbmUudjEuTGlzdEludGVycnVwdHNSZXNwb25zZRJWCg1HZXRTZXJ2ZXJJbmZvEiEuamFja2xpbmUudjEuR2V0U2VydmVySW5mb1JlcXVlc3QaIi5qYWNrbGluZS52MS5HZXRTZXJ2ZXJJbmZvUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_event, file_jackline_v1_run]);
+  fileDesc("Ch1qYWNrbGluZS92MS9ydW5fc2VydmljZS5wcm90bxILamFja2xpbmUudjEigwEKDklubGluZVdvcmtmbG93EgwKBHlhbWwYASABKAkSNQoFZmlsZXMYAiADKAsyJi5qYWNrbGluZS52MS5JbmxpbmVXb3JrZmxvdy5GaWxlc0VudHJ5GiwKCkZpbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMOgI4ASKgBAoPU3RhcnRSdW5SZXF1ZXN0EhIKCHdvcmtmbG93GAEgASgJSAASNgoPaW5saW5lX3dvcmtmbG93GAIgASgLMhsuamFja2xpbmUudjEuSW5saW5lV29ya2Zsb3dIABIUCgppbnB1dF9qc29uGAMgASgMSAESKAoFaW5wdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAESEgoKcmVxdWVzdF9pZBgFIAEoCRIoCgdzdWJqZWN0GAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI4CgZsYWJlbHMYByADKAsyKC5qYWNrbGluZS52MS5TdGFydFJ1blJlcXVlc3QuTGFiZWxzRW50cnkSJgoGYm91bmRzGAggASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgtvbl9xdWVzdGlvbhgKIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24SEQoJdGhyZWFkX2lkGAsgASgJEiQKB29uX2J1c3kYDCABKA4yEy5qYWNrbGluZS52MS5PbkJ1c3kaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZzb3VyY2VCDQoLaW5wdXRfdmFsdWVKBAgNEB4iZQoQU3RhcnRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIu8BCgtGb3JrQ2hhbmdlcxIQCgh3b3JrZmxvdxgBIAEoCRImCgZib3VuZHMYAiABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSNAoGbGFiZWxzGAMgAygLMiQuamFja2xpbmUudjEuRm9ya0NoYW5nZXMuTGFiZWxzRW50cnkSDQoFc3RlZXIYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgGEBQidwoORm9ya1J1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgEEikKB2NoYW5nZXMYAyABKAsyGC5qYWNrbGluZS52MS5Gb3JrQ2hhbmdlcxISCgpyZXF1ZXN0X2lkGAQgASgJSgQIBRAUImQKD0ZvcmtSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIo0BChVTdHJlYW1Qcm9ncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAIgASgEEh8KBHZpZXcYAyABKA4yES5qYWNrbGluZS52MS5WaWV3EhYKDmluY2x1ZGVfZGVsdGFzGAQgASgIEg0KBWtpbmRzGAUgAygJSgQIBhAUItIBChZTdHJlYW1Qcm9ncmVzc1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmphY2tsaW5lLnYxLlN0ZXBFdmVudBIiCgZkZWx0YXMYAiADKAsyEi5qYWNrbGluZS52MS5EZWx0YRIUCgxzZW50X3Rocm91Z2gYAyABKAQSFQoNaGVhZF9zZXF1ZW5jZRgEIAEoBBIhCgVyZXNldBgFIAEoCzISLmphY2tsaW5lLnYxLlJlc2V0EhYKDnN0b3JlX2RlZ3JhZGVkGAcgASgISgQIBhAHIocECg5Db250cm9sUmVxdWVzdBIOCgZydW5faWQYASABKAkSEgoKY29tbWFuZF9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkSKAoGZXhwZWN0GAQgASgLMhguamFja2xpbmUudjEuRXhwZWN0YXRpb24SJwoEd2FpdBgFIAEoDjIZLmphY2tsaW5lLnYxLlJlY2VpcHRTdGFnZRIqCgVwYXVzZRgKIAEoCzIZLmphY2tsaW5lLnYxLlBhdXNlQ29tbWFuZEgAEiwKBnJlc3VtZRgLIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VtZUNvbW1hbmRIABIqCgVzdGVlchgMIAEoCzIZLmphY2tsaW5lLnYxLlN0ZWVyQ29tbWFuZEgAEioKBWFib3J0GA0gASgLMhkuamFja2xpbmUudjEuQWJvcnRDb21tYW5kSAASLAoGYW5zd2VyGA4gASgLMhouamFja2xpbmUudjEuQW5zd2VyQ29tbWFuZEgAEkIKEnN1Ym1pdF90b29sX3Jlc3VsdBgPIAEoCzIkLmphY2tsaW5lLnYxLlN1Ym1pdFRvb2xSZXN1bHRDb21tYW5kSAASOQoNYWRqdXN0X2JvdW5kcxgQIAEoCzIgLmphY2tsaW5lLnYxLkFkanVzdEJvdW5kc0NvbW1hbmRIAEIJCgdjb21tYW5kSgQIERAeIkkKD0NvbnRyb2xSZXNwb25zZRIlCgdyZWNlaXB0GAEgASgLMhQuamFja2xpbmUudjEuUmVjZWlwdBIPCgdyZWFjaGVkGAIgASgIIkAKDUdldFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3Ii8KDkdldFJ1blJlc3BvbnNlEh0KA3J1bhgBIAEoCzIQLmphY2tsaW5lLnYxLlJ1biJtCg5XYWl0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSHwoEdmlldxgCIAEoDjIRLmphY2tsaW5lLnYxLlZpZXcSKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJCCg9XYWl0UnVuUmVzcG9uc2USHQoDcnVuGAEgASgLMhAuamFja2xpbmUudjEuUnVuEhAKCGZpbmlzaGVkGAIgASgIItoCCg9MaXN0UnVuc1JlcXVlc3QSJQoGc3RhdGVzGAEgAygOMhUuamFja2xpbmUudjEuUnVuU3RhdGUSEAoId29ya2Zsb3cYAiABKAkSOAoGbGFiZWxzGAMgAygLMiguamFja2xpbmUudjEuTGlzdFJ1bnNSZXF1ZXN0LkxhYmVsc0VudHJ5EjEKDWNyZWF0ZWRfYWZ0ZXIYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYBiABKAUSEgoKcGFnZV90b2tlbhgHIAEoCRIRCgl0aHJlYWRfaWQYCCABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAkQFCJfChBMaXN0UnVuc1Jlc3BvbnNlEh4KBHJ1bnMYASADKAsyEC5qYWNrbGluZS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAQiRwoUTGlzdFRvb2xDYWxsc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3IkIKFUxpc3RUb29sQ2FsbHNSZXNwb25zZRIpCgp0b29sX2NhbGxzGAEgAygLMhUuamFja2xpbmUudjEuVG9vbENhbGwiSAoWTGlzdFJ1bk1lc3NhZ2VzUmVxdWVzdBIOCgZydW5faWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRINCgV2aXNpdBgDIAEoDSJEChdMaXN0UnVuTWVzc2FnZXNSZXNwb25zZRIpCghtZXNzYWdlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJ1bk1lc3NhZ2UibwoVTGlzdEludGVycnVwdHNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIfCgR2aWV3GAIgASgOMhEuamFja2xpbmUudjEuVmlldxIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJdChZMaXN0SW50ZXJydXB0c1Jlc3BvbnNlEioKCmludGVycnVwdHMYASADKAsyFi5qYWNrbGluZS52MS5JbnRlcnJ1cHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkEKEkxpc3RUaHJlYWRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCUoECAMQFCJUChNMaXN0VGhyZWFkc1Jlc3BvbnNlEiQKB3RocmVhZHMYASADKAsyEy5qYWNrbGluZS52MS5UaHJlYWQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIosBChBHZXRUaHJlYWRSZXF1ZXN0EhEKCXRocmVhZF9pZBgBIAEoCRIfCgR2aWV3GAIgASgOMhEuamFja2xpbmUudjEuVmlldxIWCg5hZnRlcl9wb3NpdGlvbhgDIAEoBBIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCUoECAYQFCJ/ChFHZXRUaHJlYWRSZXNwb25zZRIjCgZ0aHJlYWQYASABKAsyEy5qYWNrbGluZS52MS5UaHJlYWQSLAoIbWVzc2FnZXMYAiADKAsyGi5qYWNrbGluZS52MS5UaHJlYWRNZXNzYWdlEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJ1ChVBcHBlbmRNZXNzYWdlc1JlcXVlc3QSEQoJdGhyZWFkX2lkGAEgASgJEi8KCG1lc3NhZ2VzGAIgAygLMh0uamFja2xpbmUudjEuTmV3VGhyZWFkTWVzc2FnZRISCgpyZXF1ZXN0X2lkGAMgASgJSgQIBBAUImgKFkFwcGVuZE1lc3NhZ2VzUmVzcG9uc2USIwoGdGhyZWFkGAEgASgLMhMuamFja2xpbmUudjEuVGhyZWFkEg8KB3BlbmRpbmcYAiABKAgSGAoQcmVwZWF0ZWRfcmVxdWVzdBgDIAEoCCIkCgVMaW1pdBIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgEIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IuABChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIwCgpkdXJhYmlsaXR5GAIgASgOMhwuamFja2xpbmUudjEuRHVyYWJpbGl0eUNsYXNzEiIKBmxpbWl0cxgDIAMoCzISLmphY2tsaW5lLnYxLkxpbWl0EhIKCnN0ZXBfa2luZHMYBCADKAkSKgoIY29tbWFuZHMYBSADKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIOCgZtb2RlbHMYBiADKAkSEAoIZmVhdHVyZXMYByADKAkq2wEKEFN0YXJ0RGlzcG9zaXRpb24SIQodU1RBUlRfRElTUE9TSVRJT05fVU5TUEVDSUZJRUQQABIdChlTVEFSVF9ESVNQT1NJVElPTl9TVEFSVEVEEAESHAoYU1RBUlRfRElTUE9TSVRJT05fUVVFVUVEEAISIgoeU1RBUlRfRElTUE9TSVRJT05fREVEVVBMSUNBVEVEEAMSHQoZU1RBUlRfRElTUE9TSVRJT05fU1RFRVJFRBAEEh4KGlNUQVJUX0RJU1BPU0lUSU9OX1JFUExBQ0VEEAUiBAgGEAkqiAEKD0R1cmFiaWxpdHlDbGFzcxIgChxEVVJBQklMSVRZX0NMQVNTX1VOU1BFQ0lGSUVEEAASGgoWRFVSQUJJTElUWV9DTEFTU19GU1lOQxABEhwKGERVUkFCSUxJVFlfQ0xBU1NfUFJPQ0VTUxACEhkKFURVUkFCSUxJVFlfQ0xBU1NfTk9ORRADMvIICgpSdW5TZXJ2aWNlEkcKCFN0YXJ0UnVuEhwuamFja2xpbmUudjEuU3RhcnRSdW5SZXF1ZXN0Gh0uamFja2xpbmUudjEuU3RhcnRSdW5SZXNwb25zZRJECgdGb3JrUnVuEhsuamFja2xpbmUudjEuRm9ya1J1blJlcXVlc3QaHC5qYWNrbGluZS52MS5Gb3JrUnVuUmVzcG9uc2USWwoOU3RyZWFtUHJvZ3Jlc3MSIi5qYWNrbGluZS52MS5TdHJlYW1Qcm9ncmVzc1JlcXVlc3QaIy5qYWNrbGluZS52MS5TdHJlYW1Qcm9ncmVzc1Jlc3BvbnNlMAESRAoHQ29udHJvbBIbLmphY2tsaW5lLnYxLkNvbnRyb2xSZXF1ZXN0GhwuamFja2xpbmUudjEuQ29udHJvbFJlc3BvbnNlEkEKBkdldFJ1bhIaLmphY2tsaW5lLnYxLkdldFJ1blJlcXVlc3QaGy5qYWNrbGluZS52MS5HZXRSdW5SZXNwb25zZRJECgdXYWl0UnVuEhsuamFja2xpbmUudjEuV2FpdFJ1blJlcXVlc3QaHC5qYWNrbGluZS52MS5XYWl0UnVuUmVzcG9uc2USRwoITGlzdFJ1bnMSHC5qYWNrbGluZS52MS5MaXN0UnVuc1JlcXVlc3QaHS5qYWNrbGluZS52MS5MaXN0UnVuc1Jlc3BvbnNlElYKDUxpc3RUb29sQ2FsbHMSIS5qYWNrbGluZS52MS5MaXN0VG9vbENhbGxzUmVxdWVzdBoiLmphY2tsaW5lLnYxLkxpc3RUb29sQ2FsbHNSZXNwb25zZRJcCg9MaXN0UnVuTWVzc2FnZXMSIy5qYWNrbGluZS52MS5MaXN0UnVuTWVzc2FnZXNSZXF1ZXN0GiQuamFja2xpbmUudjEuTGlzdFJ1bk1lc3NhZ2VzUmVzcG9uc2USWQoOTGlzdEludGVycnVwdHMSIi5qYWNrbGluZS52MS5MaXN0SW50ZXJydXB0c1JlcXVlc3QaIy5qYWNrbGluZS52MS5MaXN0SW50ZXJydXB0c1Jlc3BvbnNlElAKC0xpc3RUaHJlYWRzEh8uamFja2xpbmUudjEuTGlzdFRocmVhZHNSZXF1ZXN0GiAuamFja2xpbmUudjEuTGlzdFRocmVhZHNSZXNwb25zZRJKCglHZXRUaHJlYWQSHS5qYWNrbGluZS52MS5HZXRUaHJlYWRSZXF1ZXN0Gh4uamFja2xpbmUudjEuR2V0VGhyZWFkUmVzcG9uc2USWQoOQXBwZW5kTWVzc2FnZXMSIi5qYWNrbGluZS52MS5BcHBlbmRNZXNzYWdlc1JlcXVlc3QaIy5qYWNrbGluZS52MS5BcHBlbmRNZXNzYWdlc1Jlc3BvbnNlElYKDUdldFNlcnZlckluZm8SIS5qYWNrbGluZS52MS5HZXRTZXJ2ZXJJbmZvUmVxdWVzdBoiLmphY2tsaW5lLnYxLkdldFNlcnZlckluZm9SZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_event, file_jackline_v1_run, file_jackline_v1_thread]);
 
 /**
  * A workflow given with the request.
@@ -143,6 +145,20 @@ export type StartRunRequest = Message<"jackline.v1.StartRunRequest"> & {
    * @generated from field: jackline.v1.OnQuestion on_question = 10;
    */
   onQuestion: OnQuestion;
+
+  /**
+   * The conversation that the run continues: 1 to 128 printable ASCII characters without spaces. Unset: none.
+   *
+   * @generated from field: string thread_id = 11;
+   */
+  threadId: string;
+
+  /**
+   * What happens if the thread has an active run; REJECT when unspecified. Only with a thread.
+   *
+   * @generated from field: jackline.v1.OnBusy on_busy = 12;
+   */
+  onBusy: OnBusy;
 };
 
 /**
@@ -717,6 +733,13 @@ export type ListRunsRequest = Message<"jackline.v1.ListRunsRequest"> & {
    * @generated from field: string page_token = 7;
    */
   pageToken: string;
+
+  /**
+   * Only runs of this thread; all when empty.
+   *
+   * @generated from field: string thread_id = 8;
+   */
+  threadId: string;
 };
 
 /**
@@ -938,6 +961,216 @@ export const ListInterruptsResponseSchema: GenMessage<ListInterruptsResponse> = 
   messageDesc(file_jackline_v1_run_service, 21);
 
 /**
+ * Request of ListThreads.
+ *
+ * @generated from message jackline.v1.ListThreadsRequest
+ */
+export type ListThreadsRequest = Message<"jackline.v1.ListThreadsRequest"> & {
+  /**
+   * At most this many: 50 when 0, at most 500.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * From the last answer; empty for the first page.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message jackline.v1.ListThreadsRequest.
+ * Use `create(ListThreadsRequestSchema)` to create a new message.
+ */
+export const ListThreadsRequestSchema: GenMessage<ListThreadsRequest> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 22);
+
+/**
+ * Response of ListThreads.
+ *
+ * @generated from message jackline.v1.ListThreadsResponse
+ */
+export type ListThreadsResponse = Message<"jackline.v1.ListThreadsResponse"> & {
+  /**
+   * The threads, newest first.
+   *
+   * @generated from field: repeated jackline.v1.Thread threads = 1;
+   */
+  threads: Thread[];
+
+  /**
+   * For the next page; empty after the last.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message jackline.v1.ListThreadsResponse.
+ * Use `create(ListThreadsResponseSchema)` to create a new message.
+ */
+export const ListThreadsResponseSchema: GenMessage<ListThreadsResponse> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 23);
+
+/**
+ * Request of GetThread.
+ *
+ * @generated from message jackline.v1.GetThreadRequest
+ */
+export type GetThreadRequest = Message<"jackline.v1.GetThreadRequest"> & {
+  /**
+   * Required. The thread.
+   *
+   * @generated from field: string thread_id = 1;
+   */
+  threadId: string;
+
+  /**
+   * METADATA when unspecified.
+   *
+   * @generated from field: jackline.v1.View view = 2;
+   */
+  view: View;
+
+  /**
+   * Only messages after this position; 0 begins with the first.
+   *
+   * @generated from field: uint64 after_position = 3;
+   */
+  afterPosition: bigint;
+
+  /**
+   * At most this many messages: 50 when 0, at most 500. Fewer where they are large.
+   *
+   * @generated from field: int32 page_size = 4;
+   */
+  pageSize: number;
+
+  /**
+   * From the last answer; empty for the first page. Valid with the same fields only.
+   *
+   * @generated from field: string page_token = 5;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message jackline.v1.GetThreadRequest.
+ * Use `create(GetThreadRequestSchema)` to create a new message.
+ */
+export const GetThreadRequestSchema: GenMessage<GetThreadRequest> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 24);
+
+/**
+ * Response of GetThread.
+ *
+ * @generated from message jackline.v1.GetThreadResponse
+ */
+export type GetThreadResponse = Message<"jackline.v1.GetThreadResponse"> & {
+  /**
+   * The thread.
+   *
+   * @generated from field: jackline.v1.Thread thread = 1;
+   */
+  thread?: Thread | undefined;
+
+  /**
+   * Its messages, oldest first.
+   *
+   * @generated from field: repeated jackline.v1.ThreadMessage messages = 2;
+   */
+  messages: ThreadMessage[];
+
+  /**
+   * For the next page; empty after the last message that there is now.
+   *
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message jackline.v1.GetThreadResponse.
+ * Use `create(GetThreadResponseSchema)` to create a new message.
+ */
+export const GetThreadResponseSchema: GenMessage<GetThreadResponse> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 25);
+
+/**
+ * Request of AppendMessages.
+ *
+ * @generated from message jackline.v1.AppendMessagesRequest
+ */
+export type AppendMessagesRequest = Message<"jackline.v1.AppendMessagesRequest"> & {
+  /**
+   * Required. The thread; it is made if there is none.
+   *
+   * @generated from field: string thread_id = 1;
+   */
+  threadId: string;
+
+  /**
+   * Required. The messages, in order; at most 100.
+   *
+   * @generated from field: repeated jackline.v1.NewThreadMessage messages = 2;
+   */
+  messages: NewThreadMessage[];
+
+  /**
+   * Makes the call idempotent within its thread: 1 to 128 printable ASCII characters without spaces.
+   *
+   * @generated from field: string request_id = 3;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message jackline.v1.AppendMessagesRequest.
+ * Use `create(AppendMessagesRequestSchema)` to create a new message.
+ */
+export const AppendMessagesRequestSchema: GenMessage<AppendMessagesRequest> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 26);
+
+/**
+ * Response of AppendMessages.
+ *
+ * @generated from message jackline.v1.AppendMessagesResponse
+ */
+export type AppendMessagesResponse = Message<"jackline.v1.AppendMessagesResponse"> & {
+  /**
+   * The thread with them.
+   *
+   * @generated from field: jackline.v1.Thread thread = 1;
+   */
+  thread?: Thread | undefined;
+
+  /**
+   * True if a run is active: they follow the messages of that run.
+   *
+   * @generated from field: bool pending = 2;
+   */
+  pending: boolean;
+
+  /**
+   * True if the same request had been made before.
+   *
+   * @generated from field: bool repeated_request = 3;
+   */
+  repeatedRequest: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.AppendMessagesResponse.
+ * Use `create(AppendMessagesResponseSchema)` to create a new message.
+ */
+export const AppendMessagesResponseSchema: GenMessage<AppendMessagesResponse> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_run_service, 27);
+
+/**
  * A size or count that this server enforces.
  *
  * @generated from message jackline.v1.Limit
@@ -963,7 +1196,7 @@ export type Limit = Message<"jackline.v1.Limit"> & {
  * Use `create(LimitSchema)` to create a new message.
  */
 export const LimitSchema: GenMessage<Limit> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 22);
+  messageDesc(file_jackline_v1_run_service, 28);
 
 /**
  * Request of GetServerInfo.
@@ -978,7 +1211,7 @@ export type GetServerInfoRequest = Message<"jackline.v1.GetServerInfoRequest"> &
  * Use `create(GetServerInfoRequestSchema)` to create a new message.
  */
 export const GetServerInfoRequestSchema: GenMessage<GetServerInfoRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 23);
+  messageDesc(file_jackline_v1_run_service, 29);
 
 /**
  * Response of GetServerInfo.
@@ -1041,7 +1274,7 @@ export type GetServerInfoResponse = Message<"jackline.v1.GetServerInfoResponse">
  * Use `create(GetServerInfoResponseSchema)` to create a new message.
  */
 export const GetServerInfoResponseSchema: GenMessage<GetServerInfoResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 24);
+  messageDesc(file_jackline_v1_run_service, 30);
 
 /**
  * What became of a start.
@@ -1064,7 +1297,7 @@ export enum StartDisposition {
   STARTED = 1,
 
   /**
-   * It waits for a free place.
+   * It waits for a free place, or for its turn in the thread.
    *
    * @generated from enum value: START_DISPOSITION_QUEUED = 2;
    */
@@ -1076,6 +1309,20 @@ export enum StartDisposition {
    * @generated from enum value: START_DISPOSITION_DEDUPLICATED = 3;
    */
   DEDUPLICATED = 3,
+
+  /**
+   * No run was started: the input became guidance for this run, the active one of the thread.
+   *
+   * @generated from enum value: START_DISPOSITION_STEERED = 4;
+   */
+  STEERED = 4,
+
+  /**
+   * The active run of the thread is being aborted; this run follows it.
+   *
+   * @generated from enum value: START_DISPOSITION_REPLACED = 5;
+   */
+  REPLACED = 5,
 }
 
 /**
@@ -1232,6 +1479,36 @@ export const RunService: GenService<{
     methodKind: "unary";
     input: typeof ListInterruptsRequestSchema;
     output: typeof ListInterruptsResponseSchema;
+  },
+  /**
+   * Lists threads, newest first. Scope `runs:observe`.
+   *
+   * @generated from rpc jackline.v1.RunService.ListThreads
+   */
+  listThreads: {
+    methodKind: "unary";
+    input: typeof ListThreadsRequestSchema;
+    output: typeof ListThreadsResponseSchema;
+  },
+  /**
+   * Reads a thread and its messages. Scope `runs:observe`; `runs:content` for the view FULL.
+   *
+   * @generated from rpc jackline.v1.RunService.GetThread
+   */
+  getThread: {
+    methodKind: "unary";
+    input: typeof GetThreadRequestSchema;
+    output: typeof GetThreadResponseSchema;
+  },
+  /**
+   * Adds messages to a thread from outside. Scope `runs:start`.
+   *
+   * @generated from rpc jackline.v1.RunService.AppendMessages
+   */
+  appendMessages: {
+    methodKind: "unary";
+    input: typeof AppendMessagesRequestSchema;
+    output: typeof AppendMessagesResponseSchema;
   },
   /**
    * Says what this server is and what it serves. Any valid credential.
