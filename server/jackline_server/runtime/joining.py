@@ -3,7 +3,6 @@
 Owns what `on_busy` means. The store decides each race: whatever it answers MOVED to is read and tried again.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable
 
 from jackline_server.core import json_text
@@ -147,7 +146,7 @@ class JoiningThreads:
 
     def _command(self, order: Order, action: Action, *, reason: str) -> Command:
         return Command(
-            command_id=self._command_id(order),
+            command_id=self._chance.new_id("cmd_"),
             ordinal=0,
             principal=order.caller.principal,
             reason=reason,
@@ -155,12 +154,6 @@ class JoiningThreads:
             expect_sequence=None,
             action=action,
         )
-
-    def _command_id(self, order: Order) -> str:
-        """The same for a start that is sent again."""
-        if not order.request_id:
-            return self._chance.new_id("cmd_")
-        return "start_" + hashlib.sha256(order.request_id.encode()).hexdigest()[:32]
 
 
 def _words(input_json: str) -> str:

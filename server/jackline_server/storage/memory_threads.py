@@ -168,6 +168,8 @@ def _thread(tables: MemoryTables, tenant: Tenant, thread_id: str, *, unix_ms: in
 
 
 def _order(run: MemoryRun, order: AbortOrder) -> None:
+    if order.command_id in run.commands:
+        return
     run.commands[order.command_id] = CommandRow(
         command_id=order.command_id,
         ordinal=len(run.commands) + 1,

@@ -97,6 +97,11 @@ def _submit(session: Session, command: tuple[str, str, bytes, int]) -> tuple[Sub
     return Submission.ACCEPTED, insert_command(session, head, command_id, payload)
 
 
+def knows_command(session: Session, head: Head, command_id: str) -> bool:
+    """True if the run's table has a command of that id."""
+    return session.connection.execute(_FIND, (head.run_key, command_id)).fetchone() is not None
+
+
 def insert_command(session: Session, head: Head, command_id: str, payload: bytes) -> CommandRow:
     """Put a command that is not there into the table of a run that has not ended. After a flush."""
     connection = session.connection

@@ -21,7 +21,7 @@ from jackline_server.runtime.thread_ports import (
 )
 from jackline_server.storage.blob_names import THREAD
 from jackline_server.storage.sqlite_blobs import find_blobs, hold
-from jackline_server.storage.sqlite_commands import insert_command
+from jackline_server.storage.sqlite_commands import insert_command, knows_command
 from jackline_server.storage.sqlite_database import Database
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_session import Session
@@ -185,7 +185,8 @@ def _steer(session: Session, steering: Steering) -> SteerDone:
             _INSERT_REQUEST,
             (tenant, steering.request_id, steering.fingerprint, steering.run_id, steering.unix_ms),
         )
-    insert_command(session, head, steering.command_id, steering.payload)
+    if not knows_command(session, head, steering.command_id):
+        insert_command(session, head, steering.command_id, steering.payload)
     return SteerDone(outcome=SteerOutcome.ACCEPTED, run_id=steering.run_id)
 
 

@@ -11,7 +11,7 @@ from jackline_server.runtime.store_ports import Append, NewRun
 from jackline_server.runtime.thread_turns import Joining, NewMessage, Turn
 from jackline_server.storage.blob_names import THREAD
 from jackline_server.storage.sqlite_blobs import hold
-from jackline_server.storage.sqlite_commands import insert_command
+from jackline_server.storage.sqlite_commands import insert_command, knows_command
 from jackline_server.storage.sqlite_session import Head, Session
 
 _OPEN = """
@@ -80,7 +80,7 @@ def join(session: Session, run_key: int, new: NewRun, joining: Joining) -> None:
         found = connection.execute(_REPLACED, (thread_key, thread_key, run_key)).fetchall()
         for (run_id,) in cast("list[tuple[str]]", found):
             head = session.head(run_id)
-            if head is not None:
+            if head is not None and not knows_command(session, head, joining.abort.command_id):
                 insert_command(session, head, joining.abort.command_id, joining.abort.payload)
 
 
