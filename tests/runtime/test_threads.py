@@ -1,7 +1,7 @@
 """Threads: a run continues a conversation, and one run of it is active at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,18 @@ from jackline_server.core.messages import AssistantMessage, Message, SystemMessa
 from jackline_server.core.plan import Effect, Plan
 from jackline_server.runtime.ports import ModelRequest, Record
 from jackline_server.runtime.refusals import Reason, Refused
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, Store, Tenant
+from jackline_server.runtime.store_ports import (
+    DEFAULT_TENANT,
+    Append,
+    Created,
+    Journal,
+    NewRun,
+    RunQuery,
+    Store,
+    StoredEvent,
+    StoreUnavailable,
+    Tenant,
+)
 from jackline_server.runtime.thread_ports import AppendOutcome
 from jackline_server.runtime.use_cases import (
     AppendMessages,
@@ -522,3 +533,75 @@ async def test_an_answer_from_outside_is_the_assistants(here: Scene) -> None:
     messages = here.models.requests[-1].messages
     assert isinstance(messages[2], AssistantMessage)
     assert not any(isinstance(message, ToolMessage) for message in messages)
+
+
+# --- trouble -----------------------------------------------------------------------------------
+
+
+@dataclass
+class LosingAnswers:
+    """A journal whose answers to creates of runs that wait and to the ends of runs are lost, each once."""
+
+    journal: Journal
+    lost: set[str] = field(default_factory=set[str])
+
+    async def create(self, new: NewRun) -> Created:
+        created = await self.journal.create(new)
+        if new.owner is None:
+            self._lose(f"create {new.request_id}")
+        return created
+
+    async def append(self, append: Append) -> None:
+        await self.journal.append(append)
+        if append.finishing:
+            self._lose(f"end {append.run_id}")
+
+    async def read(self, run_id: str, *, after_sequence: int, limit: int) -> Sequence[StoredEvent]:
+        return await self.journal.read(run_id, after_sequence=after_sequence, limit=limit)
+
+    async def plan(self, digest: str) -> bytes:
+        return await self.journal.plan(digest)
+
+    def _lose(self, what: str) -> None:
+        if what not in self.lost:
+            self.lost.add(what)
+            raise StoreUnavailable("the answer was lost")
+
+
+async def test_answers_that_are_lost_lose_no_run_and_add_nothing_twice(here: Scene) -> None:
+    here.store = change(here.store, journal=LosingAnswers(here.store.journal))
+    async with here.running() as jackline:
+        first = await start(jackline, "0")
+        await here.asked.wait()
+        for number in (1, 2):
+            with pytest.raises(Refused):
+                await start(jackline, str(number), on_busy=OnBusy.ENQUEUE, request_id=f"r{number}")
+        again = [
+            await start(jackline, str(number), on_busy=OnBusy.ENQUEUE, request_id=f"r{number}")
+            for number in (1, 2)
+        ]
+        here.gate.set()
+        await jackline.control(first.row.run_id, Abort(mode=AbortMode.NOW, skip_routes=False))
+        for one in again:
+            await jackline.runtime.runs.wait(DEFAULT_TENANT, one.row.run_id, timeout_ms=9_000)
+        page = await conversation(jackline)
+    assert {one.disposition for one in again} == {Disposition.DEDUPLICATED}
+    runs = [first.row.run_id, *(one.row.run_id for one in again for _ in "12")]
+    assert [row.run_id for row in page.messages] == runs
+    assert (page.row.ended, page.row.active_run, page.row.waiting) == (3, "", 0)
+
+
+async def test_a_worker_that_goes_away_leaves_the_turn_to_the_next_worker(here: Scene) -> None:
+    async with here.running() as jackline:
+        first = await start(jackline, "one")
+        await here.asked.wait()
+        waiting = await start(jackline, "two", on_busy=OnBusy.ENQUEUE)
+    async with here.running(worker="worker-2") as jackline:
+        assert (await conversation(jackline)).row.active_run == first.row.run_id
+        here.gate.set()
+        await jackline.control(first.row.run_id, Abort(mode=AbortMode.NOW, skip_routes=False))
+        log = await jackline.follow(waiting.row.run_id)
+        page = await conversation(jackline)
+    assert end_of(log).phase is Phase.SUCCEEDED
+    assert len(facts(log, MessagesAppended)) == 1
+    assert (page.row.ended, page.row.active_run) == (2, "")

@@ -141,7 +141,7 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
     StartRun = ForkRun = Control = GetRun = WaitRun = ListRuns = ListToolCalls = ListRunMessages = cast(
         "Any", _answer
     )
-    ListInterrupts = GetServerInfo = cast("Any", _answer)
+    ListInterrupts = ListThreads = GetThread = AppendMessages = GetServerInfo = cast("Any", _answer)
     ValidateWorkflow = PutWorkflow = GetWorkflow = ListWorkflows = DescribeWorkflow = cast("Any", _answer)
 
 
