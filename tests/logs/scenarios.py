@@ -501,11 +501,20 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         name="overflowed",
-        about="Malformed arguments are quoted; the provider then refuses the conversation as too long, once.",
+        about="Malformed arguments are quoted, a reply breaks off, the provider refuses the conversation as "
+        "too long, once. Reasoning goes back.",
         workflow=_agent(step="answer: text\nrepeat: {by: off}\ncompaction: window"),
         replies=(
-            ScriptedReply(text="First I look.", calls=(("c-1", "look", "{"),)),
-            ScriptedReply(calls=(("c-2", "look", "{}"),)),
+            ScriptedReply(text="First I look.", reasoning="Hm.", calls=(("c-1", "look", "{"),)),
+            ScriptedReply(
+                reasoning="Signed.",
+                blocks_json='{"thinking_blocks":[{"type":"thinking","thinking":"Signed.","signature":"c2ln"}]}',
+                calls=(("c-2", "look", "{}"),),
+            ),
+            ScriptedReply(
+                text="I have loo",
+                breaks_off=ModelFailure(FailureClass.CONNECTION, "the connection broke", usage=Usage()),
+            ),
             ModelFailure(FailureClass.CONTEXT_OVERFLOW, "the conversation is too long", usage=Usage()),
             _SAYS,
         ),

@@ -166,7 +166,7 @@ class _Models:
             await asyncio.sleep(_LOOK_S)
             raise reply
         await asyncio.sleep(reply.wait_ms / 1000)
-        for chunk in reply.chunks():
+        for chunk in reply.played():
             yield chunk
 
 

@@ -1,9 +1,17 @@
+import json
 from email.utils import formatdate
 
 import pytest
 
 from jackline_server.core.facts import FailureClass
-from jackline_server.models.failures import FailureContext, classify, retry_after_ms
+from jackline_server.models.failures import (
+    ErrorAnswer,
+    FailureContext,
+    answered_failure,
+    classify,
+    retry_after_ms,
+)
+from jackline_server.models.provider_words import read_error_body
 from jackline_server.models.redaction import MESSAGE_CHARS, safe_message
 
 NOW = 1_800_000_000.0
@@ -111,3 +119,54 @@ def test_an_exception_nobody_knows_says_nothing_of_itself() -> None:
     failure = classify(KeyError("some content"), context)
     assert failure.failure is FailureClass.INTERNAL
     assert "content" not in failure.message
+
+
+OVERFLOWS = {
+    "OpenAI": (400, "This model's maximum context length is 8192 tokens. However, you asked for 9000."),
+    "OpenAI, responses": (400, "Your input exceeds the context window of this model. Adjust it."),
+    "Azure": (400, "This model's maximum context length is 128000 tokens, you asked for more."),
+    "vLLM": (400, "The decoder prompt (length 5000) is longer than the maximum model length of 4096."),
+    "vLLM, newer": (400, "You passed 5000 input tokens. The model's context length is only 4096."),
+    "llama.cpp": (400, "the request exceeds the available context size. try increasing the context size"),
+    "llama.cpp, newer": (400, "request (5000 tokens) exceeds the available context size (4096 tokens)"),
+    "llama.cpp, older": (500, "the request exceeds the available context size"),
+    "Ollama": (400, "input length exceeds maximum context length"),
+    "Ollama, chat": (500, "prompt too long; exceeded max context length by 120 tokens"),
+    "Anthropic": (400, "prompt is too long: 213462 tokens > 200000 maximum"),
+    "Anthropic, with its reply": (400, "input length and `max_tokens` exceed context limit: 197202 + 21333"),
+    "Gemini": (
+        400,
+        "The input token count (1200000) exceeds the maximum number of tokens allowed.",
+    ),
+    "Vertex": (400, "Unable to submit request because the input token count is 40000."),
+    "Bedrock": (400, "Input is too long for requested model."),
+    "Mistral": (400, "Prompt contains 40000 tokens, too large for model with 32768"),
+    "xAI": (400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
+    "Groq": (400, "Please reduce the length of the messages or completion."),
+    "TGI": (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097"),
+    "SGLang": (400, "The input (5000 tokens) is longer than the model's context length (4096 tokens)."),
+    "Moonshot": (400, "Invalid request: Your request exceeded model token limit: 262144"),
+}
+NO_OVERFLOWS = {
+    "a quota": (429, "Rate limit reached: too many tokens per minute: reduce the length of it"),
+    "a cap on the reply": (400, "max_tokens is too large: 200000. At most 16384 are supported"),
+    "a bad field": (400, "Unrecognized request argument supplied: reasoning_effort"),
+    "a server that is down": (500, "internal error: token stream broke"),
+    "a forbidden word": (400, "The input is flagged by our content filter"),
+}
+
+
+def classed(status: int, text: str) -> FailureClass:
+    context = FailureContext(secrets=[], said=[], started=False, now_unix_s=NOW)
+    words = read_error_body(json.dumps({"error": {"message": text}}).encode())
+    return answered_failure(ErrorAnswer(status=status, headers={}, words=words), context).failure
+
+
+@pytest.mark.parametrize("who", OVERFLOWS)
+def test_a_conversation_that_is_too_long_is_known_by_the_words_of_each_server(who: str) -> None:
+    assert classed(*OVERFLOWS[who]) is FailureClass.CONTEXT_OVERFLOW
+
+
+@pytest.mark.parametrize("what", NO_OVERFLOWS)
+def test_other_refusals_are_not_taken_for_a_conversation_that_is_too_long(what: str) -> None:
+    assert classed(*NO_OVERFLOWS[what]) is not FailureClass.CONTEXT_OVERFLOW

@@ -20,7 +20,8 @@ def test_every_message_has_its_form_on_the_wire() -> None:
             AssistantMessage(text="", calls=(CALL,)),
             ToolMessage(call_id="c1", name="look", text="r", is_error=False),
             AssistantMessage(text="done"),
-        ]
+        ],
+        None,
     ) == [
         {"role": "system", "content": "s"},
         {"role": "user", "content": "u\ufffd"},

@@ -2230,7 +2230,9 @@ type ModelCallFailed struct {
 	// What the attempt is charged.
 	Usage *Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Its price, in millionths of a US dollar.
-	CostMicros    uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	CostMicros uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// True if a part of the reply's text had come; it is kept in the content.
+	Interrupted   bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2291,6 +2293,13 @@ func (x *ModelCallFailed) GetCostMicros() uint64 {
 		return x.CostMicros
 	}
 	return 0
+}
+
+func (x *ModelCallFailed) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
 }
 
 // A tool call was asked for.
@@ -3881,7 +3890,7 @@ type Content_Result struct {
 }
 
 type Content_Reply struct {
-	// Of ModelReplied.
+	// Of ModelReplied, and of ModelCallFailed where a part of the reply had come.
 	Reply *ReplyContent `protobuf:"bytes,3,opt,name=reply,proto3,oneof"`
 }
 
@@ -4128,7 +4137,11 @@ type ReplyContent struct {
 	// Its text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Its reasoning, where the provider shows it.
-	Reasoning     string `protobuf:"bytes,2,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	Reasoning string `protobuf:"bytes,2,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	// The reasoning as it has to be sent back to the model; unset if there is nothing to send back.
+	Blocks *ReasoningBlocks `protobuf:"bytes,3,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	// Of ModelCallFailed: why the reply was cut off here.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4177,6 +4190,93 @@ func (x *ReplyContent) GetReasoning() string {
 	return ""
 }
 
+func (x *ReplyContent) GetBlocks() *ReasoningBlocks {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *ReplyContent) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// A model's reasoning as it is sent back to it, unchanged, and to no other model.
+type ReasoningBlocks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The profile that it belongs to.
+	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The model of that profile.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// The field of the provider's wire that takes `reasoning` as it is; empty for none.
+	Field string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
+	// Further fields of the wire's message, signed ones among them, as a JSON object; empty without.
+	BlocksJson    []byte `protobuf:"bytes,4,opt,name=blocks_json,json=blocksJson,proto3" json:"blocks_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReasoningBlocks) Reset() {
+	*x = ReasoningBlocks{}
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReasoningBlocks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReasoningBlocks) ProtoMessage() {}
+
+func (x *ReasoningBlocks) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReasoningBlocks.ProtoReflect.Descriptor instead.
+func (*ReasoningBlocks) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ReasoningBlocks) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *ReasoningBlocks) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ReasoningBlocks) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *ReasoningBlocks) GetBlocksJson() []byte {
+	if x != nil {
+		return x.BlocksJson
+	}
+	return nil
+}
+
 // A tool call as it was asked for.
 type CallContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4190,7 +4290,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4302,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4315,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallContent) GetTool() string {
@@ -4245,7 +4345,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4357,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4370,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -4300,7 +4400,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4412,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4425,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -4353,7 +4453,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4465,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4478,7 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ConsultContent) GetError() string {
@@ -4399,7 +4499,7 @@ type CompactedContent struct {
 
 func (x *CompactedContent) Reset() {
 	*x = CompactedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4411,7 +4511,7 @@ func (x *CompactedContent) String() string {
 func (*CompactedContent) ProtoMessage() {}
 
 func (x *CompactedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4424,7 +4524,7 @@ func (x *CompactedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
 func (*CompactedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CompactedContent) GetSummary() string {
@@ -4447,7 +4547,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4559,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4572,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -4512,7 +4612,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4524,7 +4624,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4537,7 +4637,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -4635,7 +4735,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4647,7 +4747,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4660,7 +4760,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -4695,7 +4795,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4707,7 +4807,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4720,7 +4820,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -4847,13 +4947,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"tokensUsed\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\rR\tlatencyMs\x12$\n" +
-	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\xcb\x01\n" +
+	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\xed\x01\n" +
 	"\x0fModelCallFailed\x128\n" +
 	"\afailure\x18\x01 \x01(\x0e2\x1e.jackline.v1.ModelFailureClassR\afailure\x12#\n" +
 	"\vretry_in_ms\x18\x02 \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12(\n" +
 	"\x05usage\x18\x03 \x01(\v2\x12.jackline.v1.UsageR\x05usage\x12\x1f\n" +
 	"\vcost_micros\x18\x04 \x01(\x04R\n" +
-	"costMicrosB\x0e\n" +
+	"costMicros\x12 \n" +
+	"\vinterrupted\x18\x05 \x01(\bR\vinterruptedB\x0e\n" +
 	"\f_retry_in_ms\"Z\n" +
 	"\x11ToolCallRequested\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x18\n" +
@@ -4993,10 +5094,18 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"resultJson\x12\x1f\n" +
 	"\vwrites_json\x18\x02 \x01(\fR\n" +
 	"writesJson\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"@\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\x8c\x01\n" +
 	"\fReplyContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1c\n" +
-	"\treasoning\x18\x02 \x01(\tR\treasoning\"?\n" +
+	"\treasoning\x18\x02 \x01(\tR\treasoning\x124\n" +
+	"\x06blocks\x18\x03 \x01(\v2\x1c.jackline.v1.ReasoningBlocksR\x06blocks\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"x\n" +
+	"\x0fReasoningBlocks\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
+	"\x05field\x18\x03 \x01(\tR\x05field\x12\x1f\n" +
+	"\vblocks_json\x18\x04 \x01(\fR\n" +
+	"blocksJson\"?\n" +
 	"\vCallContent\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x02 \x01(\fR\targuments\"J\n" +
@@ -5130,7 +5239,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -5180,33 +5289,34 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*ThreadContent)(nil),         // 45: jackline.v1.ThreadContent
 	(*ResultContent)(nil),         // 46: jackline.v1.ResultContent
 	(*ReplyContent)(nil),          // 47: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 48: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 49: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 50: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 51: jackline.v1.ConsultContent
-	(*CompactedContent)(nil),      // 52: jackline.v1.CompactedContent
-	(*GroundedContent)(nil),       // 53: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 54: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 55: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 56: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 58: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 59: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 60: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 61: jackline.v1.RunState
-	(StopReason)(0),               // 62: jackline.v1.StopReason
-	(*Usage)(nil),                 // 63: jackline.v1.Usage
-	(Effect)(0),                   // 64: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 65: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 66: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 67: jackline.v1.CommandKind
-	(AbortMode)(0),                // 68: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 69: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 70: jackline.v1.VisitBounds
-	(*structpb.Struct)(nil),       // 71: google.protobuf.Struct
+	(*ReasoningBlocks)(nil),       // 48: jackline.v1.ReasoningBlocks
+	(*CallContent)(nil),           // 49: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 50: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 51: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 52: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 53: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 54: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 55: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 56: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 57: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 59: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 60: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 61: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 62: jackline.v1.RunState
+	(StopReason)(0),               // 63: jackline.v1.StopReason
+	(*Usage)(nil),                 // 64: jackline.v1.Usage
+	(Effect)(0),                   // 65: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 66: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 67: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 68: jackline.v1.CommandKind
+	(AbortMode)(0),                // 69: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 70: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 71: jackline.v1.VisitBounds
+	(*structpb.Struct)(nil),       // 72: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	57, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	58, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	13, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
 	16, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
 	17, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
@@ -5237,34 +5347,34 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	35, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
 	38, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
 	43, // 30: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	57, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	58, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	59, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	60, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	58, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	59, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	60, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	61, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
 	14, // 35: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
 	0,  // 36: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	61, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	62, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	62, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	62, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	63, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	63, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
 	1,  // 40: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	62, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	63, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	63, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	64, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
 	2,  // 43: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
 	3,  // 44: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	63, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	64, // 46: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	65, // 47: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	64, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	65, // 46: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	66, // 47: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
 	4,  // 48: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
 	5,  // 49: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	66, // 50: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	57, // 51: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	67, // 52: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	68, // 53: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	62, // 54: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	67, // 55: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	69, // 56: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	58, // 57: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	70, // 58: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	67, // 50: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	58, // 51: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	68, // 52: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	69, // 53: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	63, // 54: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	68, // 55: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	70, // 56: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	59, // 57: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	71, // 58: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
 	6,  // 59: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
 	7,  // 60: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
 	8,  // 61: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
@@ -5274,21 +5384,22 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	44, // 65: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
 	46, // 66: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
 	47, // 67: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	48, // 68: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	49, // 69: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	50, // 70: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	49, // 68: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	50, // 69: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	51, // 70: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
 	45, // 71: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	51, // 72: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	52, // 73: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	53, // 74: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	71, // 75: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	52, // 72: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	53, // 73: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	54, // 74: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	72, // 75: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
 	45, // 76: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	55, // 77: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	48, // 77: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	56, // 78: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -5346,7 +5457,7 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[42].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[43].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -5357,7 +5468,7 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

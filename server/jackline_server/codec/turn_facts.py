@@ -24,6 +24,7 @@ from jackline_server.core.facts import (
     ToolCallRequested,
     ToolCallStarted,
 )
+from jackline_server.core.reasoning import ReasoningBlocks
 
 
 def _pack_model_call_started(fact: ModelCallStarted, event: event_pb2.StepEvent) -> None:
@@ -73,6 +74,19 @@ def _fill_model_replied(fact: ModelReplied, content: event_pb2.Content) -> None:
         content.reply.text = fact.text
     if fact.reasoning:
         content.reply.reasoning = fact.reasoning
+    if fact.blocks is not None:
+        into = content.reply.blocks
+        into.profile = fact.blocks.profile
+        into.model = fact.blocks.model
+        into.field = fact.blocks.field
+        into.blocks_json = fact.blocks.blocks_json.encode()
+        into.SetInParent()
+
+
+def _read_blocks(found: event_pb2.ReasoningBlocks) -> ReasoningBlocks:
+    return ReasoningBlocks(
+        profile=found.profile, model=found.model, field=found.field, blocks_json=found.blocks_json.decode()
+    )
 
 
 def _unpack_model_replied(event: event_pb2.StepEvent) -> ModelReplied:
@@ -87,6 +101,7 @@ def _unpack_model_replied(event: event_pb2.StepEvent) -> ModelReplied:
         first_token_ms=found.first_token_ms,
         text=content.text,
         reasoning=content.reasoning,
+        blocks=_read_blocks(content.blocks) if content.HasField("blocks") else None,
     )
 
 
@@ -97,10 +112,15 @@ def _pack_model_call_failed(fact: ModelCallFailed, event: event_pb2.StepEvent) -
         into.retry_in_ms = fact.retry_in_ms
     set_usage(into.usage, fact.usage)
     into.cost_micros = fact.cost_micros
+    if fact.text:
+        into.interrupted = True
 
 
 def _fill_model_call_failed(fact: ModelCallFailed, content: event_pb2.Content) -> None:
-    if fact.error:
+    if fact.text:
+        content.reply.text = fact.text
+        content.reply.error = fact.error
+    elif fact.error:
         content.text = fact.error
 
 
@@ -111,7 +131,8 @@ def _unpack_model_call_failed(event: event_pb2.StepEvent) -> ModelCallFailed:
         retry_in_ms=found.retry_in_ms if found.HasField("retry_in_ms") else None,
         usage=read_usage(found.usage),
         cost_micros=found.cost_micros,
-        error=event.content.text,
+        error=event.content.reply.error or event.content.text,
+        text=event.content.reply.text,
     )
 
 

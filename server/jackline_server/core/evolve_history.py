@@ -6,7 +6,7 @@ decided (`compaction`), how a conversation is made (`transcript`) or mended (`hy
 
 from jackline_server.core import transcript
 from jackline_server.core.errors import CorruptLog
-from jackline_server.core.facts import Compacted, HistoryRepaired, ModelCallStarted
+from jackline_server.core.facts import Compacted, HistoryRepaired, ModelCallStarted, Purpose
 from jackline_server.core.frozen import change
 from jackline_server.core.plan import ModelStep
 from jackline_server.core.state import Reply, RunState, Visit, current
@@ -33,9 +33,19 @@ def summarised(visit: Visit, said: Reply) -> Visit:
     return change(visit, history=change(visit.history, reply=said))
 
 
-def fitted(visit: Visit) -> Visit:
-    """A conversation that had been too long was answered."""
-    return change(visit, history=change(visit.history, overflowed=False))
+def answered(visit: Visit) -> Visit:
+    """The model has answered: what had been too long fits, and what had broken off is made good."""
+    history = visit.history
+    if not history.overflowed and not history.interrupted:
+        return visit
+    return change(visit, history=change(history, overflowed=False, interrupted=""))
+
+
+def interrupted(visit: Visit, purpose: Purpose, text: str) -> Visit:
+    """A reply broke off behind this text. A judge's or a summary's is nothing that the model said."""
+    if purpose in (Purpose.GROUND, Purpose.SUMMARY):
+        return visit
+    return change(visit, history=change(visit.history, interrupted=text))
 
 
 def compact(state: RunState, fact: Compacted) -> RunState:

@@ -111,6 +111,9 @@ def reply(state: RunState, fact: ModelReplied) -> RunState:
     call = _in_flight(visit)
     turns = int(call.started.purpose is Purpose.TURN)
     said = Reply(text=fact.text, finish=fact.finish)
+    if fact.blocks is not None:
+        reasoning = fact.reasoning if fact.blocks.field else ""
+        said = change(said, reasoning=reasoning, blocks=fact.blocks)
     settled = change(
         visit,
         ledger=visit.ledger.settle(
@@ -138,7 +141,7 @@ def _heard(visit: Visit, said: Reply, purpose: Purpose) -> Visit:
             return evolve_history.summarised(visit, said)
         case Purpose.TURN | Purpose.REPAIR | Purpose.FINAL_ANSWER:
             heard = change(visit, entries=(*visit.entries, said), repairing=False, answer=said)
-            return evolve_history.fitted(heard) if visit.history.overflowed else heard
+            return evolve_history.answered(heard)
 
 
 def fail(state: RunState, fact: ModelCallFailed) -> RunState:
@@ -153,11 +156,12 @@ def fail(state: RunState, fact: ModelCallFailed) -> RunState:
         retry_at_active_ms=retry_at,
     )
     ledger = visit.ledger.settle(call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros)
+    settled = change(visit, ledger=ledger, model_call=None, attempts=attempts)
     return change(
         state,
         usage=_add(state.usage, fact.usage),
         ledger=state.ledger.settle(call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros),
-        visit=change(visit, ledger=ledger, model_call=None, attempts=attempts),
+        visit=evolve_history.interrupted(settled, call.started.purpose, fact.text) if fact.text else settled,
     )
 
 

@@ -13,6 +13,7 @@ from enum import Enum
 from jackline_server.core.frozen import frozen
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import Effect, OnQuestion, RunBounds
+from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.repairs import Repairs
 from jackline_server.core.thread_facts import ThreadMessage, ThreadStart
 
@@ -243,7 +244,10 @@ class FinishReason(Enum):
 
 @frozen
 class ModelReplied:
-    """The model replied. Its tool calls follow as facts of their own, in the same commit."""
+    """The model replied. Its tool calls follow as facts of their own, in the same commit.
+
+    `blocks` is None if no reasoning has to be sent back.
+    """
 
     usage: Usage
     cost_micros: int
@@ -254,6 +258,7 @@ class ModelReplied:
     first_token_ms: int
     text: str  # content
     reasoning: str  # content
+    blocks: ReasoningBlocks | None = None  # content
 
 
 class FailureClass(Enum):
@@ -291,7 +296,8 @@ _PASSING = frozenset(
 class ModelCallFailed:
     """The attempt failed. `usage` and `cost_micros` are what it is charged.
 
-    `retry_in_ms` is None if no further attempt follows.
+    `retry_in_ms` is None if no further attempt follows. `text` is what had come of the reply's text: it was
+    interrupted there.
     """
 
     failure: FailureClass
@@ -299,6 +305,7 @@ class ModelCallFailed:
     usage: Usage
     cost_micros: int
     error: str  # content; no secret, no address
+    text: str = ""  # content
 
 
 # --- tool --------------------------------------------------------------------------------------

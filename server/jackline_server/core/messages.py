@@ -5,6 +5,7 @@ Provenance is one of `system`, `input`, `model`, `tool:<name>`, `steer:<principa
 """
 
 from jackline_server.core.frozen import frozen
+from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.repairs import NO_REPAIRS, Repairs
 
 
@@ -34,10 +35,15 @@ class MessageToolCall:
 
 @frozen
 class AssistantMessage:
-    """What the model said. Has text, calls, or both."""
+    """What the model said. Has text, calls, or both.
+
+    `blocks` say how its reasoning is sent back to it, where it has to be; `reasoning` is the text of it.
+    """
 
     text: str
     calls: tuple[MessageToolCall, ...] = ()
+    reasoning: str = ""
+    blocks: ReasoningBlocks | None = None
 
 
 @frozen

@@ -18,17 +18,21 @@ class _Kept:
 def with_best(end: Exit, state: RunState, visit: Visit) -> Exit:
     """The exit with the newest thing that the model said as its result, if it said any.
 
-    Of an answer that was rejected that is its result where it can be read, else its text.
+    That can be a part of a reply that broke off. Of an answer that was rejected it is its result where it can
+    be read, else its text.
     """
     step = state.plan.step(visit.step_id)
+    broken = visit.history.interrupted
+    if broken.strip() and isinstance(step, ModelStep):
+        return keeping(end, outcome.salvage(broken, step.outcome))
     kept = _best(state, visit, step) if isinstance(step, ModelStep) else None
     return end if kept is None else keeping(end, kept.value)
 
 
 def with_text(end: Exit, visit: Visit) -> Exit:
     """The same as plain text, read in no way: for the end of a run that met a bug."""
-    said = (entry.text for entry in reversed(visit.entries) if isinstance(entry, Reply))
-    text = next((text for text in said if text.strip()), "")
+    said = [entry.text for entry in reversed(visit.entries) if isinstance(entry, Reply)]
+    text = next((text for text in (visit.history.interrupted, *said) if text.strip()), "")
     return keeping(end, text) if text else end
 
 

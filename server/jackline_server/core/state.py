@@ -27,6 +27,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.frozen import frozen
 from jackline_server.core.messages import Message, Prompt
 from jackline_server.core.plan import Effect, JsonObject, ModelStep, Plan, RunBounds, StepBounds
+from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.repairs import NO_REPAIRS, Repairs
 from jackline_server.core.thread_facts import ThreadMessage
 
@@ -70,11 +71,16 @@ class ToolCall:
 
 @frozen
 class Reply:
-    """One reply of the model in a visit's conversation, with the calls it asked for."""
+    """One reply of the model in a visit's conversation, with the calls it asked for.
+
+    `reasoning` and `blocks` are set where its reasoning is sent back to the model.
+    """
 
     text: str
     finish: FinishReason
     calls: tuple[str, ...] = ()
+    reasoning: str = ""
+    blocks: ReasoningBlocks | None = None
 
 
 @frozen
@@ -180,7 +186,8 @@ class History:
 
     `asked` from the first attempt at a summary until it is recorded: it stands for the entries before `upto`,
     `reply` is what came, unread, and `held` are the attempts that it was put before. `overflowed` once the
-    call under way was refused as too long and is made again.
+    call under way was refused as too long and is made again. `interrupted` is what came of the newest reply,
+    if that broke off.
     """
 
     opening: Prompt | None = None
@@ -193,6 +200,7 @@ class History:
     reply: Reply | None = None
     held: Attempts | None = None
     overflowed: bool = False
+    interrupted: str = ""
 
 
 _UNTOUCHED = History()

@@ -49,7 +49,8 @@ def call_ids(state: RunState) -> set[str]:
 def text_of(message: Message) -> str:
     """All that a message says, for an estimate of what it costs."""
     if isinstance(message, AssistantMessage):
-        return message.text + "".join([f"{call.name}{call.arguments}" for call in message.calls])
+        said = message.text + "".join([f"{call.name}{call.arguments}" for call in message.calls])
+        return said if message.blocks is None else said + message.reasoning + message.blocks.blocks_json
     return message.text
 
 

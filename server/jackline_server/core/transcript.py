@@ -140,7 +140,8 @@ class _Growing:
                 self.add(UserMessage(text=_note(entry), provenance=entry.provenance))
             case Reply(calls=()):
                 if entry.text.strip():
-                    self.add(AssistantMessage(text=entry.text))
+                    said = AssistantMessage(text=entry.text, reasoning=entry.reasoning, blocks=entry.blocks)
+                    self.add(said)
                 else:
                     self.repairs = self.repairs.plus(_EMPTY)
             case Reply():
@@ -160,7 +161,10 @@ class _Growing:
                 text = _named(call, text)
             asked.append(MessageToolCall(call_id=call_id, name=name, arguments=arguments))
             results.append(ToolMessage(call_id=call_id, name=name, text=text, is_error=is_error))
-        self.add(AssistantMessage(text=reply.text, calls=tuple(asked)), *results)
+        said = AssistantMessage(
+            text=reply.text, calls=tuple(asked), reasoning=reply.reasoning, blocks=reply.blocks
+        )
+        self.add(said, *results)
 
     def _count(self, call: ToolCall, name: str, arguments: str) -> None:
         quoted, renamed = arguments != (call.arguments.strip() or "{}"), name != call.name

@@ -12,6 +12,7 @@ from typing import cast
 from jackline_server.core import json_text
 from jackline_server.core.facts import FailureClass, FinishReason, Usage
 from jackline_server.models.failures import in_stream_failure
+from jackline_server.models.thoughts import SENT_BACK_OF_CALLS, Thoughts
 from jackline_server.runtime.ports import (
     EndChunk,
     ModelChunk,
@@ -41,6 +42,7 @@ _FINISHES: Mapping[str, FinishReason] = {
     "function_call": FinishReason.TOOL_CALLS,
     "length": FinishReason.LENGTH,
     "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
     "content_filter": FinishReason.CONTENT_FILTER,
     "safety": FinishReason.CONTENT_FILTER,
     "refusal": FinishReason.CONTENT_FILTER,
@@ -250,6 +252,7 @@ class ChunkReader:
     started: bool = False
     _slots: _Slots = field(default_factory=_Slots)
     _usage: _UsageReports = field(default_factory=_UsageReports)
+    _thoughts: Thoughts = field(default_factory=Thoughts)
     _finish: FinishReason | None = None
     _held: str = ""
 
@@ -280,16 +283,34 @@ class ChunkReader:
             self._usage = _UsageReports()
 
     def _read_delta(self, delta: object) -> Iterator[ModelChunk]:
-        reasoning = _text(_get(delta, "reasoning_content")) or _text(_get(delta, "reasoning"))
-        if reasoning := reasoning + _text(_get(delta, "refusal")):
+        if reasoning := self._read_reasoning(delta):
             yield ReasoningChunk(well_formed(reasoning))
         if text := self._joined(_text(_get(delta, "content"))):
             yield TextChunk(text)
         for fragment in _list(_get(delta, "tool_calls")):
             if fragment is not None:
-                yield self._slots.take(fragment)
+                piece = self._slots.take(fragment)
+                for name in SENT_BACK_OF_CALLS:
+                    if (value := _get(fragment, name)) is not None:
+                        self._thoughts.of_call(piece.index, name, value)
+                yield piece
         if (function := _get(delta, "function_call")) is not None:
             yield self._slots.take({"index": 0, "function": function})
+
+    def _read_reasoning(self, delta: object) -> str:
+        """What is shown of a delta's reasoning; what has to be sent back of it is kept."""
+        shown = ""
+        for name in ("reasoning_content", "reasoning"):
+            if shown := _text(_get(delta, name)):
+                self._thoughts.plain(name, shown)
+                break
+        if (blocks := _get(delta, "thinking_blocks")) is not None:
+            self._thoughts.thinking(blocks)
+        if (blocks := _get(delta, "reasoning_details")) is not None:
+            self._thoughts.details(blocks)
+        if refusal := _text(_get(delta, "refusal")):
+            self._thoughts.mix()
+        return shown + refusal
 
     def _joined(self, text: str) -> str:
         """The text, with the first half of a surrogate pair held back until its second half comes."""
@@ -311,7 +332,8 @@ class ChunkReader:
             raise ModelFailure(FailureClass.MALFORMED, f"the model's stream {what}")
         if self._held:
             yield TextChunk(well_formed(self._held))
-        yield EndChunk(self._finish, self._usage.settle(produced=self.started))
+        name, blocks_json = self._thoughts.fields()
+        yield EndChunk(self._finish, self._usage.settle(produced=self.started), name, blocks_json)
 
 
 def _first_choice(chunk: object) -> object:

@@ -241,7 +241,7 @@ def _class_of_answer(status: int | None, told: ProviderWords) -> tuple[FailureCl
     """The class by what the provider answered. Without a status it was an error inside a stream."""
     code = status or told.status
     is_refused = status is not None
-    if told.is_overflow() and code in (None, 400, 413, 422):
+    if told.is_overflow() and code in (None, 400, 413, 422, 500):
         return FailureClass.CONTEXT_OVERFLOW, is_refused
     if code is None:
         failure = next((failure for word, failure in _BY_CODE if word in told.code), FailureClass.MALFORMED)

@@ -200,7 +200,7 @@ class LiteLLMModels:
         arguments: dict[str, object] = {
             **profile.parameters,
             "model": request.plan.model,
-            "messages": wire_messages(request.messages),
+            "messages": wire_messages(request.messages, request.plan),
             "stream": True,
             profile.max_tokens_key or "max_tokens": request.max_output_tokens,
             "max_retries": 0,

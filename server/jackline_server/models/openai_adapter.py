@@ -109,7 +109,7 @@ class OpenAIModels:
                     yield answer
                     return
                 error = await _error(answer)
-            sent = options_of(endpoint.model, door.profile, without)
+            sent = options_of(request, model=endpoint.model, profile=door.profile, without=without)
             option = refused_option(error.status, error.words, sent=sent)
             if option is None:
                 raise answered_failure(error, self._context(door, request))

@@ -12,10 +12,12 @@ from typing import cast
 from jackline_server.core.frozen import frozen
 
 _OVERFLOW = re.compile(
-    r"context[_ ](?:length|window|size)|maximum (?:context|prompt length)|too many (?:input )?tokens|"
-    r"reduce the length of|max_new_tokens`? must be|"
-    r"(?:prompt|input|request) is too (?:long|large)|"
-    r"exceeds? the (?:model|context|maximum)[^.]{0,40}(?:token|context|length)",
+    r"context[_ ](?:length|window|size|limit)|maximum (?:context|prompt length|model length)|"
+    r"too many (?:input )?tokens|model token limit|input token count|"
+    r"reduce the (?:length of|input token)|max_new_tokens`? must be|"
+    r"(?:prompt|input|request)(?: is)? too (?:long|large)|prompt exceeds max|"
+    r"too large for model with|longer than the (?:model|maximum)|"
+    r"exceed(?:s|ed)? (?:the |max(?:imum)? )?(?:model|context|maximum)[^.]{0,40}(?:token|context|length)",
     re.IGNORECASE,
 )
 _STATUS = re.compile(r"[3-5][0-9]{2}")

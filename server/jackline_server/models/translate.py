@@ -4,6 +4,7 @@ Owns the way out. Pure. `chunks` owns the way back, `failures` what goes wrong.
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import assert_never
 
 from jackline_server.core import json_text
@@ -15,14 +16,45 @@ from jackline_server.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from jackline_server.core.plan import ChoiceMode, JsonObject, JsonValue, ToolChoice, ToolEntry
+from jackline_server.core.plan import ChoiceMode, JsonObject, JsonValue, ModelPlan, ToolChoice, ToolEntry
 from jackline_server.models.strict_schema import strict
+from jackline_server.models.thoughts import SENT_BACK, SENT_BACK_OF_CALLS
 from jackline_server.runtime.replies import well_formed
 
 
-def wire_messages(messages: Sequence[Message]) -> list[JsonObject]:
-    """The conversation, message for message. The transcript has grouped and paired it already."""
-    return [_message(message) for message in messages]
+def wire_messages(messages: Sequence[Message], model: ModelPlan | None) -> list[JsonObject]:
+    """The conversation, message for message. The transcript has grouped and paired it already.
+
+    Reasoning goes back, unchanged, to the model that it is of; with None none does.
+    """
+    return [_with_reasoning(_message(message), message, model) for message in messages]
+
+
+def _with_reasoning(wire: JsonObject, message: Message, model: ModelPlan | None) -> JsonObject:
+    """The message with the reasoning behind it; another model's is of no use, and is often refused."""
+    blocks = message.blocks if isinstance(message, AssistantMessage) else None
+    if not isinstance(message, AssistantMessage) or blocks is None or model is None:
+        return wire
+    if (blocks.profile, blocks.model) != (model.profile, model.model):
+        return wire
+    fields = json_text.parse_object(blocks.blocks_json) if blocks.blocks_json else {}
+    if blocks.field:
+        fields[blocks.field] = message.reasoning
+    of_calls, calls = fields.get("tool_calls"), wire.get("tool_calls")
+    if isinstance(of_calls, list) and isinstance(calls, list):
+        added: list[JsonValue] = [
+            _with_fields(call, own, SENT_BACK_OF_CALLS) if isinstance(call, dict) else call
+            for call, own in zip(calls, of_calls, strict=False)
+        ]
+        wire = {**wire, "tool_calls": [*added, *calls[len(added) :]]}
+    return _with_fields(wire, fields, SENT_BACK)
+
+
+def _with_fields(wire: JsonObject, fields: JsonValue, names: AbstractSet[str]) -> JsonObject:
+    """An object with those fields of another that may be added to it."""
+    if not isinstance(fields, dict):
+        return wire
+    return {**wire, **{name: value for name, value in fields.items() if name in names}}
 
 
 def _message(message: Message) -> JsonObject:
@@ -106,4 +138,5 @@ def said(messages: Sequence[Message]) -> list[str]:
         texts.append(message.text)
         if isinstance(message, AssistantMessage):
             texts.extend(call.arguments for call in message.calls)
+            texts.append(message.reasoning)
     return [text for text in texts if text]

@@ -11,6 +11,7 @@ from enum import Enum
 from functools import lru_cache
 
 from jackline_server.core import json_text
+from jackline_server.core.messages import AssistantMessage
 from jackline_server.core.plan import JsonObject
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.provider_words import ProviderWords
@@ -27,6 +28,9 @@ class Option(Enum):
     MAX_TOKENS = "max_tokens"
     MAX_COMPLETION_TOKENS = "max_completion_tokens"
 
+    REASONING = "reasoning_content"
+    """The model's reasoning of earlier replies. Most servers want or ignore it; a few refuse it."""
+
 
 _REASONS = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9])(?:[.-]|$)")
 """Families that refuse `max_tokens`."""
@@ -36,6 +40,10 @@ _NAMED: Mapping[Option, re.Pattern[str]] = {
     Option.USAGE: re.compile(r"stream_options|include_usage"),
     Option.MAX_TOKENS: re.compile(r"(?<![a-z_])max_tokens"),
     Option.MAX_COMPLETION_TOKENS: re.compile(r"max_completion_tokens"),
+    Option.REASONING: re.compile(
+        r"reasoning_content|reasoning_details|thinking_blocks|extra_content|"
+        r"provider_specific_fields|(?<![a-z_])reasoning(?![a-z_])"
+    ),
 }
 _UNKNOWN = re.compile(
     r"un(?:supported|recogni[sz]ed|known|expected)|not (?:supported|permitted|allowed)|"
@@ -52,7 +60,7 @@ def body_of(
     body: JsonObject = {
         **profile.parameters,
         "model": model,
-        "messages": [*wire_messages(request.messages)],
+        "messages": [*wire_messages(request.messages, None if Option.REASONING in without else request.plan)],
         token_option(model, profile, without).value: request.max_output_tokens,
     }
     if profile.streams:
@@ -95,15 +103,21 @@ def refused_option(status: int, words: ProviderWords, *, sent: AbstractSet[Optio
         return None
     told = f"{words.field} {words.code} {words.text}"
     for option in Option:
-        is_told = option is Option.USAGE or _UNKNOWN.search(told)
+        is_told = option in (Option.USAGE, Option.REASONING) or _UNKNOWN.search(told)
         if option in sent and is_told and _NAMED[option].search(words.field or told):
             return option
     return None
 
 
-def options_of(model: str, profile: ModelProfile, without: AbstractSet[Option]) -> AbstractSet[Option]:
+def options_of(
+    request: ModelRequest, *, model: str, profile: ModelProfile, without: AbstractSet[Option]
+) -> AbstractSet[Option]:
     """The options of a body that can still be left out; of the two bounds one has to stay."""
     options: set[Option] = set()
+    if Option.REASONING not in without and any(
+        isinstance(message, AssistantMessage) and message.blocks is not None for message in request.messages
+    ):
+        options.add(Option.REASONING)
     if profile.streams and Option.USAGE not in without:
         options.add(Option.USAGE)
     if without.isdisjoint({Option.MAX_TOKENS, Option.MAX_COMPLETION_TOKENS}):

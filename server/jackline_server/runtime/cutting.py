@@ -17,6 +17,9 @@ from jackline_server.core.plan import Effect, ModelPlan
 from jackline_server.core.state import RunState
 from jackline_server.runtime.live_run import LiveRun
 
+MOST_KEPT_CHARS = 128 * 1024
+"""So much is kept of a reply that broke off."""
+
 
 def cut_short(run: LiveRun, *, abandoned: bool) -> tuple[Fact, ...]:
     """What becomes of the calls in flight when their effect was cancelled for good.
@@ -28,7 +31,9 @@ def cut_short(run: LiveRun, *, abandoned: bool) -> tuple[Fact, ...]:
         return ()
     facts: list[Fact] = []
     if visit.model_call is not None:
-        facts.append(_cancelled(visit.model_call.started, _model_of(state, visit.model_call.started)))
+        facts.append(
+            _cancelled(visit.model_call.started, _model_of(state, visit.model_call.started), heard(run))
+        )
     for call_id in visit.open_calls:
         call = state.calls[call_id]
         if call.status is not CallStatus.STARTED or call.interrupted:
@@ -50,7 +55,12 @@ def _model_of(state: RunState, started: ModelCallStarted) -> ModelPlan:
     return state.plan.models[started.model]
 
 
-def _cancelled(started: ModelCallStarted, model: ModelPlan) -> ModelCallFailed:
+def heard(run: LiveRun) -> str:
+    """What came of the reply that is under way."""
+    return "" if run.heard is None else run.heard.text[:MOST_KEPT_CHARS]
+
+
+def _cancelled(started: ModelCallStarted, model: ModelPlan, text: str) -> ModelCallFailed:
     usage = full_usage(started)
     return ModelCallFailed(
         failure=FailureClass.CANCELLED,
@@ -58,6 +68,7 @@ def _cancelled(started: ModelCallStarted, model: ModelPlan) -> ModelCallFailed:
         usage=usage,
         cost_micros=bounds.charge(model, usage),
         error="the run was aborted during the call",
+        text=text,
     )
 
 

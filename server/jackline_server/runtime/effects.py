@@ -22,11 +22,12 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.plan import Effect, JsonValue, ModelStep
+from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, ToolAttempt
 from jackline_server.core.tool_retries import FailedAttempt
 from jackline_server.runtime.consulting import consult
-from jackline_server.runtime.cutting import full_usage
+from jackline_server.runtime.cutting import full_usage, heard
 from jackline_server.runtime.deltas import DeltaMaker
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.model_timer import ModelTimers
@@ -83,6 +84,7 @@ class Effects:
 
     async def _call_model(self, step: CallModel, run: LiveRun) -> None:
         await failpoints.hit_async("loop.model.before_reserve")
+        run.heard = None
         run.note(step.started)
         attempt_id = run.state.sequence
         await run.flush()
@@ -107,6 +109,7 @@ class Effects:
             first_token_ms=first_ms - began,
             text=reply.text,
             reasoning=reply.reasoning,
+            blocks=_blocks(reply, step),
         )
         run.note(replied)
         asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
@@ -114,7 +117,7 @@ class Effects:
 
     async def _stream(self, step: CallModel, run: LiveRun, attempt_id: int) -> tuple[Reply, int]:
         """The whole reply, and when its first piece came."""
-        builder = ReplyBuilder()
+        builder = run.heard = ReplyBuilder()
         deltas = DeltaMaker(attempt_id, run)
         first_ms = 0
         try:
@@ -168,6 +171,7 @@ class Effects:
             usage=usage,
             cost_micros=bounds.charge(step.model, usage),
             error=failure.message,
+            text=heard(run),
         )
 
     # --- tools ---------------------------------------------------------------------------------
@@ -259,13 +263,25 @@ def _kept(reply: Reply) -> Reply:
     if len(reply.calls) > MAX_CALLS:
         message = f"the reply asks for {len(reply.calls)} tool calls at once; {MAX_CALLS} are the most"
         raise ModelFailure(FailureClass.MALFORMED, message)
-    texts = (reply.text, reply.reasoning, *(call.arguments for call in reply.calls))
+    texts = (reply.text, reply.reasoning, reply.blocks_json, *(call.arguments for call in reply.calls))
     if sum(len(text) for text in texts) > MAX_KEPT_BYTES // 6:
         size = sum(len(json_text.write(text).encode()) for text in texts)
         if size > MAX_KEPT_BYTES:
             message = f"the reply is larger than {MAX_KEPT_BYTES} bytes, which is what one event can hold"
             raise ModelFailure(FailureClass.MALFORMED, message)
     return reply
+
+
+def _blocks(reply: Reply, step: CallModel) -> ReasoningBlocks | None:
+    """How the reply's reasoning is sent back to the model that wrote it."""
+    if not reply.reasoning_field and not reply.blocks_json:
+        return None
+    return ReasoningBlocks(
+        profile=step.model.profile,
+        model=step.model.model,
+        field=reply.reasoning_field,
+        blocks_json=reply.blocks_json,
+    )
 
 
 def _usage(reply: Reply, step: CallModel) -> Usage:

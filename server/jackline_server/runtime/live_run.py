@@ -39,6 +39,7 @@ from jackline_server.runtime.committing import Committer
 from jackline_server.runtime.feed import Channel
 from jackline_server.runtime.histories import NAMING, named_by
 from jackline_server.runtime.ports import Clock, Codec, Envelope, Record
+from jackline_server.runtime.replies import ReplyBuilder
 from jackline_server.runtime.store_ports import (
     Append,
     CommandOutcome,
@@ -79,6 +80,8 @@ class LiveRun:
         self, state: RunState, *, epoch: int, row: RunRow, channel: Channel, tools: LiveRunTools
     ) -> None:
         """Take over a replayed state. `epoch` is the one of the claim, `row` the run as it was claimed."""
+        self.heard: ReplyBuilder | None = None
+        """What has come of the model call under way: it is kept if that breaks off."""
         self._tools = tools
         self._created_unix_ms = row.created_unix_ms
         self.tenant = row.tenant

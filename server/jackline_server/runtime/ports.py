@@ -64,10 +64,15 @@ class ToolCallChunk:
 
 @dataclass(frozen=True, slots=True)
 class EndChunk:
-    """The end of a reply, always the last chunk. `usage` is None if none usable was reported."""
+    """The end of a reply, always the last chunk. `usage` is None if none usable was reported.
+
+    `reasoning_field` and `blocks_json` say how the reasoning is sent back: as `ReasoningBlocks` has it.
+    """
 
     finish: FinishReason
     usage: Usage | None
+    reasoning_field: str = ""
+    blocks_json: str = ""
 
 
 ModelChunk = TextChunk | ReasoningChunk | ToolCallChunk | EndChunk

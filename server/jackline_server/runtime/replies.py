@@ -35,13 +35,18 @@ class ReplyCall:
 
 @frozen
 class Reply:
-    """A whole reply. `usage` is None if the provider reported none that is usable."""
+    """A whole reply. `usage` is None if the provider reported none that is usable.
+
+    `reasoning_field` and `blocks_json` are those of its EndChunk.
+    """
 
     text: str
     reasoning: str
     calls: tuple[ReplyCall, ...]
     finish: FinishReason
     usage: Usage | None
+    reasoning_field: str = ""
+    blocks_json: str = ""
 
 
 @dataclass(slots=True)
@@ -90,6 +95,11 @@ class ReplyBuilder:
         """True once the EndChunk has come."""
         return self._end is not None
 
+    @property
+    def text(self) -> str:
+        """The text that has come so far."""
+        return well_formed("".join(self._text))
+
     def reply(self) -> Reply:
         """What has come so far; `finish` is OTHER and `usage` None while no EndChunk has come."""
         end = self._end or EndChunk(FinishReason.OTHER, None)
@@ -101,6 +111,8 @@ class ReplyBuilder:
             calls=calls,
             finish=_plain_finish(end.finish, has_calls=bool(calls), has_text=bool(text)),
             usage=end.usage,
+            reasoning_field=end.reasoning_field,
+            blocks_json=end.blocks_json,
         )
 
 

@@ -5,7 +5,7 @@ never asked for.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jackline_server.core.facts import FinishReason, Usage
@@ -15,7 +15,9 @@ from jackline_server.runtime.ports import (
     EndChunk,
     Invocation,
     ModelChunk,
+    ModelFailure,
     ModelRequest,
+    ReasoningChunk,
     Source,
     TextChunk,
     ToolCallChunk,
@@ -27,22 +29,39 @@ from jackline_server.runtime.ports import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedReply:
-    """One reply of a model: text, or calls as (id, name, arguments), after a wait in milliseconds."""
+    """One reply of a model: text, or calls as (id, name, arguments), after a wait in milliseconds.
+
+    `reasoning` goes back in `reasoning_content`, and `blocks_json` as it is. With `breaks_off` the stream
+    fails behind its text.
+    """
 
     text: str = ""
+    reasoning: str = ""
+    blocks_json: str = ""
+    breaks_off: ModelFailure | None = None
     calls: tuple[tuple[str, str, str], ...] = ()
     usage: Usage | None = Usage(prompt_tokens=10, completion_tokens=5)
     wait_ms: int = 0
 
     def chunks(self) -> list[ModelChunk]:
         """The reply as an adapter would yield it."""
-        chunks: list[ModelChunk] = [TextChunk(self.text)] if self.text else []
+        chunks: list[ModelChunk] = [ReasoningChunk(self.reasoning)] if self.reasoning else []
+        if self.text:
+            chunks.append(TextChunk(self.text))
         chunks.extend(
             ToolCallChunk(index, call_id, name, arguments)
             for index, (call_id, name, arguments) in enumerate(self.calls)
         )
         finish = FinishReason.TOOL_CALLS if self.calls else FinishReason.STOP
-        return [*chunks, EndChunk(finish, self.usage)]
+        field = "reasoning_content" if self.reasoning and not self.blocks_json else ""
+        return [*chunks, EndChunk(finish, self.usage, field, self.blocks_json)]
+
+    def played(self) -> Iterator[ModelChunk]:
+        """The same, up to where it breaks off. Raises the failure it breaks off with."""
+        for chunk in self.chunks():
+            if self.breaks_off is not None and isinstance(chunk, EndChunk):
+                raise self.breaks_off
+            yield chunk
 
 
 Answering = Callable[[ModelRequest], ScriptedReply | Exception]
@@ -63,7 +82,7 @@ class FakeModels:
             raise reply
         if reply.wait_ms:
             await asyncio.sleep(reply.wait_ms / 1000)
-        for chunk in reply.chunks():
+        for chunk in reply.played():
             yield chunk
 
 

@@ -35,6 +35,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import JsonValue, ModelStep, Plan
+from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import (
     CallModel,
@@ -74,16 +75,18 @@ class Says:
     usage: Usage | None = None
     finish: FinishReason | None = None
     takes_ms: int = 100
+    blocks: ReasoningBlocks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fails:
-    """A failed attempt at the model. `usage` is what it is charged."""
+    """A failed attempt at the model. `usage` is what it is charged, `text` what had come of the reply."""
 
     failure: FailureClass = FailureClass.UNAVAILABLE
     usage: Usage = Usage()
     retry_after_ms: int | None = None
     takes_ms: int = 100
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +340,7 @@ class Driver:
             first_token_ms=reply.takes_ms,
             text=reply.text,
             reasoning="",
+            blocks=reply.blocks,
         )
         asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
         return (replied, *calls.requested(self.state, asked))
@@ -361,6 +365,7 @@ class Driver:
             usage=reply.usage,
             cost_micros=cost,
             error=reply.failure.value,
+            text=reply.text,
         )
 
     def _call_tools(self, step: CallTools) -> None:

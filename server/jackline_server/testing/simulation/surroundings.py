@@ -37,6 +37,7 @@ _FAILURES = (
 )
 
 
+_SIGNED = '{"thinking_blocks":[{"type":"thinking","thinking":"Hm.","signature":"c2lnbmVk"}]}'
 _ANSWER = '{"outcome":"done","result":1}'
 _VERDICTS = (
     '{"score": 1, "unsupported": []}',
@@ -103,7 +104,7 @@ class SimulatedModels:
             call_id = f"c{index}" if weather.happens(0.5) else ""
             chunks.append(ToolCallChunk(index, call_id, name, arguments))
         finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
-        return [*chunks, EndChunk(finish, self._usage(request))]
+        return [*chunks, EndChunk(finish, self._usage(request), "", _SIGNED if calls else "")]
 
     def _usage(self, request: ModelRequest) -> Usage | None:
         if self.weather.happens(0.1):

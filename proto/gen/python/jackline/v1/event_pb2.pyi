@@ -1083,12 +1083,15 @@ class ModelCallFailed(_message.Message):
     RETRY_IN_MS_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     COST_MICROS_FIELD_NUMBER: _builtins.int
+    INTERRUPTED_FIELD_NUMBER: _builtins.int
     failure: Global___ModelFailureClass.ValueType
     """What kind of failure."""
     retry_in_ms: _builtins.int
     """When the next attempt starts, counted from here; unset if there is none."""
     cost_micros: _builtins.int
     """Its price, in millionths of a US dollar."""
+    interrupted: _builtins.bool
+    """True if a part of the reply's text had come; it is kept in the content."""
     @_builtins.property
     def usage(self) -> _run_pb2.Usage:
         """What the attempt is charged."""
@@ -1100,10 +1103,11 @@ class ModelCallFailed(_message.Message):
         retry_in_ms: _builtins.int | None = ...,
         usage: _run_pb2.Usage | None = ...,
         cost_micros: _builtins.int = ...,
+        interrupted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "interrupted", b"interrupted", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retry_in_ms: _TypeAlias = _typing.Literal["retry_in_ms"]  # noqa: Y015
     _WhichOneofArgType__retry_in_ms: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms"]  # noqa: Y015
@@ -1812,7 +1816,7 @@ class Content(_message.Message):
 
     @_builtins.property
     def reply(self) -> Global___ReplyContent:
-        """Of ModelReplied."""
+        """Of ModelReplied, and of ModelCallFailed where a part of the reply had come."""
 
     @_builtins.property
     def call(self) -> Global___CallContent:
@@ -1963,23 +1967,67 @@ class ReplyContent(_message.Message):
 
     TEXT_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Its text."""
     reasoning: _builtins.str
     """Its reasoning, where the provider shows it."""
+    error: _builtins.str
+    """Of ModelCallFailed: why the reply was cut off here."""
+    @_builtins.property
+    def blocks(self) -> Global___ReasoningBlocks:
+        """The reasoning as it has to be sent back to the model; unset if there is nothing to send back."""
+
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         reasoning: _builtins.str = ...,
+        blocks: Global___ReasoningBlocks | None = ...,
+        error: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reasoning", b"reasoning", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "error", b"error", "reasoning", b"reasoning", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplyContent: _TypeAlias = ReplyContent  # noqa: Y015
+
+@_typing.final
+class ReasoningBlocks(_message.Message):
+    """A model's reasoning as it is sent back to it, unchanged, and to no other model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROFILE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    BLOCKS_JSON_FIELD_NUMBER: _builtins.int
+    profile: _builtins.str
+    """The profile that it belongs to."""
+    model: _builtins.str
+    """The model of that profile."""
+    field: _builtins.str
+    """The field of the provider's wire that takes `reasoning` as it is; empty for none."""
+    blocks_json: _builtins.bytes
+    """Further fields of the wire's message, signed ones among them, as a JSON object; empty without."""
+    def __init__(
+        self,
+        *,
+        profile: _builtins.str = ...,
+        model: _builtins.str = ...,
+        field: _builtins.str = ...,
+        blocks_json: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks_json", b"blocks_json", "field", b"field", "model", b"model", "profile", b"profile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReasoningBlocks: _TypeAlias = ReasoningBlocks  # noqa: Y015
 
 @_typing.final
 class CallContent(_message.Message):
