@@ -11,21 +11,24 @@ import pytest_asyncio
 
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Abort, Pause, Resume
+from jackline_server.core.conversation import INTERRUPTED
 from jackline_server.core.facts import (
     AbortMode,
     CommandRejected,
     Fact,
+    FailureClass,
     MessagesAppended,
     Phase,
     RunFinished,
     RunStarted,
     Steered,
     StopReason,
+    Usage,
 )
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import Effect, Plan
-from jackline_server.runtime.ports import ModelRequest, Record
+from jackline_server.runtime.ports import ModelFailure, ModelRequest, Record
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import (
     DEFAULT_TENANT,
@@ -254,6 +257,18 @@ async def test_an_aborted_run_keeps_what_the_user_said(here: Scene) -> None:
         page = await conversation(jackline)
     assert said(page)[0] == 'user: {"input":{"message":"wait"}}'
     assert page.row.active_run == ""
+
+
+async def test_a_reply_that_broke_off_stays_in_the_thread_marked_as_interrupted(here: Scene) -> None:
+    here.gate.set()
+    broken = ModelFailure(FailureClass.BAD_REQUEST, "no", usage=Usage())
+    here.models.answering = lambda _: ScriptedReply(text="It is sol", breaks_off=broken)
+    async with here.running() as jackline:
+        await jackline.follow((await start(jackline, "one")).row.run_id)
+        here.models.answering = here.answer
+        await jackline.follow((await start(jackline, "two")).row.run_id)
+    before = [one.text for one in here.models.requests[-1].messages if isinstance(one, AssistantMessage)]
+    assert before == [f"It is sol\n{INTERRUPTED}"]
 
 
 async def test_threads_of_two_tenants_know_nothing_of_each_other(here: Scene) -> None:

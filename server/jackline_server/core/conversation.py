@@ -2,16 +2,18 @@
 
 Owns what is kept of a visit, and in which words: the input as JSON, guidance as it was sent, replies with
 their calls and results as the model saw them. What the engine says to the model is of this run alone and is
-left out, and so is an answer that did not count.
+left out, and so is an answer that did not count. A reply that broke off is kept as far as it came, marked.
 """
 
 from jackline_server.core import json_text, transcript
 from jackline_server.core.context import step_input
 from jackline_server.core.facts import CommandRejected, MessagesAppended
 from jackline_server.core.frozen import change
-from jackline_server.core.messages import Message, UserMessage
+from jackline_server.core.messages import AssistantMessage, Message, UserMessage
 from jackline_server.core.plan import ModelStep, StepPlan
 from jackline_server.core.state import Note, Reply, RunState, Talk, Visit
+
+INTERRUPTED = "[This reply was interrupted.]"
 
 
 def turn_came(state: RunState, fact: MessagesAppended) -> RunState:
@@ -77,7 +79,8 @@ def _of_visit(talk: Talk, state: RunState, visit: Visit) -> list[Message]:
             case Reply():
                 if entry.calls or not _was_refused(visit, index):
                     messages.extend(transcript.told_of(entry, state))
-    return messages
+    broken = visit.history.interrupted.strip()
+    return [*messages, AssistantMessage(text=f"{broken}\n{INTERRUPTED}")] if broken else messages
 
 
 def _was_refused(visit: Visit, index: int) -> bool:
