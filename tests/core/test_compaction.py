@@ -143,6 +143,12 @@ def test_a_single_turn_that_is_too_long_is_not_taken_away() -> None:
     assert driver.finished.signal == "default"
 
 
+def test_the_newest_turn_stays_also_where_that_is_still_too_long() -> None:
+    driver = long_run(WINDOW, ASKS, ASKS, ANSWER, window=2_000)
+    assert [fact.turns for fact in compacted(driver)] == [1]
+    assert results(driver.model_calls[-1].messages) == [f'"{TEXT}"']
+
+
 def test_guidance_of_a_person_stays_when_its_turn_goes() -> None:
     scenario = Scenario(
         plan=agent_plan(WINDOW),
