@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jackline_server.config import Config, ConfigError, ProblemCode, load_config, model_plans
-from jackline_server.core.plan import Price
+from jackline_server.core.plan import AttemptLimits, Price
 from jackline_server.runtime.http_ports import Origin
 
 WHOLE = """
@@ -200,6 +200,53 @@ def test_a_variable_reaches_any_setting(load: Load):
 
 def test_a_path_from_a_flag_starts_at_the_working_directory(load: Load):
     assert load("", data="here").server.data == Path("here")
+
+
+def test_the_timers_and_caps_of_a_model_are_those_of_its_plan(load: Load):
+    toml = """
+    [models.a]
+    model = "x"
+    connect_timeout = "2s"
+    first_token_timeout = "90s"
+    idle_timeout = "5s"
+    request_timeout = "40s"
+    max_reply_bytes = 2048
+    max_reply_chunks = 50
+    supports = ["json_schema"]
+    [models.b]
+    model = "x"
+    """
+    plans = model_plans(load(toml))
+    assert plans["a"].limits == AttemptLimits(
+        connect_timeout_ms=2_000,
+        first_token_timeout_ms=90_000,
+        idle_timeout_ms=5_000,
+        request_timeout_ms=40_000,
+        reply_bytes=2_048,
+        reply_chunks=50,
+    )
+    assert (plans["a"].calls_tools, plans["a"].native_schema) == (False, True)
+    assert (plans["b"].limits, plans["b"].calls_tools) == (AttemptLimits(), True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "connect_timeout = '0s'",
+        "first_token_timeout = '25h'",
+        "idle_timeout = 5",
+        "request_timeout = '-1s'",
+        "max_reply_bytes = 1023",
+        "max_reply_bytes = 8388609",
+        "max_reply_chunks = 0",
+        "max_reply_chunks = 1000001",
+    ],
+)
+def test_a_timer_or_cap_out_of_its_range_is_named(load: Load, line: str):
+    key = line.partition(" ")[0]
+    assert [found for _, found in problems_of(load, f"[models.a]\nmodel = 'x'\n{line}")] == [
+        f"models.a.{key}"
+    ]
 
 
 def test_a_misspelt_variable_is_noticed(load: Load):

@@ -7,6 +7,7 @@ import pytest
 from jackline_server.core import timing
 from jackline_server.core.facts import (
     CallStatus,
+    FailureClass,
     ModelCallStarted,
     ModelReplied,
     Phase,
@@ -16,7 +17,7 @@ from jackline_server.core.facts import (
     TimerFired,
     TimerKind,
 )
-from jackline_server.core.plan import Plan
+from jackline_server.core.plan import AttemptLimits, Plan
 from jackline_server.testing import plans
 from jackline_server.testing.driving import (
     STARTED_UNIX_MS,
@@ -174,3 +175,30 @@ def test_a_model_call_that_nobody_will_answer_is_charged_in_full_and_made_again(
     assert [call.attempt for call in calls] == [1, 2]
     assert driver.state.ledger.tokens == calls[0].reserved_tokens + replied.usage.total
     assert driver.state.ledger.iterations == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "total_ms", "idle_ms"),
+    [
+        (AttemptLimits(), 60_000, 30_000),
+        (AttemptLimits(request_timeout_ms=5_000, idle_timeout_ms=2_000), 5_000, 2_000),
+        (AttemptLimits(request_timeout_ms=90_000, idle_timeout_ms=90_000), 60_000, 30_000),
+    ],
+)
+def test_of_a_steps_timers_and_those_of_its_model_the_shorter_counts(
+    limits: AttemptLimits, total_ms: int, idle_ms: int
+) -> None:
+    plan = replace(plans.agent_plan(LOOK), models={plans.MODEL: plans.model(limits=limits)})
+    driver = Driver(Scenario(plan=plan, replies=[ANSWER]))
+    driver.run()
+    (call,) = driver.model_calls
+    assert (call.total_ms, call.idle_ms) == (total_ms, idle_ms)
+
+
+def test_an_attempt_that_its_profile_cuts_off_leaves_time_for_the_next() -> None:
+    limits = AttemptLimits(request_timeout_ms=5_000)
+    plan = replace(plans.agent_plan(LOOK), models={plans.MODEL: plans.model(limits=limits)})
+    hangs = Fails(failure=FailureClass.TIMEOUT, takes_ms=5_000)
+    driver = Driver(Scenario(plan=plan, replies=[hangs, hangs, ANSWER])).run_to_end()
+    assert [call.total_ms for call in driver.model_calls] == [5_000] * 3
+    assert driver.finished.phase is Phase.SUCCEEDED

@@ -190,6 +190,8 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("completion_form", E, AGENT + ", answer: text, completion: explicit}\n", "steps.x.completion"),
     ("model_lacks", E, AGENT + ", model: unpriced, answer: native_schema, outcome: {enum: [a]}, routes: {a: end}}\n", "steps.x.answer"),
     ("model_lacks", E, changed(("model: fast", "model: unpriced"), ("answer: text", "answer: native_schema\n    outcome: {schema: {type: string}}")), "steps.reply.answer"),
+    ("model_lacks", E, changed(("model: fast", "model: talker")), "steps.handle.tools"),
+    ("model_lacks", E, AGENT + ", model: talker, answer: finish_tool}\n", "steps.x.answer"),
     ("finish_clash", E, AGENT + ", answer: finish_tool, tools: [{ref: finish}]}\n  finish: {kind: function, effect: read, function: 'shop.money:convert'}\n", "steps.x.answer"),
     ("finish_clash", E, AGENT + ", answer: finish_tool}\n  finish: {kind: function, effect: read, function: 'shop.money:convert'}\n", "steps.x.answer"),
     ("finish_clash", E, mcp("from: shelf, allow: [finish]").replace("steering: s", "steering: s, answer: finish_tool"), "steps.x.answer"),

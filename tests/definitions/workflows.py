@@ -59,7 +59,9 @@ TAKES_PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required
 TONE = {"handle/steering/tone.md": b"Be kind."}
 
 
-def model(name: str, *, price: Price | None, native_schema: bool = True) -> ModelPlan:
+def model(
+    name: str, *, price: Price | None, native_schema: bool = True, calls_tools: bool = True
+) -> ModelPlan:
     return ModelPlan(
         profile=name,
         model="m",
@@ -71,6 +73,7 @@ def model(name: str, *, price: Price | None, native_schema: bool = True) -> Mode
         retry_base_ms=1_000,
         retry_cap_ms=30_000,
         native_schema=native_schema,
+        calls_tools=calls_tools,
     )
 
 
@@ -172,6 +175,7 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
     models = {
         "fast": model("fast", price=Price(input_per_million=150_000, output_per_million=600_000)),
         "unpriced": model("unpriced", price=None, native_schema=False),
+        "talker": model("talker", price=Price(input_per_million=0, output_per_million=0), calls_tools=False),
         "dear": model("dear", price=Price(input_per_million=15_000_000, output_per_million=60_000_000)),
     }
     return WorkflowCompiler(

@@ -14,7 +14,7 @@ from jackline_server.config import load_config
 from jackline_server.config.sections import SECTIONS_NOT_BUILT, SERVER_KEYS
 from jackline_server.config.settings import ModelProfile
 from jackline_server.core.facts import FailureClass, FinishReason
-from jackline_server.core.plan import ModelPlan, Price
+from jackline_server.core.plan import AttemptLimits, ModelPlan, Price
 from jackline_server.definitions import defaults, shapes
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
@@ -241,7 +241,11 @@ def test_what_is_not_built_is_named_where_it_would_stand() -> None:
 
 def test_the_config_page_has_the_keys_of_each_section() -> None:
     assert keys(CONFIG, "## `[server]`") == list(SERVER_KEYS)
-    model = {one.name.removesuffix("_ms") for one in fields(ModelProfile)} - {"name"}
+    model = {one.name.removesuffix("_ms") for one in fields(ModelProfile)} - {"name", "limits"}
+    model |= {
+        f"max_{one.name}" if one.name.startswith("reply_") else one.name.removesuffix("_ms")
+        for one in fields(AttemptLimits)
+    }
     assert model <= set(keys(CONFIG, "## `[models.<name>]`"))
     for name in SECTIONS_NOT_BUILT:
         assert f"`{name}`" in section(CONFIG, "## Not built yet")
@@ -394,7 +398,10 @@ def test_the_defaults_of_the_config_page_are_those_that_are_loaded() -> None:
         ),
         "## `[models.<name>]`": (
             {
-                "request_timeout": span(model.request_timeout_ms),
+                "connect_timeout": span(model.limits.connect_timeout_ms),
+                "first_token_timeout": span(model.limits.first_token_timeout_ms),
+                "max_reply_bytes": str(model.limits.reply_bytes),
+                "max_reply_chunks": str(model.limits.reply_chunks),
                 "concurrency": str(model.concurrency),
                 "context_window": str(model.context_window),
                 "max_output_tokens": str(model.max_output_tokens),

@@ -9,10 +9,10 @@ from jackline_server.models.failures import (
     FailureContext,
     answered_failure,
     classify,
-    retry_after_ms,
 )
 from jackline_server.models.provider_words import read_error_body
 from jackline_server.models.redaction import MESSAGE_CHARS, safe_message
+from jackline_server.runtime.http_ports import retry_after_ms
 
 NOW = 1_800_000_000.0
 KEY = "Planted7Key9Value"
@@ -25,7 +25,8 @@ KEY = "Planted7Key9Value"
         ("0.5", 500),
         (" 2 ", 2_000),
         ("1000000000", 60_000),
-        ("1e400", 60_000),
+        ("9" * 12, 60_000),
+        ("1e400", None),
         ("-5", None),
         ("0", None),
         ("nan", None),

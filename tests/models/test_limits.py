@@ -1,9 +1,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 
 import pytest
 
-from jackline_server.core.facts import FailureClass, FinishReason, Usage
+from jackline_server.core.facts import AttemptLimit, FailureClass, FinishReason, Usage
+from jackline_server.core.plan import AttemptLimits
 from jackline_server.models.limits import Guarded
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
@@ -43,25 +45,25 @@ async def stubborn(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
 
 
 @pytest.mark.parametrize(
-    ("behave", "total_ms", "idle_ms", "ends_at_s"),
+    ("behave", "total_ms", "ends_at_s", "limit"),
     [
-        (forever, 600_000, 30_000, 60),
-        (forever, 5_000, 30_000, 5),
-        (paced(1, 100), 600_000, 30_000, 31),
-        (paced(*[29] * 100), 600_000, 30_000, 600),
-        (paced(*[0.01] * 20_000), 50_000, 30_000, 50),
+        (forever, 600_000, 60, AttemptLimit.FIRST_TOKEN),
+        (forever, 5_000, 5, AttemptLimit.TOTAL),
+        (paced(1, 100), 600_000, 31, AttemptLimit.IDLE),
+        (paced(*[29] * 100), 600_000, 600, AttemptLimit.TOTAL),
+        (paced(*[0.01] * 20_000), 50_000, 50, AttemptLimit.TOTAL),
     ],
     ids=["no first token", "total before first token", "idle", "slow for ever", "busy for ever"],
 )
 def test_a_provider_that_is_too_slow_is_ended_when_its_timer_fires(
-    behave: Behave, total_ms: int, idle_ms: int, ends_at_s: float
+    behave: Behave, total_ms: int, ends_at_s: float, limit: AttemptLimit
 ) -> None:
     async def attempt() -> tuple[ModelFailure, float]:
         loop = asyncio.get_running_loop()
         failure = None
         try:
             async for _chunk in Guarded(FakeAdapter(behave), slots=1).stream(
-                request(total_ms=total_ms, idle_ms=idle_ms)
+                request(total_ms=total_ms, idle_ms=30_000)
             ):
                 pass
         except ModelFailure as found:
@@ -70,7 +72,7 @@ def test_a_provider_that_is_too_slow_is_ended_when_its_timer_fires(
         return failure, loop.time()
 
     failure, ended_s = run_virtual(attempt())
-    assert failure.failure is FailureClass.TIMEOUT
+    assert (failure.failure, failure.limit) == (FailureClass.TIMEOUT, limit)
     assert failure.usage is None
     assert ended_s == pytest.approx(ends_at_s, abs=0.01)
 
@@ -220,11 +222,14 @@ async def test_output_far_over_the_cap_ends_as_length() -> None:
     assert adapter.open == 0
 
 
-@pytest.mark.parametrize("text", ["x" * 1000, ""], ids=["bytes", "chunks"])
-async def test_a_reply_over_its_size_is_malformed(text: str) -> None:
-    models = Guarded(FakeAdapter(endless(text)), slots=1, max_bytes=50_000, max_chunks=500)
-    failure = await failure_of(models, request(max_output_tokens=10_000_000))
-    assert failure.failure is FailureClass.MALFORMED
+@pytest.mark.parametrize(
+    ("text", "limit"), [("x" * 1000, AttemptLimit.BYTES), ("", AttemptLimit.CHUNKS)], ids=["bytes", "chunks"]
+)
+async def test_a_reply_over_its_size_is_malformed(text: str, limit: AttemptLimit) -> None:
+    plan = replace(model_plan(), limits=AttemptLimits(reply_bytes=50_000, reply_chunks=500))
+    models = Guarded(FakeAdapter(endless(text)), slots=1)
+    failure = await failure_of(models, request(plan=plan, max_output_tokens=10_000_000))
+    assert (failure.failure, failure.limit) == (FailureClass.MALFORMED, limit)
 
 
 async def test_a_reply_ends_exactly_once() -> None:

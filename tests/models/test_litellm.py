@@ -43,11 +43,11 @@ STOP = sse(chunk(finish="stop"))
 
 @contextlib.asynccontextmanager
 async def against(
-    behaviour: Behaviour, *, first_token_ms: int = 60_000
+    behaviour: Behaviour,
 ) -> AsyncGenerator[tuple[ModelRouter, endpoint.Endpoint]]:
     """The adapter in its guards, and the endpoint that it talks to."""
     async with endpoint.serve(behaviour) as server:
-        profile = ModelProfile(api_key=Secret(KEY), base_url=server.base_url, first_token_ms=first_token_ms)
+        profile = ModelProfile(api_key=Secret(KEY), base_url=server.base_url)
         adapter = LiteLLMModels({"p": profile})
         await adapter.load()
         try:
@@ -344,26 +344,6 @@ async def test_hostile_calls_arrive_as_text() -> None:
 
 
 # --- time and leaving --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pieces", "total_ms", "idle_ms", "first_token_ms"),
-    [
-        ([Hang()], 5_000, 5_000, 500),
-        ([HALF, Hang()], 5_000, 50, 5_000),
-        ([HALF, Hang()], 500, 5_000, 5_000),
-        ([Send(b": keep-alive\n\n"), Hang()], 5_000, 5_000, 500),
-    ],
-    ids=["silence after the headers", "idle", "total", "comments only"],
-)
-async def test_a_silent_provider_is_left(
-    pieces: list[endpoint.Piece], total_ms: int, idle_ms: int, first_token_ms: int
-) -> None:
-    async with against(always(Wire(pieces=pieces)), first_token_ms=first_token_ms) as (models, server):
-        failure = await failure_of(models, ask(total_ms=total_ms, idle_ms=idle_ms))
-        assert (failure.failure, failure.usage) == (FailureClass.TIMEOUT, None)
-        async with asyncio.timeout(5):
-            assert await server.ended(1) == "client_gone"
 
 
 @both_paths

@@ -683,22 +683,6 @@ async def test_nobody_there_is_a_connection_failure_that_costs_nothing() -> None
             assert "nowhere" not in failure.message
 
 
-async def test_a_server_that_takes_no_connection_is_left_when_the_connect_timer_is_over() -> None:
-    with socket.socket() as full:  # listens, and its queue is full: no handshake comes to its end
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        others = [socket.socket() for _ in range(4)]
-        for other in others:
-            other.setblocking(False)
-            other.connect_ex(full.getsockname())
-        profile = ModelProfile(base_url=f"http://127.0.0.1:{full.getsockname()[1]}/v1", connect_ms=200)
-        async with adapter_for({"p": profile}) as adapter:
-            failure = await failure_of(adapter, ask())
-        for other in others:
-            other.close()
-    assert (failure.failure, failure.usage) == (FailureClass.CONNECTION, FREE)
-
-
 async def test_tls_to_a_plain_endpoint_is_a_connection_failure() -> None:
     async with endpoint.serve(always(Reply(text="x"))) as server:
         profile = ModelProfile(base_url=server.base_url.replace("http:", "https:"))
@@ -797,27 +781,6 @@ async def test_many_attempts_run_at_once() -> None:
         assert {reply.text for reply in replies} == {"hi"}
         assert len(server.hits) == 20
         assert len({hit["peer"] for hit in server.hits}) <= 4
-
-
-@pytest.mark.parametrize(
-    ("pieces", "total_ms", "idle_ms", "first_token_ms"),
-    [
-        ([Hang()], 5_000, 5_000, 500),
-        ([HALF, Hang()], 5_000, 50, 5_000),
-        ([HALF, Hang()], 500, 5_000, 5_000),
-        ([Send(b": keep-alive\n\n"), Hang()], 5_000, 5_000, 500),
-    ],
-    ids=["silence after the headers", "idle", "total", "comments only"],
-)
-async def test_a_silent_provider_is_left(
-    pieces: list[Piece], total_ms: int, idle_ms: int, first_token_ms: int
-) -> None:
-    profile = ModelProfile(first_token_ms=first_token_ms)
-    async with against(always(Wire(pieces=pieces)), profile=profile) as (models, server):
-        failure = await failure_of(models, ask(total_ms=total_ms, idle_ms=idle_ms))
-        assert (failure.failure, failure.usage) == (FailureClass.TIMEOUT, None)
-        async with asyncio.timeout(5):
-            assert await server.ended(1) == "client_gone"
 
 
 async def test_closing_a_stream_early_closes_its_connection() -> None:

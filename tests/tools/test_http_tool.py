@@ -137,8 +137,10 @@ async def test_a_status_says_whether_another_attempt_can_help(status: str, passe
     ("asked", "waits"),
     [
         ("7", 7_000),
-        ("0", 0),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+        ("0.25", 250),
+        ("86400", 60_000),
+        ("0", None),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", None),
         ("soon", None),
         ("-1", None),
         ("1e3", None),

@@ -105,9 +105,6 @@ const (
 	// A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
 	// conversation.
 	ModelCallPurpose_MODEL_CALL_PURPOSE_GROUND ModelCallPurpose = 4
-	// The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
-	// conversation.
-	ModelCallPurpose_MODEL_CALL_PURPOSE_SUMMARY ModelCallPurpose = 5
 )
 
 // Enum value maps for ModelCallPurpose.
@@ -118,7 +115,6 @@ var (
 		2: "MODEL_CALL_PURPOSE_REPAIR",
 		3: "MODEL_CALL_PURPOSE_FINAL_ANSWER",
 		4: "MODEL_CALL_PURPOSE_GROUND",
-		5: "MODEL_CALL_PURPOSE_SUMMARY",
 	}
 	ModelCallPurpose_value = map[string]int32{
 		"MODEL_CALL_PURPOSE_UNSPECIFIED":  0,
@@ -126,7 +122,6 @@ var (
 		"MODEL_CALL_PURPOSE_REPAIR":       2,
 		"MODEL_CALL_PURPOSE_FINAL_ANSWER": 3,
 		"MODEL_CALL_PURPOSE_GROUND":       4,
-		"MODEL_CALL_PURPOSE_SUMMARY":      5,
 	}
 )
 
@@ -307,6 +302,75 @@ func (ModelFailureClass) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
+// Which timer or cap ended an attempt at a model.
+type ModelAttemptLimit int32
+
+const (
+	// None: it ended by itself.
+	ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_UNSPECIFIED ModelAttemptLimit = 0
+	// The way to the provider took too long.
+	ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_CONNECT ModelAttemptLimit = 1
+	// The reply did not begin.
+	ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_FIRST_TOKEN ModelAttemptLimit = 2
+	// Nothing more came in the middle of the reply.
+	ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_IDLE ModelAttemptLimit = 3
+	// The reply did not end.
+	ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_TOTAL ModelAttemptLimit = 4
+	// The reply holds too many bytes.
+	ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_BYTES ModelAttemptLimit = 5
+	// The reply comes in too many pieces.
+	ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_CHUNKS ModelAttemptLimit = 6
+)
+
+// Enum value maps for ModelAttemptLimit.
+var (
+	ModelAttemptLimit_name = map[int32]string{
+		0: "MODEL_ATTEMPT_LIMIT_UNSPECIFIED",
+		1: "MODEL_ATTEMPT_LIMIT_CONNECT",
+		2: "MODEL_ATTEMPT_LIMIT_FIRST_TOKEN",
+		3: "MODEL_ATTEMPT_LIMIT_IDLE",
+		4: "MODEL_ATTEMPT_LIMIT_TOTAL",
+		5: "MODEL_ATTEMPT_LIMIT_BYTES",
+		6: "MODEL_ATTEMPT_LIMIT_CHUNKS",
+	}
+	ModelAttemptLimit_value = map[string]int32{
+		"MODEL_ATTEMPT_LIMIT_UNSPECIFIED": 0,
+		"MODEL_ATTEMPT_LIMIT_CONNECT":     1,
+		"MODEL_ATTEMPT_LIMIT_FIRST_TOKEN": 2,
+		"MODEL_ATTEMPT_LIMIT_IDLE":        3,
+		"MODEL_ATTEMPT_LIMIT_TOTAL":       4,
+		"MODEL_ATTEMPT_LIMIT_BYTES":       5,
+		"MODEL_ATTEMPT_LIMIT_CHUNKS":      6,
+	}
+)
+
+func (x ModelAttemptLimit) Enum() *ModelAttemptLimit {
+	p := new(ModelAttemptLimit)
+	*p = x
+	return p
+}
+
+func (x ModelAttemptLimit) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ModelAttemptLimit) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_event_proto_enumTypes[4].Descriptor()
+}
+
+func (ModelAttemptLimit) Type() protoreflect.EnumType {
+	return &file_jackline_v1_event_proto_enumTypes[4]
+}
+
+func (x ModelAttemptLimit) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ModelAttemptLimit.Descriptor instead.
+func (ModelAttemptLimit) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
 // Why a requested call can't start.
 type CallProblem int32
 
@@ -364,11 +428,11 @@ func (x CallProblem) String() string {
 }
 
 func (CallProblem) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[4].Descriptor()
+	return file_jackline_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (CallProblem) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[4]
+	return &file_jackline_v1_event_proto_enumTypes[5]
 }
 
 func (x CallProblem) Number() protoreflect.EnumNumber {
@@ -377,7 +441,7 @@ func (x CallProblem) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallProblem.Descriptor instead.
 func (CallProblem) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 // Why an answer was rejected.
@@ -441,11 +505,11 @@ func (x AnswerProblem) String() string {
 }
 
 func (AnswerProblem) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[5].Descriptor()
+	return file_jackline_v1_event_proto_enumTypes[6].Descriptor()
 }
 
 func (AnswerProblem) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[5]
+	return &file_jackline_v1_event_proto_enumTypes[6]
 }
 
 func (x AnswerProblem) Number() protoreflect.EnumNumber {
@@ -454,7 +518,7 @@ func (x AnswerProblem) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AnswerProblem.Descriptor instead.
 func (AnswerProblem) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 // What a timer in absolute time guards.
@@ -494,11 +558,11 @@ func (x TimerKind) String() string {
 }
 
 func (TimerKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[6].Descriptor()
+	return file_jackline_v1_event_proto_enumTypes[7].Descriptor()
 }
 
 func (TimerKind) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[6]
+	return &file_jackline_v1_event_proto_enumTypes[7]
 }
 
 func (x TimerKind) Number() protoreflect.EnumNumber {
@@ -507,7 +571,7 @@ func (x TimerKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TimerKind.Descriptor instead.
 func (TimerKind) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 // What a notice is about.
@@ -524,8 +588,6 @@ const (
 	NoticeCode_NOTICE_CODE_CONDITION_FAILED NoticeCode = 3
 	// The same tool calls were repeated; the model is told before the step ends for it.
 	NoticeCode_NOTICE_CODE_REPETITION NoticeCode = 4
-	// The conversation that a model is sent was not sound, or could not be shortened as the workflow says.
-	NoticeCode_NOTICE_CODE_HISTORY NoticeCode = 6
 )
 
 // Enum value maps for NoticeCode.
@@ -536,7 +598,6 @@ var (
 		2: "NOTICE_CODE_FILE_MISSING",
 		3: "NOTICE_CODE_CONDITION_FAILED",
 		4: "NOTICE_CODE_REPETITION",
-		6: "NOTICE_CODE_HISTORY",
 	}
 	NoticeCode_value = map[string]int32{
 		"NOTICE_CODE_UNSPECIFIED":        0,
@@ -544,7 +605,6 @@ var (
 		"NOTICE_CODE_FILE_MISSING":       2,
 		"NOTICE_CODE_CONDITION_FAILED":   3,
 		"NOTICE_CODE_REPETITION":         4,
-		"NOTICE_CODE_HISTORY":            6,
 	}
 )
 
@@ -559,11 +619,11 @@ func (x NoticeCode) String() string {
 }
 
 func (NoticeCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[7].Descriptor()
+	return file_jackline_v1_event_proto_enumTypes[8].Descriptor()
 }
 
 func (NoticeCode) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[7]
+	return &file_jackline_v1_event_proto_enumTypes[8]
 }
 
 func (x NoticeCode) Number() protoreflect.EnumNumber {
@@ -572,7 +632,7 @@ func (x NoticeCode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NoticeCode.Descriptor instead.
 func (NoticeCode) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 // What somebody was asked for.
@@ -608,11 +668,11 @@ func (x ConsultKind) String() string {
 }
 
 func (ConsultKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_event_proto_enumTypes[9].Descriptor()
 }
 
 func (ConsultKind) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[8]
+	return &file_jackline_v1_event_proto_enumTypes[9]
 }
 
 func (x ConsultKind) Number() protoreflect.EnumNumber {
@@ -621,7 +681,7 @@ func (x ConsultKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConsultKind.Descriptor instead.
 func (ConsultKind) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 // What came of a question.
@@ -665,11 +725,11 @@ func (x ConsultAnswer) String() string {
 }
 
 func (ConsultAnswer) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[9].Descriptor()
+	return file_jackline_v1_event_proto_enumTypes[10].Descriptor()
 }
 
 func (ConsultAnswer) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[9]
+	return &file_jackline_v1_event_proto_enumTypes[10]
 }
 
 func (x ConsultAnswer) Number() protoreflect.EnumNumber {
@@ -678,63 +738,6 @@ func (x ConsultAnswer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConsultAnswer.Descriptor instead.
 func (ConsultAnswer) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
-}
-
-// How a conversation was made shorter.
-type CompactionKind int32
-
-const (
-	// Never sent.
-	CompactionKind_COMPACTION_KIND_UNSPECIFIED CompactionKind = 0
-	// Results of old tool calls were replaced by what names them.
-	CompactionKind_COMPACTION_KIND_PRUNED CompactionKind = 1
-	// The oldest turns were left out.
-	CompactionKind_COMPACTION_KIND_WINDOW CompactionKind = 2
-	// The oldest turns were left out, and a summary stands for them.
-	CompactionKind_COMPACTION_KIND_SUMMARY CompactionKind = 3
-)
-
-// Enum value maps for CompactionKind.
-var (
-	CompactionKind_name = map[int32]string{
-		0: "COMPACTION_KIND_UNSPECIFIED",
-		1: "COMPACTION_KIND_PRUNED",
-		2: "COMPACTION_KIND_WINDOW",
-		3: "COMPACTION_KIND_SUMMARY",
-	}
-	CompactionKind_value = map[string]int32{
-		"COMPACTION_KIND_UNSPECIFIED": 0,
-		"COMPACTION_KIND_PRUNED":      1,
-		"COMPACTION_KIND_WINDOW":      2,
-		"COMPACTION_KIND_SUMMARY":     3,
-	}
-)
-
-func (x CompactionKind) Enum() *CompactionKind {
-	p := new(CompactionKind)
-	*p = x
-	return p
-}
-
-func (x CompactionKind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CompactionKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[10].Descriptor()
-}
-
-func (CompactionKind) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[10]
-}
-
-func (x CompactionKind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CompactionKind.Descriptor instead.
-func (CompactionKind) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
@@ -846,12 +849,8 @@ type StepEvent struct {
 	//	*StepEvent_Steered
 	//	*StepEvent_TimerFired
 	//	*StepEvent_Noticed
-	//	*StepEvent_Compacted
-	//	*StepEvent_HistoryRepaired
-	//	*StepEvent_MessagesAppended
 	//	*StepEvent_Reflected
 	//	*StepEvent_Grounded
-	//	*StepEvent_BoundsAdjusted
 	//	*StepEvent_Consulted
 	Fact isStepEvent_Fact `protobuf_oneof:"fact"`
 	// What was said, given and returned. Empty in view METADATA.
@@ -1158,33 +1157,6 @@ func (x *StepEvent) GetNoticed() *Noticed {
 	return nil
 }
 
-func (x *StepEvent) GetCompacted() *Compacted {
-	if x != nil {
-		if x, ok := x.Fact.(*StepEvent_Compacted); ok {
-			return x.Compacted
-		}
-	}
-	return nil
-}
-
-func (x *StepEvent) GetHistoryRepaired() *HistoryRepaired {
-	if x != nil {
-		if x, ok := x.Fact.(*StepEvent_HistoryRepaired); ok {
-			return x.HistoryRepaired
-		}
-	}
-	return nil
-}
-
-func (x *StepEvent) GetMessagesAppended() *MessagesAppended {
-	if x != nil {
-		if x, ok := x.Fact.(*StepEvent_MessagesAppended); ok {
-			return x.MessagesAppended
-		}
-	}
-	return nil
-}
-
 func (x *StepEvent) GetReflected() *Reflected {
 	if x != nil {
 		if x, ok := x.Fact.(*StepEvent_Reflected); ok {
@@ -1198,15 +1170,6 @@ func (x *StepEvent) GetGrounded() *Grounded {
 	if x != nil {
 		if x, ok := x.Fact.(*StepEvent_Grounded); ok {
 			return x.Grounded
-		}
-	}
-	return nil
-}
-
-func (x *StepEvent) GetBoundsAdjusted() *BoundsAdjusted {
-	if x != nil {
-		if x, ok := x.Fact.(*StepEvent_BoundsAdjusted); ok {
-			return x.BoundsAdjusted
 		}
 	}
 	return nil
@@ -1342,21 +1305,6 @@ type StepEvent_Noticed struct {
 	Noticed *Noticed `protobuf:"bytes,31,opt,name=noticed,proto3,oneof"`
 }
 
-type StepEvent_Compacted struct {
-	// A model is sent less of the conversation from here on.
-	Compacted *Compacted `protobuf:"bytes,32,opt,name=compacted,proto3,oneof"`
-}
-
-type StepEvent_HistoryRepaired struct {
-	// What a model was to be sent had to be made sound first.
-	HistoryRepaired *HistoryRepaired `protobuf:"bytes,33,opt,name=history_repaired,json=historyRepaired,proto3,oneof"`
-}
-
-type StepEvent_MessagesAppended struct {
-	// The turn of the run in its thread has come, with the messages that the thread has by now.
-	MessagesAppended *MessagesAppended `protobuf:"bytes,34,opt,name=messages_appended,json=messagesAppended,proto3,oneof"`
-}
-
 type StepEvent_Reflected struct {
 	// How the turns of a visit have gone was looked at.
 	Reflected *Reflected `protobuf:"bytes,35,opt,name=reflected,proto3,oneof"`
@@ -1365,11 +1313,6 @@ type StepEvent_Reflected struct {
 type StepEvent_Grounded struct {
 	// An answer was held against what the tools had returned.
 	Grounded *Grounded `protobuf:"bytes,36,opt,name=grounded,proto3,oneof"`
-}
-
-type StepEvent_BoundsAdjusted struct {
-	// Caps were changed.
-	BoundsAdjusted *BoundsAdjusted `protobuf:"bytes,37,opt,name=bounds_adjusted,json=boundsAdjusted,proto3,oneof"`
 }
 
 type StepEvent_Consulted struct {
@@ -1421,17 +1364,9 @@ func (*StepEvent_TimerFired) isStepEvent_Fact() {}
 
 func (*StepEvent_Noticed) isStepEvent_Fact() {}
 
-func (*StepEvent_Compacted) isStepEvent_Fact() {}
-
-func (*StepEvent_HistoryRepaired) isStepEvent_Fact() {}
-
-func (*StepEvent_MessagesAppended) isStepEvent_Fact() {}
-
 func (*StepEvent_Reflected) isStepEvent_Fact() {}
 
 func (*StepEvent_Grounded) isStepEvent_Fact() {}
-
-func (*StepEvent_BoundsAdjusted) isStepEvent_Fact() {}
 
 func (*StepEvent_Consulted) isStepEvent_Fact() {}
 
@@ -1454,9 +1389,7 @@ type RunStarted struct {
 	OnQuestion OnQuestion `protobuf:"varint,7,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
 	// What the run was forked from; unset for a run that began by itself. The events of a fork up to that sequence are
 	// those of the other run, recorded anew.
-	ForkedFrom *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
-	// The conversation that it continues; unset without.
-	Thread        *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
+	ForkedFrom    *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1547,141 +1480,6 @@ func (x *RunStarted) GetForkedFrom() *ForkOrigin {
 	return nil
 }
 
-func (x *RunStarted) GetThread() *ThreadStart {
-	if x != nil {
-		return x.Thread
-	}
-	return nil
-}
-
-// How a run begins in a thread.
-type ThreadStart struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The thread; empty for a fork, which goes on with what was said and leaves the thread alone.
-	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
-	// How many messages the thread had.
-	Position uint64 `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
-	// How many of them, the newest, the run has: their digests are in the content.
-	MessageCount uint32 `protobuf:"varint,3,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
-	// True if another run was active: MessagesAppended follows when the turn of this one has come.
-	Waits         bool `protobuf:"varint,4,opt,name=waits,proto3" json:"waits,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ThreadStart) Reset() {
-	*x = ThreadStart{}
-	mi := &file_jackline_v1_event_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ThreadStart) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ThreadStart) ProtoMessage() {}
-
-func (x *ThreadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ThreadStart.ProtoReflect.Descriptor instead.
-func (*ThreadStart) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *ThreadStart) GetThreadId() string {
-	if x != nil {
-		return x.ThreadId
-	}
-	return ""
-}
-
-func (x *ThreadStart) GetPosition() uint64 {
-	if x != nil {
-		return x.Position
-	}
-	return 0
-}
-
-func (x *ThreadStart) GetMessageCount() uint32 {
-	if x != nil {
-		return x.MessageCount
-	}
-	return 0
-}
-
-func (x *ThreadStart) GetWaits() bool {
-	if x != nil {
-		return x.Waits
-	}
-	return false
-}
-
-// The turn of a run that had waited in its thread has come.
-type MessagesAppended struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many messages the thread has.
-	Position uint64 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
-	// How many of them, the newest, the run has: their digests are in the content.
-	MessageCount  uint32 `protobuf:"varint,2,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MessagesAppended) Reset() {
-	*x = MessagesAppended{}
-	mi := &file_jackline_v1_event_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MessagesAppended) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MessagesAppended) ProtoMessage() {}
-
-func (x *MessagesAppended) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MessagesAppended.ProtoReflect.Descriptor instead.
-func (*MessagesAppended) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *MessagesAppended) GetPosition() uint64 {
-	if x != nil {
-		return x.Position
-	}
-	return 0
-}
-
-func (x *MessagesAppended) GetMessageCount() uint32 {
-	if x != nil {
-		return x.MessageCount
-	}
-	return 0
-}
-
 // A worker took the run over.
 type RunRecovered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1695,7 +1493,7 @@ type RunRecovered struct {
 
 func (x *RunRecovered) Reset() {
 	*x = RunRecovered{}
-	mi := &file_jackline_v1_event_proto_msgTypes[4]
+	mi := &file_jackline_v1_event_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1505,7 @@ func (x *RunRecovered) String() string {
 func (*RunRecovered) ProtoMessage() {}
 
 func (x *RunRecovered) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[4]
+	mi := &file_jackline_v1_event_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1518,7 @@ func (x *RunRecovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRecovered.ProtoReflect.Descriptor instead.
 func (*RunRecovered) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RunRecovered) GetEpoch() uint64 {
@@ -1748,7 +1546,7 @@ type RunSuspended struct {
 
 func (x *RunSuspended) Reset() {
 	*x = RunSuspended{}
-	mi := &file_jackline_v1_event_proto_msgTypes[5]
+	mi := &file_jackline_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1558,7 @@ func (x *RunSuspended) String() string {
 func (*RunSuspended) ProtoMessage() {}
 
 func (x *RunSuspended) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[5]
+	mi := &file_jackline_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1571,7 @@ func (x *RunSuspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSuspended.ProtoReflect.Descriptor instead.
 func (*RunSuspended) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunSuspended) GetEpoch() uint64 {
@@ -1802,7 +1600,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[6]
+	mi := &file_jackline_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1612,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[6]
+	mi := &file_jackline_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1625,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunFinished) GetState() RunState {
@@ -1876,7 +1674,7 @@ type StepStarted struct {
 
 func (x *StepStarted) Reset() {
 	*x = StepStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[7]
+	mi := &file_jackline_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1686,7 @@ func (x *StepStarted) String() string {
 func (*StepStarted) ProtoMessage() {}
 
 func (x *StepStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[7]
+	mi := &file_jackline_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1699,7 @@ func (x *StepStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepStarted.ProtoReflect.Descriptor instead.
 func (*StepStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StepStarted) GetSteps() uint32 {
@@ -1932,7 +1730,7 @@ type StepFinished struct {
 
 func (x *StepFinished) Reset() {
 	*x = StepFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[8]
+	mi := &file_jackline_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +1742,7 @@ func (x *StepFinished) String() string {
 func (*StepFinished) ProtoMessage() {}
 
 func (x *StepFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[8]
+	mi := &file_jackline_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +1755,7 @@ func (x *StepFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFinished.ProtoReflect.Descriptor instead.
 func (*StepFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StepFinished) GetSignal() string {
@@ -2020,16 +1818,14 @@ type ModelCallStarted struct {
 	// For a closing answer: the limit that led to it.
 	Limit StopReason `protobuf:"varint,7,opt,name=limit,proto3,enum=jackline.v1.StopReason" json:"limit,omitempty"`
 	// For a closing answer: the scope and name of that limit.
-	LimitLeaf string `protobuf:"bytes,8,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
-	// For a summary: how many entries of the visit it stands for, counted from its first.
-	Summarised    uint32 `protobuf:"varint,12,opt,name=summarised,proto3" json:"summarised,omitempty"`
+	LimitLeaf     string `protobuf:"bytes,8,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelCallStarted) Reset() {
 	*x = ModelCallStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[9]
+	mi := &file_jackline_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +1837,7 @@ func (x *ModelCallStarted) String() string {
 func (*ModelCallStarted) ProtoMessage() {}
 
 func (x *ModelCallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[9]
+	mi := &file_jackline_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +1850,7 @@ func (x *ModelCallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallStarted.ProtoReflect.Descriptor instead.
 func (*ModelCallStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ModelCallStarted) GetPurpose() ModelCallPurpose {
@@ -2113,13 +1909,6 @@ func (x *ModelCallStarted) GetLimitLeaf() string {
 	return ""
 }
 
-func (x *ModelCallStarted) GetSummarised() uint32 {
-	if x != nil {
-		return x.Summarised
-	}
-	return 0
-}
-
 // The model replied.
 type ModelReplied struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2143,7 +1932,7 @@ type ModelReplied struct {
 
 func (x *ModelReplied) Reset() {
 	*x = ModelReplied{}
-	mi := &file_jackline_v1_event_proto_msgTypes[10]
+	mi := &file_jackline_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +1944,7 @@ func (x *ModelReplied) String() string {
 func (*ModelReplied) ProtoMessage() {}
 
 func (x *ModelReplied) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[10]
+	mi := &file_jackline_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +1957,7 @@ func (x *ModelReplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelReplied.ProtoReflect.Descriptor instead.
 func (*ModelReplied) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ModelReplied) GetUsage() *Usage {
@@ -2230,16 +2019,24 @@ type ModelCallFailed struct {
 	// What the attempt is charged.
 	Usage *Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Its price, in millionths of a US dollar.
+<<<<<<< HEAD
 	CostMicros uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
 	// True if a part of the reply's text had come; it is kept in the content.
 	Interrupted   bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	CostMicros    uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+=======
+	CostMicros uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// The timer or cap that ended it; unset if it ended by itself.
+	Limit         ModelAttemptLimit `protobuf:"varint,5,opt,name=limit,proto3,enum=jackline.v1.ModelAttemptLimit" json:"limit,omitempty"`
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelCallFailed) Reset() {
 	*x = ModelCallFailed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[11]
+	mi := &file_jackline_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2048,7 @@ func (x *ModelCallFailed) String() string {
 func (*ModelCallFailed) ProtoMessage() {}
 
 func (x *ModelCallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[11]
+	mi := &file_jackline_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2061,7 @@ func (x *ModelCallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFailed.ProtoReflect.Descriptor instead.
 func (*ModelCallFailed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ModelCallFailed) GetFailure() ModelFailureClass {
@@ -2295,6 +2092,7 @@ func (x *ModelCallFailed) GetCostMicros() uint64 {
 	return 0
 }
 
+<<<<<<< HEAD
 func (x *ModelCallFailed) GetInterrupted() bool {
 	if x != nil {
 		return x.Interrupted
@@ -2302,6 +2100,16 @@ func (x *ModelCallFailed) GetInterrupted() bool {
 	return false
 }
 
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+=======
+func (x *ModelCallFailed) GetLimit() ModelAttemptLimit {
+	if x != nil {
+		return x.Limit
+	}
+	return ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_UNSPECIFIED
+}
+
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 // A tool call was asked for.
 type ToolCallRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2317,7 +2125,7 @@ type ToolCallRequested struct {
 
 func (x *ToolCallRequested) Reset() {
 	*x = ToolCallRequested{}
-	mi := &file_jackline_v1_event_proto_msgTypes[12]
+	mi := &file_jackline_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2137,7 @@ func (x *ToolCallRequested) String() string {
 func (*ToolCallRequested) ProtoMessage() {}
 
 func (x *ToolCallRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[12]
+	mi := &file_jackline_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2150,7 @@ func (x *ToolCallRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallRequested.ProtoReflect.Descriptor instead.
 func (*ToolCallRequested) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ToolCallRequested) GetCallId() string {
@@ -2385,7 +2193,7 @@ type ToolCallStarted struct {
 
 func (x *ToolCallStarted) Reset() {
 	*x = ToolCallStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[13]
+	mi := &file_jackline_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2205,7 @@ func (x *ToolCallStarted) String() string {
 func (*ToolCallStarted) ProtoMessage() {}
 
 func (x *ToolCallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[13]
+	mi := &file_jackline_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2218,7 @@ func (x *ToolCallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallStarted.ProtoReflect.Descriptor instead.
 func (*ToolCallStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToolCallStarted) GetCallId() string {
@@ -2479,7 +2287,7 @@ type ToolCallFinished struct {
 
 func (x *ToolCallFinished) Reset() {
 	*x = ToolCallFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[14]
+	mi := &file_jackline_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2299,7 @@ func (x *ToolCallFinished) String() string {
 func (*ToolCallFinished) ProtoMessage() {}
 
 func (x *ToolCallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[14]
+	mi := &file_jackline_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2312,7 @@ func (x *ToolCallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallFinished.ProtoReflect.Descriptor instead.
 func (*ToolCallFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ToolCallFinished) GetCallId() string {
@@ -2599,7 +2407,7 @@ type AnswerRejected struct {
 
 func (x *AnswerRejected) Reset() {
 	*x = AnswerRejected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[15]
+	mi := &file_jackline_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2419,7 @@ func (x *AnswerRejected) String() string {
 func (*AnswerRejected) ProtoMessage() {}
 
 func (x *AnswerRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[15]
+	mi := &file_jackline_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2432,7 @@ func (x *AnswerRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRejected.ProtoReflect.Descriptor instead.
 func (*AnswerRejected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AnswerRejected) GetProblem() AnswerProblem {
@@ -2667,7 +2475,7 @@ type InterruptRaised struct {
 
 func (x *InterruptRaised) Reset() {
 	*x = InterruptRaised{}
-	mi := &file_jackline_v1_event_proto_msgTypes[16]
+	mi := &file_jackline_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2487,7 @@ func (x *InterruptRaised) String() string {
 func (*InterruptRaised) ProtoMessage() {}
 
 func (x *InterruptRaised) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[16]
+	mi := &file_jackline_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2500,7 @@ func (x *InterruptRaised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptRaised.ProtoReflect.Descriptor instead.
 func (*InterruptRaised) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InterruptRaised) GetInterruptId() string {
@@ -2745,7 +2553,7 @@ type InterruptResolved struct {
 
 func (x *InterruptResolved) Reset() {
 	*x = InterruptResolved{}
-	mi := &file_jackline_v1_event_proto_msgTypes[17]
+	mi := &file_jackline_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2565,7 @@ func (x *InterruptResolved) String() string {
 func (*InterruptResolved) ProtoMessage() {}
 
 func (x *InterruptResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[17]
+	mi := &file_jackline_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2578,7 @@ func (x *InterruptResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptResolved.ProtoReflect.Descriptor instead.
 func (*InterruptResolved) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InterruptResolved) GetInterruptId() string {
@@ -2806,16 +2614,14 @@ type CommandApplied struct {
 	// How an abort stops what is under way.
 	AbortMode AbortMode `protobuf:"varint,4,opt,name=abort_mode,json=abortMode,proto3,enum=jackline.v1.AbortMode" json:"abort_mode,omitempty"`
 	// True if an abort leaves out the cleanup path.
-	SkipRoutes bool `protobuf:"varint,5,opt,name=skip_routes,json=skipRoutes,proto3" json:"skip_routes,omitempty"`
-	// Why the run is aborted; OPERATOR when unspecified.
-	AbortCause    StopReason `protobuf:"varint,6,opt,name=abort_cause,json=abortCause,proto3,enum=jackline.v1.StopReason" json:"abort_cause,omitempty"`
+	SkipRoutes    bool `protobuf:"varint,5,opt,name=skip_routes,json=skipRoutes,proto3" json:"skip_routes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommandApplied) Reset() {
 	*x = CommandApplied{}
-	mi := &file_jackline_v1_event_proto_msgTypes[18]
+	mi := &file_jackline_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2633,7 @@ func (x *CommandApplied) String() string {
 func (*CommandApplied) ProtoMessage() {}
 
 func (x *CommandApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[18]
+	mi := &file_jackline_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +2646,7 @@ func (x *CommandApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandApplied.ProtoReflect.Descriptor instead.
 func (*CommandApplied) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CommandApplied) GetCommandId() string {
@@ -2878,13 +2684,6 @@ func (x *CommandApplied) GetSkipRoutes() bool {
 	return false
 }
 
-func (x *CommandApplied) GetAbortCause() StopReason {
-	if x != nil {
-		return x.AbortCause
-	}
-	return StopReason_STOP_REASON_UNSPECIFIED
-}
-
 // A command can take no effect.
 type CommandRejected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2902,7 +2701,7 @@ type CommandRejected struct {
 
 func (x *CommandRejected) Reset() {
 	*x = CommandRejected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[19]
+	mi := &file_jackline_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +2713,7 @@ func (x *CommandRejected) String() string {
 func (*CommandRejected) ProtoMessage() {}
 
 func (x *CommandRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[19]
+	mi := &file_jackline_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +2726,7 @@ func (x *CommandRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRejected.ProtoReflect.Descriptor instead.
 func (*CommandRejected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommandRejected) GetCommandId() string {
@@ -2969,7 +2768,7 @@ type Paused struct {
 
 func (x *Paused) Reset() {
 	*x = Paused{}
-	mi := &file_jackline_v1_event_proto_msgTypes[20]
+	mi := &file_jackline_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +2780,7 @@ func (x *Paused) String() string {
 func (*Paused) ProtoMessage() {}
 
 func (x *Paused) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[20]
+	mi := &file_jackline_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +2793,7 @@ func (x *Paused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Paused.ProtoReflect.Descriptor instead.
 func (*Paused) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Paused) GetPrincipal() string {
@@ -3015,7 +2814,7 @@ type Resumed struct {
 
 func (x *Resumed) Reset() {
 	*x = Resumed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +2826,7 @@ func (x *Resumed) String() string {
 func (*Resumed) ProtoMessage() {}
 
 func (x *Resumed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +2839,7 @@ func (x *Resumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resumed.ProtoReflect.Descriptor instead.
 func (*Resumed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Resumed) GetPrincipal() string {
@@ -3063,7 +2862,7 @@ type Steered struct {
 
 func (x *Steered) Reset() {
 	*x = Steered{}
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +2874,7 @@ func (x *Steered) String() string {
 func (*Steered) ProtoMessage() {}
 
 func (x *Steered) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +2887,7 @@ func (x *Steered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steered.ProtoReflect.Descriptor instead.
 func (*Steered) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Steered) GetPrincipal() string {
@@ -3105,70 +2904,6 @@ func (x *Steered) GetBytes() uint32 {
 	return 0
 }
 
-// Caps of the run, or of the visit under way, were changed.
-type BoundsAdjusted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who changed them.
-	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
-	// Caps of the run, as they are from here on; what is unset stays as it was.
-	Run *RunBounds `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// Caps of the visit, as they are from here on; what is unset stays as it was.
-	Visit         *VisitBounds `protobuf:"bytes,3,opt,name=visit,proto3" json:"visit,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *BoundsAdjusted) Reset() {
-	*x = BoundsAdjusted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *BoundsAdjusted) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*BoundsAdjusted) ProtoMessage() {}
-
-func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use BoundsAdjusted.ProtoReflect.Descriptor instead.
-func (*BoundsAdjusted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *BoundsAdjusted) GetPrincipal() string {
-	if x != nil {
-		return x.Principal
-	}
-	return ""
-}
-
-func (x *BoundsAdjusted) GetRun() *RunBounds {
-	if x != nil {
-		return x.Run
-	}
-	return nil
-}
-
-func (x *BoundsAdjusted) GetVisit() *VisitBounds {
-	if x != nil {
-		return x.Visit
-	}
-	return nil
-}
-
 // A timer in absolute time went off.
 type TimerFired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3182,7 +2917,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +2929,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +2942,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TimerFired) GetKind() TimerKind {
@@ -3235,7 +2970,7 @@ type Noticed struct {
 
 func (x *Noticed) Reset() {
 	*x = Noticed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +2982,7 @@ func (x *Noticed) String() string {
 func (*Noticed) ProtoMessage() {}
 
 func (x *Noticed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +2995,7 @@ func (x *Noticed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noticed.ProtoReflect.Descriptor instead.
 func (*Noticed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Noticed) GetCode() NoticeCode {
@@ -3287,7 +3022,7 @@ type Consulted struct {
 
 func (x *Consulted) Reset() {
 	*x = Consulted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3034,7 @@ func (x *Consulted) String() string {
 func (*Consulted) ProtoMessage() {}
 
 func (x *Consulted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3047,7 @@ func (x *Consulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consulted.ProtoReflect.Descriptor instead.
 func (*Consulted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Consulted) GetKind() ConsultKind {
@@ -3343,233 +3078,6 @@ func (x *Consulted) GetDurationMs() uint32 {
 	return 0
 }
 
-// A model is sent less of a visit's conversation from here on. The log keeps all of it.
-type Compacted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How.
-	Kind CompactionKind `protobuf:"varint,1,opt,name=kind,proto3,enum=jackline.v1.CompactionKind" json:"kind,omitempty"`
-	// True if the provider had refused the conversation as too long; the call is then made once more.
-	Overflow bool `protobuf:"varint,2,opt,name=overflow,proto3" json:"overflow,omitempty"`
-	// The first entry of the visit that is sent, counted from 0.
-	KeptFrom uint32 `protobuf:"varint,3,opt,name=kept_from,json=keptFrom,proto3" json:"kept_from,omitempty"`
-	// The first entry of the visit whose results are sent whole.
-	PrunedTo uint32 `protobuf:"varint,4,opt,name=pruned_to,json=prunedTo,proto3" json:"pruned_to,omitempty"`
-	// How many turns this left out.
-	Turns uint32 `protobuf:"varint,5,opt,name=turns,proto3" json:"turns,omitempty"`
-	// How many results this replaced.
-	Results uint32 `protobuf:"varint,6,opt,name=results,proto3" json:"results,omitempty"`
-	// The estimate of the next prompt before, in tokens.
-	TokensBefore uint64 `protobuf:"varint,7,opt,name=tokens_before,json=tokensBefore,proto3" json:"tokens_before,omitempty"`
-	// The estimate after.
-	TokensAfter   uint64 `protobuf:"varint,8,opt,name=tokens_after,json=tokensAfter,proto3" json:"tokens_after,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Compacted) Reset() {
-	*x = Compacted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Compacted) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Compacted) ProtoMessage() {}
-
-func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
-func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *Compacted) GetKind() CompactionKind {
-	if x != nil {
-		return x.Kind
-	}
-	return CompactionKind_COMPACTION_KIND_UNSPECIFIED
-}
-
-func (x *Compacted) GetOverflow() bool {
-	if x != nil {
-		return x.Overflow
-	}
-	return false
-}
-
-func (x *Compacted) GetKeptFrom() uint32 {
-	if x != nil {
-		return x.KeptFrom
-	}
-	return 0
-}
-
-func (x *Compacted) GetPrunedTo() uint32 {
-	if x != nil {
-		return x.PrunedTo
-	}
-	return 0
-}
-
-func (x *Compacted) GetTurns() uint32 {
-	if x != nil {
-		return x.Turns
-	}
-	return 0
-}
-
-func (x *Compacted) GetResults() uint32 {
-	if x != nil {
-		return x.Results
-	}
-	return 0
-}
-
-func (x *Compacted) GetTokensBefore() uint64 {
-	if x != nil {
-		return x.TokensBefore
-	}
-	return 0
-}
-
-func (x *Compacted) GetTokensAfter() uint64 {
-	if x != nil {
-		return x.TokensAfter
-	}
-	return 0
-}
-
-// What a model was to be sent had to be made sound first; these are the repairs that came new.
-type HistoryRepaired struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Calls without a result, which got a neutral one.
-	Dangling uint32 `protobuf:"varint,1,opt,name=dangling,proto3" json:"dangling,omitempty"`
-	// Results without a call, which were left out.
-	Orphans uint32 `protobuf:"varint,2,opt,name=orphans,proto3" json:"orphans,omitempty"`
-	// Results that stood away from their reply.
-	Moved uint32 `protobuf:"varint,3,opt,name=moved,proto3" json:"moved,omitempty"`
-	// Messages with nothing in them, which were left out.
-	Empty uint32 `protobuf:"varint,4,opt,name=empty,proto3" json:"empty,omitempty"`
-	// Requests or replies that stood in a row and became one.
-	Merged uint32 `protobuf:"varint,5,opt,name=merged,proto3" json:"merged,omitempty"`
-	// Malformed arguments, which are quoted as text.
-	Quoted uint32 `protobuf:"varint,6,opt,name=quoted,proto3" json:"quoted,omitempty"`
-	// Ids and names that were missing, odd or used before.
-	Renamed uint32 `protobuf:"varint,7,opt,name=renamed,proto3" json:"renamed,omitempty"`
-	// System messages from outside, which lost their rank.
-	Demoted uint32 `protobuf:"varint,8,opt,name=demoted,proto3" json:"demoted,omitempty"`
-	// Replies that no request came before.
-	Unasked       uint32 `protobuf:"varint,9,opt,name=unasked,proto3" json:"unasked,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HistoryRepaired) Reset() {
-	*x = HistoryRepaired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HistoryRepaired) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HistoryRepaired) ProtoMessage() {}
-
-func (x *HistoryRepaired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HistoryRepaired.ProtoReflect.Descriptor instead.
-func (*HistoryRepaired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *HistoryRepaired) GetDangling() uint32 {
-	if x != nil {
-		return x.Dangling
-	}
-	return 0
-}
-
-func (x *HistoryRepaired) GetOrphans() uint32 {
-	if x != nil {
-		return x.Orphans
-	}
-	return 0
-}
-
-func (x *HistoryRepaired) GetMoved() uint32 {
-	if x != nil {
-		return x.Moved
-	}
-	return 0
-}
-
-func (x *HistoryRepaired) GetEmpty() uint32 {
-	if x != nil {
-		return x.Empty
-	}
-	return 0
-}
-
-func (x *HistoryRepaired) GetMerged() uint32 {
-	if x != nil {
-		return x.Merged
-	}
-	return 0
-}
-
-func (x *HistoryRepaired) GetQuoted() uint32 {
-	if x != nil {
-		return x.Quoted
-	}
-	return 0
-}
-
-func (x *HistoryRepaired) GetRenamed() uint32 {
-	if x != nil {
-		return x.Renamed
-	}
-	return 0
-}
-
-func (x *HistoryRepaired) GetDemoted() uint32 {
-	if x != nil {
-		return x.Demoted
-	}
-	return 0
-}
-
-func (x *HistoryRepaired) GetUnasked() uint32 {
-	if x != nil {
-		return x.Unasked
-	}
-	return 0
-}
-
 // How the turns of a visit have gone was looked at. No model is asked for it.
 type Reflected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3587,7 +3095,7 @@ type Reflected struct {
 
 func (x *Reflected) Reset() {
 	*x = Reflected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3599,7 +3107,7 @@ func (x *Reflected) String() string {
 func (*Reflected) ProtoMessage() {}
 
 func (x *Reflected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3612,7 +3120,7 @@ func (x *Reflected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflected.ProtoReflect.Descriptor instead.
 func (*Reflected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Reflected) GetPattern() ReflectionPattern {
@@ -3660,7 +3168,7 @@ type Grounded struct {
 
 func (x *Grounded) Reset() {
 	*x = Grounded{}
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3180,7 @@ func (x *Grounded) String() string {
 func (*Grounded) ProtoMessage() {}
 
 func (x *Grounded) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3193,7 @@ func (x *Grounded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grounded.ProtoReflect.Descriptor instead.
 func (*Grounded) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Grounded) GetScorePermille() uint32 {
@@ -3730,9 +3238,7 @@ type Content struct {
 	//	*Content_ToolResult
 	//	*Content_Answer
 	//	*Content_Text
-	//	*Content_Thread
 	//	*Content_Consult
-	//	*Content_Compacted
 	//	*Content_Grounded
 	Body          isContent_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -3741,7 +3247,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +3259,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +3272,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -3839,28 +3345,10 @@ func (x *Content) GetText() string {
 	return ""
 }
 
-func (x *Content) GetThread() *ThreadContent {
-	if x != nil {
-		if x, ok := x.Body.(*Content_Thread); ok {
-			return x.Thread
-		}
-	}
-	return nil
-}
-
 func (x *Content) GetConsult() *ConsultContent {
 	if x != nil {
 		if x, ok := x.Body.(*Content_Consult); ok {
 			return x.Consult
-		}
-	}
-	return nil
-}
-
-func (x *Content) GetCompacted() *CompactedContent {
-	if x != nil {
-		if x, ok := x.Body.(*Content_Compacted); ok {
-			return x.Compacted
 		}
 	}
 	return nil
@@ -3910,24 +3398,13 @@ type Content_Answer struct {
 }
 
 type Content_Text struct {
-	// Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice, guidance that came too
-	// late and stays in the thread.
+	// Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice.
 	Text string `protobuf:"bytes,7,opt,name=text,proto3,oneof"`
-}
-
-type Content_Thread struct {
-	// Of MessagesAppended.
-	Thread *ThreadContent `protobuf:"bytes,9,opt,name=thread,proto3,oneof"`
 }
 
 type Content_Consult struct {
 	// Of Consulted.
 	Consult *ConsultContent `protobuf:"bytes,12,opt,name=consult,proto3,oneof"`
-}
-
-type Content_Compacted struct {
-	// Of Compacted.
-	Compacted *CompactedContent `protobuf:"bytes,8,opt,name=compacted,proto3,oneof"`
 }
 
 type Content_Grounded struct {
@@ -3949,11 +3426,7 @@ func (*Content_Answer) isContent_Body() {}
 
 func (*Content_Text) isContent_Body() {}
 
-func (*Content_Thread) isContent_Body() {}
-
 func (*Content_Consult) isContent_Body() {}
-
-func (*Content_Compacted) isContent_Body() {}
 
 func (*Content_Grounded) isContent_Body() {}
 
@@ -3963,16 +3436,14 @@ type RunInput struct {
 	// The input as JSON.
 	InputJson []byte `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// On whose behalf; passed to tools, never to the model.
-	Subject *structpb.Struct `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
-	// The messages of the thread that the run begins with, oldest first.
-	Thread        *ThreadContent `protobuf:"bytes,3,opt,name=thread,proto3" json:"thread,omitempty"`
+	Subject       *structpb.Struct `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +3455,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +3468,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -4010,59 +3481,6 @@ func (x *RunInput) GetInputJson() []byte {
 func (x *RunInput) GetSubject() *structpb.Struct {
 	if x != nil {
 		return x.Subject
-	}
-	return nil
-}
-
-func (x *RunInput) GetThread() *ThreadContent {
-	if x != nil {
-		return x.Thread
-	}
-	return nil
-}
-
-// Messages of a thread, each by the SHA-256 of what is stored of it.
-type ThreadContent struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// 32 bytes each.
-	Digests       [][]byte `protobuf:"bytes,1,rep,name=digests,proto3" json:"digests,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ThreadContent) Reset() {
-	*x = ThreadContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ThreadContent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ThreadContent) ProtoMessage() {}
-
-func (x *ThreadContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ThreadContent.ProtoReflect.Descriptor instead.
-func (*ThreadContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *ThreadContent) GetDigests() [][]byte {
-	if x != nil {
-		return x.Digests
 	}
 	return nil
 }
@@ -4082,7 +3500,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4094,7 +3512,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4107,7 +3525,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -4148,7 +3566,7 @@ type ReplyContent struct {
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +3578,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +3591,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -4290,7 +3708,13 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[37]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +3726,13 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[37]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +3745,13 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
+<<<<<<< HEAD
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+=======
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func (x *CallContent) GetTool() string {
@@ -4345,7 +3781,13 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[38]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4357,7 +3799,13 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[38]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4370,7 +3818,13 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
+<<<<<<< HEAD
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+=======
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -4400,7 +3854,13 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[39]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +3872,13 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[39]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +3891,13 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
+<<<<<<< HEAD
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
+=======
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func (x *AnswerContent) GetText() string {
@@ -4453,7 +3925,13 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[40]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4465,7 +3943,13 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[40]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4478,7 +3962,13 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
+<<<<<<< HEAD
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
+=======
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func (x *ConsultContent) GetError() string {
@@ -4488,6 +3978,7 @@ func (x *ConsultContent) GetError() string {
 	return ""
 }
 
+<<<<<<< HEAD
 // What stands for turns that were left out.
 type CompactedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4534,6 +4025,55 @@ func (x *CompactedContent) GetSummary() string {
 	return ""
 }
 
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+// What stands for turns that were left out.
+type CompactedContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The summary, in the words of the model that was asked for it.
+	Summary       string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactedContent) Reset() {
+	*x = CompactedContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactedContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactedContent) ProtoMessage() {}
+
+func (x *CompactedContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
+func (*CompactedContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *CompactedContent) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+=======
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 // What a judge found.
 type GroundedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4547,7 +4087,13 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[42]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4105,13 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[42]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4124,13 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
+<<<<<<< HEAD
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
+=======
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -4612,7 +4170,13 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[43]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4188,13 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[43]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4207,13 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
+<<<<<<< HEAD
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
+=======
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -4735,7 +4311,13 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[44]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +4329,13 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[44]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +4348,13 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
+<<<<<<< HEAD
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
+=======
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -4795,7 +4389,13 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[45]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4807,7 +4407,13 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
+<<<<<<< HEAD
 	mi := &file_jackline_v1_event_proto_msgTypes[45]
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
+=======
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4820,7 +4426,13 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
+<<<<<<< HEAD
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
+=======
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -4834,7 +4446,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xd2\x11\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xc5\x0f\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -4870,15 +4482,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vtimer_fired\x18\x1e \x01(\v2\x17.jackline.v1.TimerFiredH\x00R\n" +
 	"timerFired\x120\n" +
 	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x126\n" +
-	"\tcompacted\x18  \x01(\v2\x16.jackline.v1.CompactedH\x00R\tcompacted\x12I\n" +
-	"\x10history_repaired\x18! \x01(\v2\x1c.jackline.v1.HistoryRepairedH\x00R\x0fhistoryRepaired\x12L\n" +
-	"\x11messages_appended\x18\" \x01(\v2\x1d.jackline.v1.MessagesAppendedH\x00R\x10messagesAppended\x126\n" +
 	"\treflected\x18# \x01(\v2\x16.jackline.v1.ReflectedH\x00R\treflected\x123\n" +
-	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x12F\n" +
-	"\x0fbounds_adjusted\x18% \x01(\v2\x1b.jackline.v1.BoundsAdjustedH\x00R\x0eboundsAdjusted\x126\n" +
+	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b'\x10F\"\x8b\x03\n" +
+	"\x04factJ\x04\b \x10#J\x04\b%\x10&J\x04\b'\x10F\"\xd9\x02\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -4891,16 +4499,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\von_question\x18\a \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
 	"onQuestion\x128\n" +
 	"\vforked_from\x18\b \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
-	"forkedFrom\x120\n" +
-	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\"\x81\x01\n" +
-	"\vThreadStart\x12\x1b\n" +
-	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x1a\n" +
-	"\bposition\x18\x02 \x01(\x04R\bposition\x12#\n" +
-	"\rmessage_count\x18\x03 \x01(\rR\fmessageCount\x12\x14\n" +
-	"\x05waits\x18\x04 \x01(\bR\x05waits\"S\n" +
-	"\x10MessagesAppended\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\x04R\bposition\x12#\n" +
-	"\rmessage_count\x18\x02 \x01(\rR\fmessageCount\"V\n" +
+	"forkedFrom\"V\n" +
 	"\fRunRecovered\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x120\n" +
 	"\x05cause\x18\x02 \x01(\x0e2\x1a.jackline.v1.RecoveryCauseR\x05cause\"$\n" +
@@ -4922,7 +4521,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tstop_leaf\x18\x03 \x01(\tR\bstopLeaf\x12\x16\n" +
 	"\x06writes\x18\x04 \x03(\tR\x06writes\x12\x18\n" +
 	"\apartial\x18\x05 \x01(\bR\apartial\x12\x1b\n" +
-	"\tnext_step\x18\x06 \x01(\tR\bnextStep\"\xf0\x02\n" +
+	"\tnext_step\x18\x06 \x01(\tR\bnextStep\"\xd0\x02\n" +
 	"\x10ModelCallStarted\x127\n" +
 	"\apurpose\x18\x01 \x01(\x0e2\x1d.jackline.v1.ModelCallPurposeR\apurpose\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -4932,10 +4531,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x11max_output_tokens\x18\x06 \x01(\rR\x0fmaxOutputTokens\x12-\n" +
 	"\x05limit\x18\a \x01(\x0e2\x17.jackline.v1.StopReasonR\x05limit\x12\x1d\n" +
 	"\n" +
-	"limit_leaf\x18\b \x01(\tR\tlimitLeaf\x12\x1e\n" +
-	"\n" +
-	"summarised\x18\f \x01(\rR\n" +
-	"summarised\"\x9e\x02\n" +
+	"limit_leaf\x18\b \x01(\tR\tlimitLeaf\"\x9e\x02\n" +
 	"\fModelReplied\x12(\n" +
 	"\x05usage\x18\x01 \x01(\v2\x12.jackline.v1.UsageR\x05usage\x12\x1f\n" +
 	"\vcost_micros\x18\x02 \x01(\x04R\n" +
@@ -4947,14 +4543,27 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"tokensUsed\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\rR\tlatencyMs\x12$\n" +
+<<<<<<< HEAD
 	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\xed\x01\n" +
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\xcb\x01\n" +
+=======
+	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\x81\x02\n" +
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	"\x0fModelCallFailed\x128\n" +
 	"\afailure\x18\x01 \x01(\x0e2\x1e.jackline.v1.ModelFailureClassR\afailure\x12#\n" +
 	"\vretry_in_ms\x18\x02 \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12(\n" +
 	"\x05usage\x18\x03 \x01(\v2\x12.jackline.v1.UsageR\x05usage\x12\x1f\n" +
 	"\vcost_micros\x18\x04 \x01(\x04R\n" +
+<<<<<<< HEAD
 	"costMicros\x12 \n" +
 	"\vinterrupted\x18\x05 \x01(\bR\vinterruptedB\x0e\n" +
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	"costMicrosB\x0e\n" +
+=======
+	"costMicros\x124\n" +
+	"\x05limit\x18\x05 \x01(\x0e2\x1e.jackline.v1.ModelAttemptLimitR\x05limitB\x0e\n" +
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	"\f_retry_in_ms\"Z\n" +
 	"\x11ToolCallRequested\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x18\n" +
@@ -4996,7 +4605,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x11InterruptResolved\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x16\n" +
 	"\x06option\x18\x02 \x01(\tR\x06option\x12\x1c\n" +
-	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\x8d\x02\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\xd3\x01\n" +
 	"\x0eCommandApplied\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -5005,9 +4614,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"abort_mode\x18\x04 \x01(\x0e2\x16.jackline.v1.AbortModeR\tabortMode\x12\x1f\n" +
 	"\vskip_routes\x18\x05 \x01(\bR\n" +
-	"skipRoutes\x128\n" +
-	"\vabort_cause\x18\x06 \x01(\x0e2\x17.jackline.v1.StopReasonR\n" +
-	"abortCause\"\xae\x01\n" +
+	"skipRoutes\"\xae\x01\n" +
 	"\x0fCommandRejected\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -5020,11 +4627,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"=\n" +
 	"\aSteered\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\x88\x01\n" +
-	"\x0eBoundsAdjusted\x12\x1c\n" +
-	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12(\n" +
-	"\x03run\x18\x02 \x01(\v2\x16.jackline.v1.RunBoundsR\x03run\x12.\n" +
-	"\x05visit\x18\x03 \x01(\v2\x18.jackline.v1.VisitBoundsR\x05visit\"R\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"R\n" +
 	"\n" +
 	"TimerFired\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.jackline.v1.TimerKindR\x04kind\x12\x18\n" +
@@ -5036,26 +4639,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x122\n" +
 	"\x06answer\x18\x03 \x01(\x0e2\x1a.jackline.v1.ConsultAnswerR\x06answer\x12\x1f\n" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
-	"durationMs\"\x8a\x02\n" +
-	"\tCompacted\x12/\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1b.jackline.v1.CompactionKindR\x04kind\x12\x1a\n" +
-	"\boverflow\x18\x02 \x01(\bR\boverflow\x12\x1b\n" +
-	"\tkept_from\x18\x03 \x01(\rR\bkeptFrom\x12\x1b\n" +
-	"\tpruned_to\x18\x04 \x01(\rR\bprunedTo\x12\x14\n" +
-	"\x05turns\x18\x05 \x01(\rR\x05turns\x12\x18\n" +
-	"\aresults\x18\x06 \x01(\rR\aresults\x12#\n" +
-	"\rtokens_before\x18\a \x01(\x04R\ftokensBefore\x12!\n" +
-	"\ftokens_after\x18\b \x01(\x04R\vtokensAfter\"\xf1\x01\n" +
-	"\x0fHistoryRepaired\x12\x1a\n" +
-	"\bdangling\x18\x01 \x01(\rR\bdangling\x12\x18\n" +
-	"\aorphans\x18\x02 \x01(\rR\aorphans\x12\x14\n" +
-	"\x05moved\x18\x03 \x01(\rR\x05moved\x12\x14\n" +
-	"\x05empty\x18\x04 \x01(\rR\x05empty\x12\x16\n" +
-	"\x06merged\x18\x05 \x01(\rR\x06merged\x12\x16\n" +
-	"\x06quoted\x18\x06 \x01(\rR\x06quoted\x12\x18\n" +
-	"\arenamed\x18\a \x01(\rR\arenamed\x12\x18\n" +
-	"\ademoted\x18\b \x01(\rR\ademoted\x12\x18\n" +
-	"\aunasked\x18\t \x01(\rR\aunasked\"\xac\x01\n" +
+	"durationMs\"\xac\x01\n" +
 	"\tReflected\x128\n" +
 	"\apattern\x18\x01 \x01(\x0e2\x1e.jackline.v1.ReflectionPatternR\apattern\x12\x1c\n" +
 	"\tsucceeded\x18\x02 \x01(\rR\tsucceeded\x12\x16\n" +
@@ -5066,7 +4650,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\x16\n" +
 	"\x06replan\x18\x03 \x01(\rR\x06replan\x12 \n" +
 	"\vunsupported\x18\x04 \x01(\rR\vunsupportedB\x11\n" +
-	"\x0f_score_permille\"\xe5\x04\n" +
+	"\x0f_score_permille\"\xf6\x03\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -5075,20 +4659,16 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vtool_result\x18\x05 \x01(\v2\x1e.jackline.v1.ToolResultContentH\x00R\n" +
 	"toolResult\x124\n" +
 	"\x06answer\x18\x06 \x01(\v2\x1a.jackline.v1.AnswerContentH\x00R\x06answer\x12\x14\n" +
-	"\x04text\x18\a \x01(\tH\x00R\x04text\x124\n" +
-	"\x06thread\x18\t \x01(\v2\x1a.jackline.v1.ThreadContentH\x00R\x06thread\x127\n" +
-	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12=\n" +
-	"\tcompacted\x18\b \x01(\v2\x1d.jackline.v1.CompactedContentH\x00R\tcompacted\x12:\n" +
+	"\x04text\x18\a \x01(\tH\x00R\x04text\x127\n" +
+	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12:\n" +
 	"\bgrounded\x18\n" +
 	" \x01(\v2\x1c.jackline.v1.GroundedContentH\x00R\bgroundedB\x06\n" +
-	"\x04bodyJ\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\x90\x01\n" +
+	"\x04bodyJ\x04\b\b\x10\n" +
+	"J\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\\\n" +
 	"\bRunInput\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\fR\tinputJson\x121\n" +
-	"\asubject\x18\x02 \x01(\v2\x17.google.protobuf.StructR\asubject\x122\n" +
-	"\x06thread\x18\x03 \x01(\v2\x1a.jackline.v1.ThreadContentR\x06thread\")\n" +
-	"\rThreadContent\x12\x18\n" +
-	"\adigests\x18\x01 \x03(\fR\adigests\"g\n" +
+	"\asubject\x18\x02 \x01(\v2\x17.google.protobuf.StructR\asubject\"g\n" +
 	"\rResultContent\x12\x1f\n" +
 	"\vresult_json\x18\x01 \x01(\fR\n" +
 	"resultJson\x12\x1f\n" +
@@ -5118,9 +4698,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\voutput_json\x18\x02 \x01(\fR\n" +
 	"outputJson\"&\n" +
 	"\x0eConsultContent\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\",\n" +
-	"\x10CompactedContent\x12\x18\n" +
-	"\asummary\x18\x01 \x01(\tR\asummary\"M\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\"M\n" +
 	"\x0fGroundedContent\x12 \n" +
 	"\vunsupported\x18\x01 \x03(\tR\vunsupported\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xe5\x01\n" +
@@ -5145,14 +4723,13 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x14RECOVERY_CAUSE_CRASH\x10\x01\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_DRAIN\x10\x02\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_QUEUE\x10\x03\x12\x17\n" +
-	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xd6\x01\n" +
+	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xb6\x01\n" +
 	"\x10ModelCallPurpose\x12\"\n" +
 	"\x1eMODEL_CALL_PURPOSE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MODEL_CALL_PURPOSE_TURN\x10\x01\x12\x1d\n" +
 	"\x19MODEL_CALL_PURPOSE_REPAIR\x10\x02\x12#\n" +
 	"\x1fMODEL_CALL_PURPOSE_FINAL_ANSWER\x10\x03\x12\x1d\n" +
-	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04\x12\x1e\n" +
-	"\x1aMODEL_CALL_PURPOSE_SUMMARY\x10\x05*\xb8\x01\n" +
+	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04*\xb8\x01\n" +
 	"\fFinishReason\x12\x1d\n" +
 	"\x19FINISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x1c\n" +
@@ -5172,7 +4749,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"$MODEL_FAILURE_CLASS_CONTEXT_OVERFLOW\x10\b\x12!\n" +
 	"\x1dMODEL_FAILURE_CLASS_CANCELLED\x10\t\x12 \n" +
 	"\x1cMODEL_FAILURE_CLASS_INTERNAL\x10\n" +
-	"*\x8e\x02\n" +
+	"*\xfa\x01\n" +
+	"\x11ModelAttemptLimit\x12#\n" +
+	"\x1fMODEL_ATTEMPT_LIMIT_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bMODEL_ATTEMPT_LIMIT_CONNECT\x10\x01\x12#\n" +
+	"\x1fMODEL_ATTEMPT_LIMIT_FIRST_TOKEN\x10\x02\x12\x1c\n" +
+	"\x18MODEL_ATTEMPT_LIMIT_IDLE\x10\x03\x12\x1d\n" +
+	"\x19MODEL_ATTEMPT_LIMIT_TOTAL\x10\x04\x12\x1d\n" +
+	"\x19MODEL_ATTEMPT_LIMIT_BYTES\x10\x05\x12\x1e\n" +
+	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\x8e\x02\n" +
 	"\vCallProblem\x12\x1c\n" +
 	"\x18CALL_PROBLEM_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALL_PROBLEM_UNKNOWN_TOOL\x10\x01\x12$\n" +
@@ -5195,15 +4780,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
-	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xc2\x01\n" +
+	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xa9\x01\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eNOTICE_CODE_BUDGET_NEARLY_USED\x10\x01\x12\x1c\n" +
 	"\x18NOTICE_CODE_FILE_MISSING\x10\x02\x12 \n" +
 	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03\x12\x1a\n" +
-	"\x16NOTICE_CODE_REPETITION\x10\x04\x12\x17\n" +
-	"\x13NOTICE_CODE_HISTORY\x10\x06*L\n" +
+	"\x16NOTICE_CODE_REPETITION\x10\x04*L\n" +
 	"\vConsultKind\x12\x1c\n" +
 	"\x18CONSULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONSULT_KIND_STOP_CONDITION\x10\x01*y\n" +
@@ -5211,12 +4795,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1aCONSULT_ANSWER_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CONSULT_ANSWER_YES\x10\x01\x12\x15\n" +
 	"\x11CONSULT_ANSWER_NO\x10\x02\x12\x19\n" +
-	"\x15CONSULT_ANSWER_FAILED\x10\x03*\x86\x01\n" +
-	"\x0eCompactionKind\x12\x1f\n" +
-	"\x1bCOMPACTION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
-	"\x16COMPACTION_KIND_PRUNED\x10\x01\x12\x1a\n" +
-	"\x16COMPACTION_KIND_WINDOW\x10\x02\x12\x1b\n" +
-	"\x17COMPACTION_KIND_SUMMARY\x10\x03*\xb7\x01\n" +
+	"\x15CONSULT_ANSWER_FAILED\x10\x03*\xb7\x01\n" +
 	"\x11ReflectionPattern\x12\"\n" +
 	"\x1eREFLECTION_PATTERN_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cREFLECTION_PATTERN_ADVANCING\x10\x01\x12\x1c\n" +
@@ -5239,22 +4818,29 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+<<<<<<< HEAD
 var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+=======
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
 	(FinishReason)(0),             // 2: jackline.v1.FinishReason
 	(ModelFailureClass)(0),        // 3: jackline.v1.ModelFailureClass
-	(CallProblem)(0),              // 4: jackline.v1.CallProblem
-	(AnswerProblem)(0),            // 5: jackline.v1.AnswerProblem
-	(TimerKind)(0),                // 6: jackline.v1.TimerKind
-	(NoticeCode)(0),               // 7: jackline.v1.NoticeCode
-	(ConsultKind)(0),              // 8: jackline.v1.ConsultKind
-	(ConsultAnswer)(0),            // 9: jackline.v1.ConsultAnswer
-	(CompactionKind)(0),           // 10: jackline.v1.CompactionKind
+	(ModelAttemptLimit)(0),        // 4: jackline.v1.ModelAttemptLimit
+	(CallProblem)(0),              // 5: jackline.v1.CallProblem
+	(AnswerProblem)(0),            // 6: jackline.v1.AnswerProblem
+	(TimerKind)(0),                // 7: jackline.v1.TimerKind
+	(NoticeCode)(0),               // 8: jackline.v1.NoticeCode
+	(ConsultKind)(0),              // 9: jackline.v1.ConsultKind
+	(ConsultAnswer)(0),            // 10: jackline.v1.ConsultAnswer
 	(ReflectionPattern)(0),        // 11: jackline.v1.ReflectionPattern
 	(*StepEvent)(nil),             // 12: jackline.v1.StepEvent
 	(*RunStarted)(nil),            // 13: jackline.v1.RunStarted
+<<<<<<< HEAD
 	(*ThreadStart)(nil),           // 14: jackline.v1.ThreadStart
 	(*MessagesAppended)(nil),      // 15: jackline.v1.MessagesAppended
 	(*RunRecovered)(nil),          // 16: jackline.v1.RunRecovered
@@ -5314,10 +4900,128 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(ErrorReason)(0),              // 70: jackline.v1.ErrorReason
 	(*VisitBounds)(nil),           // 71: jackline.v1.VisitBounds
 	(*structpb.Struct)(nil),       // 72: google.protobuf.Struct
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	(*ThreadStart)(nil),           // 14: jackline.v1.ThreadStart
+	(*MessagesAppended)(nil),      // 15: jackline.v1.MessagesAppended
+	(*RunRecovered)(nil),          // 16: jackline.v1.RunRecovered
+	(*RunSuspended)(nil),          // 17: jackline.v1.RunSuspended
+	(*RunFinished)(nil),           // 18: jackline.v1.RunFinished
+	(*StepStarted)(nil),           // 19: jackline.v1.StepStarted
+	(*StepFinished)(nil),          // 20: jackline.v1.StepFinished
+	(*ModelCallStarted)(nil),      // 21: jackline.v1.ModelCallStarted
+	(*ModelReplied)(nil),          // 22: jackline.v1.ModelReplied
+	(*ModelCallFailed)(nil),       // 23: jackline.v1.ModelCallFailed
+	(*ToolCallRequested)(nil),     // 24: jackline.v1.ToolCallRequested
+	(*ToolCallStarted)(nil),       // 25: jackline.v1.ToolCallStarted
+	(*ToolCallFinished)(nil),      // 26: jackline.v1.ToolCallFinished
+	(*AnswerRejected)(nil),        // 27: jackline.v1.AnswerRejected
+	(*InterruptRaised)(nil),       // 28: jackline.v1.InterruptRaised
+	(*InterruptResolved)(nil),     // 29: jackline.v1.InterruptResolved
+	(*CommandApplied)(nil),        // 30: jackline.v1.CommandApplied
+	(*CommandRejected)(nil),       // 31: jackline.v1.CommandRejected
+	(*Paused)(nil),                // 32: jackline.v1.Paused
+	(*Resumed)(nil),               // 33: jackline.v1.Resumed
+	(*Steered)(nil),               // 34: jackline.v1.Steered
+	(*BoundsAdjusted)(nil),        // 35: jackline.v1.BoundsAdjusted
+	(*TimerFired)(nil),            // 36: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 37: jackline.v1.Noticed
+	(*Consulted)(nil),             // 38: jackline.v1.Consulted
+	(*Compacted)(nil),             // 39: jackline.v1.Compacted
+	(*HistoryRepaired)(nil),       // 40: jackline.v1.HistoryRepaired
+	(*Reflected)(nil),             // 41: jackline.v1.Reflected
+	(*Grounded)(nil),              // 42: jackline.v1.Grounded
+	(*Content)(nil),               // 43: jackline.v1.Content
+	(*RunInput)(nil),              // 44: jackline.v1.RunInput
+	(*ThreadContent)(nil),         // 45: jackline.v1.ThreadContent
+	(*ResultContent)(nil),         // 46: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 47: jackline.v1.ReplyContent
+	(*CallContent)(nil),           // 48: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 49: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 50: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 51: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 52: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 53: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 54: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 55: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 56: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 58: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 59: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 60: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 61: jackline.v1.RunState
+	(StopReason)(0),               // 62: jackline.v1.StopReason
+	(*Usage)(nil),                 // 63: jackline.v1.Usage
+	(Effect)(0),                   // 64: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 65: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 66: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 67: jackline.v1.CommandKind
+	(AbortMode)(0),                // 68: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 69: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 70: jackline.v1.VisitBounds
+	(*structpb.Struct)(nil),       // 71: google.protobuf.Struct
+=======
+	(*RunRecovered)(nil),          // 14: jackline.v1.RunRecovered
+	(*RunSuspended)(nil),          // 15: jackline.v1.RunSuspended
+	(*RunFinished)(nil),           // 16: jackline.v1.RunFinished
+	(*StepStarted)(nil),           // 17: jackline.v1.StepStarted
+	(*StepFinished)(nil),          // 18: jackline.v1.StepFinished
+	(*ModelCallStarted)(nil),      // 19: jackline.v1.ModelCallStarted
+	(*ModelReplied)(nil),          // 20: jackline.v1.ModelReplied
+	(*ModelCallFailed)(nil),       // 21: jackline.v1.ModelCallFailed
+	(*ToolCallRequested)(nil),     // 22: jackline.v1.ToolCallRequested
+	(*ToolCallStarted)(nil),       // 23: jackline.v1.ToolCallStarted
+	(*ToolCallFinished)(nil),      // 24: jackline.v1.ToolCallFinished
+	(*AnswerRejected)(nil),        // 25: jackline.v1.AnswerRejected
+	(*InterruptRaised)(nil),       // 26: jackline.v1.InterruptRaised
+	(*InterruptResolved)(nil),     // 27: jackline.v1.InterruptResolved
+	(*CommandApplied)(nil),        // 28: jackline.v1.CommandApplied
+	(*CommandRejected)(nil),       // 29: jackline.v1.CommandRejected
+	(*Paused)(nil),                // 30: jackline.v1.Paused
+	(*Resumed)(nil),               // 31: jackline.v1.Resumed
+	(*Steered)(nil),               // 32: jackline.v1.Steered
+	(*TimerFired)(nil),            // 33: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 34: jackline.v1.Noticed
+	(*Consulted)(nil),             // 35: jackline.v1.Consulted
+	(*Reflected)(nil),             // 36: jackline.v1.Reflected
+	(*Grounded)(nil),              // 37: jackline.v1.Grounded
+	(*Content)(nil),               // 38: jackline.v1.Content
+	(*RunInput)(nil),              // 39: jackline.v1.RunInput
+	(*ResultContent)(nil),         // 40: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 41: jackline.v1.ReplyContent
+	(*CallContent)(nil),           // 42: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 43: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 44: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 45: jackline.v1.ConsultContent
+	(*GroundedContent)(nil),       // 46: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 47: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 48: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 49: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 51: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 52: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 53: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 54: jackline.v1.RunState
+	(StopReason)(0),               // 55: jackline.v1.StopReason
+	(*Usage)(nil),                 // 56: jackline.v1.Usage
+	(Effect)(0),                   // 57: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 58: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 59: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 60: jackline.v1.CommandKind
+	(AbortMode)(0),                // 61: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 62: jackline.v1.ErrorReason
+	(*structpb.Struct)(nil),       // 63: google.protobuf.Struct
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
+<<<<<<< HEAD
 	58, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	57, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+=======
+	50, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	13, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
+<<<<<<< HEAD
 	16, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
 	17, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
 	18, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
@@ -5400,6 +5104,160 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	79, // [79:79] is the sub-list for extension type_name
 	79, // [79:79] is the sub-list for extension extendee
 	0,  // [0:79] is the sub-list for field type_name
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	16, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	17, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	18, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	19, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	20, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	21, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	22, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	23, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	24, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	25, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	26, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	27, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	28, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	29, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	30, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	31, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	32, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	33, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	34, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	36, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	37, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	39, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
+	40, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
+	15, // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
+	41, // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	42, // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	35, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
+	38, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	43, // 30: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	57, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	58, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	59, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	60, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	14, // 35: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
+	0,  // 36: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	61, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	62, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	62, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 40: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	62, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	63, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 43: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 44: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	63, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	64, // 46: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	65, // 47: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	4,  // 48: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	5,  // 49: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	66, // 50: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	57, // 51: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	67, // 52: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	68, // 53: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	62, // 54: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	67, // 55: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	69, // 56: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	58, // 57: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	70, // 58: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	6,  // 59: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	7,  // 60: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	8,  // 61: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	9,  // 62: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	10, // 63: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	11, // 64: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	44, // 65: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	46, // 66: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	47, // 67: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	48, // 68: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	49, // 69: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	50, // 70: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	45, // 71: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	51, // 72: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	52, // 73: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	53, // 74: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	71, // 75: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	45, // 76: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	55, // 77: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
+=======
+	14, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	15, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	16, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	17, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	18, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	19, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	20, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	21, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	22, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	23, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	24, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	25, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	26, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	27, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	28, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	29, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	30, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	31, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	32, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	33, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	34, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	36, // 23: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	37, // 24: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	35, // 25: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	38, // 26: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	50, // 27: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	51, // 28: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	52, // 29: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	53, // 30: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	0,  // 31: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	54, // 32: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	55, // 33: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	55, // 34: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 35: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	55, // 36: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	56, // 37: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 38: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 39: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	56, // 40: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	4,  // 41: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
+	57, // 42: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	58, // 43: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	5,  // 44: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	6,  // 45: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	59, // 46: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	50, // 47: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	60, // 48: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	61, // 49: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	60, // 50: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	62, // 51: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	7,  // 52: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,  // 53: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,  // 54: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10, // 55: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	11, // 56: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	39, // 57: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	40, // 58: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	41, // 59: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	42, // 60: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	43, // 61: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	44, // 62: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	45, // 63: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	46, // 64: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	63, // 65: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	48, // 66: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -5433,18 +5291,14 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Steered)(nil),
 		(*StepEvent_TimerFired)(nil),
 		(*StepEvent_Noticed)(nil),
-		(*StepEvent_Compacted)(nil),
-		(*StepEvent_HistoryRepaired)(nil),
-		(*StepEvent_MessagesAppended)(nil),
 		(*StepEvent_Reflected)(nil),
 		(*StepEvent_Grounded)(nil),
-		(*StepEvent_BoundsAdjusted)(nil),
 		(*StepEvent_Consulted)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[11].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[14].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[31].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[25].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[26].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -5452,12 +5306,16 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_ToolResult)(nil),
 		(*Content_Answer)(nil),
 		(*Content_Text)(nil),
-		(*Content_Thread)(nil),
 		(*Content_Consult)(nil),
-		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
 	}
+<<<<<<< HEAD
 	file_jackline_v1_event_proto_msgTypes[43].OneofWrappers = []any{
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	file_jackline_v1_event_proto_msgTypes[42].OneofWrappers = []any{
+=======
+	file_jackline_v1_event_proto_msgTypes[35].OneofWrappers = []any{
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -5468,7 +5326,13 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      12,
+<<<<<<< HEAD
 			NumMessages:   46,
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+			NumMessages:   45,
+=======
+			NumMessages:   38,
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 			NumExtensions: 0,
 			NumServices:   0,
 		},

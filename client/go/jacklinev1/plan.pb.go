@@ -360,63 +360,6 @@ func (ToolExecution) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
-// What becomes of a conversation that grows too long for its model.
-type CompactionMode int32
-
-const (
-	// Never stored.
-	CompactionMode_COMPACTION_MODE_UNSPECIFIED CompactionMode = 0
-	// It is sent as it is.
-	CompactionMode_COMPACTION_MODE_NONE CompactionMode = 1
-	// The oldest turns are left out.
-	CompactionMode_COMPACTION_MODE_WINDOW CompactionMode = 2
-	// The oldest turns are left out, and a summary stands for them.
-	CompactionMode_COMPACTION_MODE_SUMMARISE CompactionMode = 3
-)
-
-// Enum value maps for CompactionMode.
-var (
-	CompactionMode_name = map[int32]string{
-		0: "COMPACTION_MODE_UNSPECIFIED",
-		1: "COMPACTION_MODE_NONE",
-		2: "COMPACTION_MODE_WINDOW",
-		3: "COMPACTION_MODE_SUMMARISE",
-	}
-	CompactionMode_value = map[string]int32{
-		"COMPACTION_MODE_UNSPECIFIED": 0,
-		"COMPACTION_MODE_NONE":        1,
-		"COMPACTION_MODE_WINDOW":      2,
-		"COMPACTION_MODE_SUMMARISE":   3,
-	}
-)
-
-func (x CompactionMode) Enum() *CompactionMode {
-	p := new(CompactionMode)
-	*p = x
-	return p
-}
-
-func (x CompactionMode) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CompactionMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
-}
-
-func (CompactionMode) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[6]
-}
-
-func (x CompactionMode) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CompactionMode.Descriptor instead.
-func (CompactionMode) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
-}
-
 // By what a turn counts as the same as an earlier one.
 type RepeatBy int32
 
@@ -458,11 +401,11 @@ func (x RepeatBy) String() string {
 }
 
 func (RepeatBy) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
 }
 
 func (RepeatBy) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[7]
+	return &file_jackline_v1_plan_proto_enumTypes[6]
 }
 
 func (x RepeatBy) Number() protoreflect.EnumNumber {
@@ -471,7 +414,7 @@ func (x RepeatBy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RepeatBy.Descriptor instead.
 func (RepeatBy) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 // What follows when a judge fails.
@@ -511,11 +454,11 @@ func (x OnJudgeError) String() string {
 }
 
 func (OnJudgeError) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
 }
 
 func (OnJudgeError) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[8]
+	return &file_jackline_v1_plan_proto_enumTypes[7]
 }
 
 func (x OnJudgeError) Number() protoreflect.EnumNumber {
@@ -524,7 +467,7 @@ func (x OnJudgeError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnJudgeError.Descriptor instead.
 func (OnJudgeError) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 // What follows when nobody knows whether a write happened.
@@ -568,11 +511,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[9].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[9]
+	return &file_jackline_v1_plan_proto_enumTypes[8]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -581,7 +524,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 // A whole workflow, ready to run.
@@ -604,9 +547,7 @@ type Plan struct {
 	// What happens to a question.
 	OnQuestion OnQuestion `protobuf:"varint,8,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
 	// What was missing when it was compiled, in words.
-	Warnings []string `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// How far the bounds of a live run may be raised; unset where the workflow does not say.
-	BoundsCap     *BoundsCap `protobuf:"bytes,11,opt,name=bounds_cap,json=boundsCap,proto3" json:"bounds_cap,omitempty"`
+	Warnings      []string `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -704,122 +645,6 @@ func (x *Plan) GetWarnings() []string {
 	return nil
 }
 
-func (x *Plan) GetBoundsCap() *BoundsCap {
-	if x != nil {
-		return x.BoundsCap
-	}
-	return nil
-}
-
-// How far the bounds of a live run may be raised. What is unset is as far as the operator lets.
-type BoundsCap struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Active time of the run, and of a visit.
-	RunTimeoutMs *uint64 `protobuf:"varint,1,opt,name=run_timeout_ms,json=runTimeoutMs,proto3,oneof" json:"run_timeout_ms,omitempty"`
-	// Tokens of the run, and of a visit.
-	TokenBudget *uint64 `protobuf:"varint,2,opt,name=token_budget,json=tokenBudget,proto3,oneof" json:"token_budget,omitempty"`
-	// Price of the run, and of a visit.
-	CostBudgetMicros *uint64 `protobuf:"varint,3,opt,name=cost_budget_micros,json=costBudgetMicros,proto3,oneof" json:"cost_budget_micros,omitempty"`
-	// Steps visited.
-	Steps *uint32 `protobuf:"varint,4,opt,name=steps,proto3,oneof" json:"steps,omitempty"`
-	// Facts in the log.
-	Events *uint32 `protobuf:"varint,5,opt,name=events,proto3,oneof" json:"events,omitempty"`
-	// Model turns of a visit.
-	MaxIterations *uint32 `protobuf:"varint,6,opt,name=max_iterations,json=maxIterations,proto3,oneof" json:"max_iterations,omitempty"`
-	// Attempts at the model in a visit.
-	ModelRequests *uint32 `protobuf:"varint,7,opt,name=model_requests,json=modelRequests,proto3,oneof" json:"model_requests,omitempty"`
-	// Tool attempts of a visit.
-	ToolCalls     *uint32 `protobuf:"varint,8,opt,name=tool_calls,json=toolCalls,proto3,oneof" json:"tool_calls,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *BoundsCap) Reset() {
-	*x = BoundsCap{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *BoundsCap) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*BoundsCap) ProtoMessage() {}
-
-func (x *BoundsCap) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use BoundsCap.ProtoReflect.Descriptor instead.
-func (*BoundsCap) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *BoundsCap) GetRunTimeoutMs() uint64 {
-	if x != nil && x.RunTimeoutMs != nil {
-		return *x.RunTimeoutMs
-	}
-	return 0
-}
-
-func (x *BoundsCap) GetTokenBudget() uint64 {
-	if x != nil && x.TokenBudget != nil {
-		return *x.TokenBudget
-	}
-	return 0
-}
-
-func (x *BoundsCap) GetCostBudgetMicros() uint64 {
-	if x != nil && x.CostBudgetMicros != nil {
-		return *x.CostBudgetMicros
-	}
-	return 0
-}
-
-func (x *BoundsCap) GetSteps() uint32 {
-	if x != nil && x.Steps != nil {
-		return *x.Steps
-	}
-	return 0
-}
-
-func (x *BoundsCap) GetEvents() uint32 {
-	if x != nil && x.Events != nil {
-		return *x.Events
-	}
-	return 0
-}
-
-func (x *BoundsCap) GetMaxIterations() uint32 {
-	if x != nil && x.MaxIterations != nil {
-		return *x.MaxIterations
-	}
-	return 0
-}
-
-func (x *BoundsCap) GetModelRequests() uint32 {
-	if x != nil && x.ModelRequests != nil {
-		return *x.ModelRequests
-	}
-	return 0
-}
-
-func (x *BoundsCap) GetToolCalls() uint32 {
-	if x != nil && x.ToolCalls != nil {
-		return *x.ToolCalls
-	}
-	return 0
-}
-
 // A model profile as it was when the plan was made. It holds no secret and no address.
 type ModelPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -845,15 +670,29 @@ type ModelPlan struct {
 	RetryBaseMs uint32 `protobuf:"varint,10,opt,name=retry_base_ms,json=retryBaseMs,proto3" json:"retry_base_ms,omitempty"`
 	// The longest wait.
 	RetryCapMs uint32 `protobuf:"varint,11,opt,name=retry_cap_ms,json=retryCapMs,proto3" json:"retry_cap_ms,omitempty"`
+	// How long a connection may take; unset is 10 s.
+	ConnectTimeoutMs *uint64 `protobuf:"varint,12,opt,name=connect_timeout_ms,json=connectTimeoutMs,proto3,oneof" json:"connect_timeout_ms,omitempty"`
+	// How long a reply may take to begin; unset is 60 s.
+	FirstTokenTimeoutMs *uint64 `protobuf:"varint,13,opt,name=first_token_timeout_ms,json=firstTokenTimeoutMs,proto3,oneof" json:"first_token_timeout_ms,omitempty"`
+	// How many bytes of content a reply may have; unset is 8 MiB.
+	ReplyBytes *uint64 `protobuf:"varint,14,opt,name=reply_bytes,json=replyBytes,proto3,oneof" json:"reply_bytes,omitempty"`
+	// In how many pieces a reply may come; unset is 100,000.
+	ReplyChunks *uint64 `protobuf:"varint,15,opt,name=reply_chunks,json=replyChunks,proto3,oneof" json:"reply_chunks,omitempty"`
 	// True if it can be asked for an answer of a JSON Schema.
-	NativeSchema  bool `protobuf:"varint,17,opt,name=native_schema,json=nativeSchema,proto3" json:"native_schema,omitempty"`
+	NativeSchema bool `protobuf:"varint,17,opt,name=native_schema,json=nativeSchema,proto3" json:"native_schema,omitempty"`
+	// Time between two chunks of a reply, beside that of the step; unset without one of its own.
+	IdleTimeoutMs *uint64 `protobuf:"varint,18,opt,name=idle_timeout_ms,json=idleTimeoutMs,proto3,oneof" json:"idle_timeout_ms,omitempty"`
+	// Time of one attempt, beside that of the step; unset without one of its own.
+	RequestTimeoutMs *uint64 `protobuf:"varint,19,opt,name=request_timeout_ms,json=requestTimeoutMs,proto3,oneof" json:"request_timeout_ms,omitempty"`
+	// True if it can't be given tools.
+	NoTools       bool `protobuf:"varint,20,opt,name=no_tools,json=noTools,proto3" json:"no_tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelPlan) Reset() {
 	*x = ModelPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[2]
+	mi := &file_jackline_v1_plan_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +704,7 @@ func (x *ModelPlan) String() string {
 func (*ModelPlan) ProtoMessage() {}
 
 func (x *ModelPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[2]
+	mi := &file_jackline_v1_plan_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +717,7 @@ func (x *ModelPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPlan.ProtoReflect.Descriptor instead.
 func (*ModelPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ModelPlan) GetProfile() string {
@@ -958,9 +797,58 @@ func (x *ModelPlan) GetRetryCapMs() uint32 {
 	return 0
 }
 
+func (x *ModelPlan) GetConnectTimeoutMs() uint64 {
+	if x != nil && x.ConnectTimeoutMs != nil {
+		return *x.ConnectTimeoutMs
+	}
+	return 0
+}
+
+func (x *ModelPlan) GetFirstTokenTimeoutMs() uint64 {
+	if x != nil && x.FirstTokenTimeoutMs != nil {
+		return *x.FirstTokenTimeoutMs
+	}
+	return 0
+}
+
+func (x *ModelPlan) GetReplyBytes() uint64 {
+	if x != nil && x.ReplyBytes != nil {
+		return *x.ReplyBytes
+	}
+	return 0
+}
+
+func (x *ModelPlan) GetReplyChunks() uint64 {
+	if x != nil && x.ReplyChunks != nil {
+		return *x.ReplyChunks
+	}
+	return 0
+}
+
 func (x *ModelPlan) GetNativeSchema() bool {
 	if x != nil {
 		return x.NativeSchema
+	}
+	return false
+}
+
+func (x *ModelPlan) GetIdleTimeoutMs() uint64 {
+	if x != nil && x.IdleTimeoutMs != nil {
+		return *x.IdleTimeoutMs
+	}
+	return 0
+}
+
+func (x *ModelPlan) GetRequestTimeoutMs() uint64 {
+	if x != nil && x.RequestTimeoutMs != nil {
+		return *x.RequestTimeoutMs
+	}
+	return 0
+}
+
+func (x *ModelPlan) GetNoTools() bool {
+	if x != nil {
+		return x.NoTools
 	}
 	return false
 }
@@ -996,7 +884,7 @@ type StepPlan struct {
 
 func (x *StepPlan) Reset() {
 	*x = StepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[3]
+	mi := &file_jackline_v1_plan_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +896,7 @@ func (x *StepPlan) String() string {
 func (*StepPlan) ProtoMessage() {}
 
 func (x *StepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[3]
+	mi := &file_jackline_v1_plan_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +909,7 @@ func (x *StepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepPlan.ProtoReflect.Descriptor instead.
 func (*StepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StepPlan) GetStepId() string {
@@ -1159,7 +1047,7 @@ type StepBounds struct {
 
 func (x *StepBounds) Reset() {
 	*x = StepBounds{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[4]
+	mi := &file_jackline_v1_plan_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1059,7 @@ func (x *StepBounds) String() string {
 func (*StepBounds) ProtoMessage() {}
 
 func (x *StepBounds) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[4]
+	mi := &file_jackline_v1_plan_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1072,7 @@ func (x *StepBounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepBounds.ProtoReflect.Descriptor instead.
 func (*StepBounds) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StepBounds) GetMaxIterations() uint32 {
@@ -1263,7 +1151,7 @@ type PromptSection struct {
 
 func (x *PromptSection) Reset() {
 	*x = PromptSection{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[5]
+	mi := &file_jackline_v1_plan_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1163,7 @@ func (x *PromptSection) String() string {
 func (*PromptSection) ProtoMessage() {}
 
 func (x *PromptSection) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[5]
+	mi := &file_jackline_v1_plan_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1176,7 @@ func (x *PromptSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptSection.ProtoReflect.Descriptor instead.
 func (*PromptSection) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PromptSection) GetTitle() string {
@@ -1328,7 +1216,7 @@ type ToolPolicy struct {
 
 func (x *ToolPolicy) Reset() {
 	*x = ToolPolicy{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[6]
+	mi := &file_jackline_v1_plan_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1228,7 @@ func (x *ToolPolicy) String() string {
 func (*ToolPolicy) ProtoMessage() {}
 
 func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[6]
+	mi := &file_jackline_v1_plan_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1241,7 @@ func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolPolicy.ProtoReflect.Descriptor instead.
 func (*ToolPolicy) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ToolPolicy) GetRetries() uint32 {
@@ -1430,7 +1318,7 @@ type ToolEntryPlan struct {
 
 func (x *ToolEntryPlan) Reset() {
 	*x = ToolEntryPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1330,7 @@ func (x *ToolEntryPlan) String() string {
 func (*ToolEntryPlan) ProtoMessage() {}
 
 func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1343,7 @@ func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEntryPlan.ProtoReflect.Descriptor instead.
 func (*ToolEntryPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToolEntryPlan) GetRef() string {
@@ -1536,7 +1424,7 @@ type OutcomePlan struct {
 
 func (x *OutcomePlan) Reset() {
 	*x = OutcomePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1436,7 @@ func (x *OutcomePlan) String() string {
 func (*OutcomePlan) ProtoMessage() {}
 
 func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1449,7 @@ func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomePlan.ProtoReflect.Descriptor instead.
 func (*OutcomePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OutcomePlan) GetEnum() []string {
@@ -1634,7 +1522,7 @@ type StopCondition struct {
 
 func (x *StopCondition) Reset() {
 	*x = StopCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1534,7 @@ func (x *StopCondition) String() string {
 func (*StopCondition) ProtoMessage() {}
 
 func (x *StopCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1547,7 @@ func (x *StopCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCondition.ProtoReflect.Descriptor instead.
 func (*StopCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StopCondition) GetCondition() isStopCondition_Condition {
@@ -1908,7 +1796,7 @@ type StopConditions struct {
 
 func (x *StopConditions) Reset() {
 	*x = StopConditions{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +1808,7 @@ func (x *StopConditions) String() string {
 func (*StopConditions) ProtoMessage() {}
 
 func (x *StopConditions) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +1821,7 @@ func (x *StopConditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopConditions.ProtoReflect.Descriptor instead.
 func (*StopConditions) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopConditions) GetConditions() []*StopCondition {
@@ -1956,7 +1844,7 @@ type ToolCalledCondition struct {
 
 func (x *ToolCalledCondition) Reset() {
 	*x = ToolCalledCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +1856,7 @@ func (x *ToolCalledCondition) String() string {
 func (*ToolCalledCondition) ProtoMessage() {}
 
 func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +1869,7 @@ func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCalledCondition.ProtoReflect.Descriptor instead.
 func (*ToolCalledCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ToolCalledCondition) GetName() string {
@@ -2011,7 +1899,7 @@ type TextMentionCondition struct {
 
 func (x *TextMentionCondition) Reset() {
 	*x = TextMentionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +1911,7 @@ func (x *TextMentionCondition) String() string {
 func (*TextMentionCondition) ProtoMessage() {}
 
 func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +1924,7 @@ func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextMentionCondition.ProtoReflect.Descriptor instead.
 func (*TextMentionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TextMentionCondition) GetText() string {
@@ -2066,7 +1954,7 @@ type FunctionCondition struct {
 
 func (x *FunctionCondition) Reset() {
 	*x = FunctionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +1966,7 @@ func (x *FunctionCondition) String() string {
 func (*FunctionCondition) ProtoMessage() {}
 
 func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +1979,7 @@ func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionCondition.ProtoReflect.Descriptor instead.
 func (*FunctionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FunctionCondition) GetFunction() string {
@@ -2106,143 +1994,6 @@ func (x *FunctionCondition) GetTimeoutMs() uint64 {
 		return x.TimeoutMs
 	}
 	return 0
-}
-
-// When results of old tool calls are left out of a conversation.
-type PrunePlan struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// So many tokens of the newest results stay.
-	KeepTokens uint64 `protobuf:"varint,1,opt,name=keep_tokens,json=keepTokens,proto3" json:"keep_tokens,omitempty"`
-	// So many have to be saved by it.
-	SaveTokens    uint64 `protobuf:"varint,2,opt,name=save_tokens,json=saveTokens,proto3" json:"save_tokens,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PrunePlan) Reset() {
-	*x = PrunePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PrunePlan) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PrunePlan) ProtoMessage() {}
-
-func (x *PrunePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PrunePlan.ProtoReflect.Descriptor instead.
-func (*PrunePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *PrunePlan) GetKeepTokens() uint64 {
-	if x != nil {
-		return x.KeepTokens
-	}
-	return 0
-}
-
-func (x *PrunePlan) GetSaveTokens() uint64 {
-	if x != nil {
-		return x.SaveTokens
-	}
-	return 0
-}
-
-// How a conversation is kept within what its model can read.
-type CompactionPlan struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What becomes of it when it grows too long.
-	Mode CompactionMode `protobuf:"varint,1,opt,name=mode,proto3,enum=jackline.v1.CompactionMode" json:"mode,omitempty"`
-	// It is too long above this part of the model's context window, in thousandths.
-	AtPermille uint32 `protobuf:"varint,2,opt,name=at_permille,json=atPermille,proto3" json:"at_permille,omitempty"`
-	// It is made as short as this part.
-	ToPermille uint32 `protobuf:"varint,3,opt,name=to_permille,json=toPermille,proto3" json:"to_permille,omitempty"`
-	// The profile that is asked for summaries.
-	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// Unset keeps every result.
-	Prune         *PrunePlan `protobuf:"bytes,5,opt,name=prune,proto3" json:"prune,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CompactionPlan) Reset() {
-	*x = CompactionPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CompactionPlan) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CompactionPlan) ProtoMessage() {}
-
-func (x *CompactionPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CompactionPlan.ProtoReflect.Descriptor instead.
-func (*CompactionPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *CompactionPlan) GetMode() CompactionMode {
-	if x != nil {
-		return x.Mode
-	}
-	return CompactionMode_COMPACTION_MODE_UNSPECIFIED
-}
-
-func (x *CompactionPlan) GetAtPermille() uint32 {
-	if x != nil {
-		return x.AtPermille
-	}
-	return 0
-}
-
-func (x *CompactionPlan) GetToPermille() uint32 {
-	if x != nil {
-		return x.ToPermille
-	}
-	return 0
-}
-
-func (x *CompactionPlan) GetModel() string {
-	if x != nil {
-		return x.Model
-	}
-	return ""
-}
-
-func (x *CompactionPlan) GetPrune() *PrunePlan {
-	if x != nil {
-		return x.Prune
-	}
-	return nil
 }
 
 // A step that asks a model.
@@ -2283,18 +2034,14 @@ type ModelStepPlan struct {
 	// When it looks at how its turns have gone; unset: never.
 	Reflect *ReflectPlan `protobuf:"bytes,18,opt,name=reflect,proto3" json:"reflect,omitempty"`
 	// How its answer is held against what its tools returned; unset: it is not.
-	Ground *GroundPlan `protobuf:"bytes,19,opt,name=ground,proto3" json:"ground,omitempty"`
-	// How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is.
-	Compaction *CompactionPlan `protobuf:"bytes,20,opt,name=compaction,proto3" json:"compaction,omitempty"`
-	// True if it takes part in the conversation of a run's thread.
-	Thread        bool `protobuf:"varint,26,opt,name=thread,proto3" json:"thread,omitempty"`
+	Ground        *GroundPlan `protobuf:"bytes,19,opt,name=ground,proto3" json:"ground,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelStepPlan) Reset() {
 	*x = ModelStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2053,7 @@ func (x *ModelStepPlan) String() string {
 func (*ModelStepPlan) ProtoMessage() {}
 
 func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2066,7 @@ func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStepPlan.ProtoReflect.Descriptor instead.
 func (*ModelStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ModelStepPlan) GetModel() string {
@@ -2448,20 +2195,6 @@ func (x *ModelStepPlan) GetGround() *GroundPlan {
 	return nil
 }
 
-func (x *ModelStepPlan) GetCompaction() *CompactionPlan {
-	if x != nil {
-		return x.Compaction
-	}
-	return nil
-}
-
-func (x *ModelStepPlan) GetThread() bool {
-	if x != nil {
-		return x.Thread
-	}
-	return false
-}
-
 // When repeated calls end a step.
 type RepeatPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2478,7 +2211,7 @@ type RepeatPlan struct {
 
 func (x *RepeatPlan) Reset() {
 	*x = RepeatPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2223,7 @@ func (x *RepeatPlan) String() string {
 func (*RepeatPlan) ProtoMessage() {}
 
 func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2236,7 @@ func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatPlan.ProtoReflect.Descriptor instead.
 func (*RepeatPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RepeatPlan) GetBy() RepeatBy {
@@ -2540,7 +2273,7 @@ type ReflectPlan struct {
 
 func (x *ReflectPlan) Reset() {
 	*x = ReflectPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2285,7 @@ func (x *ReflectPlan) String() string {
 func (*ReflectPlan) ProtoMessage() {}
 
 func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2298,7 @@ func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectPlan.ProtoReflect.Descriptor instead.
 func (*ReflectPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReflectPlan) GetEvery() uint32 {
@@ -2599,7 +2332,7 @@ type GroundPlan struct {
 
 func (x *GroundPlan) Reset() {
 	*x = GroundPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2344,7 @@ func (x *GroundPlan) String() string {
 func (*GroundPlan) ProtoMessage() {}
 
 func (x *GroundPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2357,7 @@ func (x *GroundPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundPlan.ProtoReflect.Descriptor instead.
 func (*GroundPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GroundPlan) GetModel() string {
@@ -2686,7 +2419,7 @@ type ToolStepPlan struct {
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2431,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2444,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -2843,7 +2576,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +2588,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +2601,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -2924,7 +2657,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +2669,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +2682,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -2976,7 +2709,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +2721,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +2734,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -3045,7 +2778,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3057,7 +2790,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3070,7 +2803,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -3098,7 +2831,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +2843,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +2856,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -3137,7 +2870,7 @@ var File_jackline_v1_plan_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xb7\x03\n" +
+	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xfa\x02\n" +
 	"\x04Plan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x12\n" +
@@ -3148,29 +2881,9 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x11input_schema_json\x18\a \x01(\tH\x00R\x0finputSchemaJson\x88\x01\x01\x128\n" +
 	"\von_question\x18\b \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
 	"onQuestion\x12\x1a\n" +
-	"\bwarnings\x18\t \x03(\tR\bwarnings\x125\n" +
-	"\n" +
-	"bounds_cap\x18\v \x01(\v2\x16.jackline.v1.BoundsCapR\tboundsCapB\x14\n" +
+	"\bwarnings\x18\t \x03(\tR\bwarningsB\x14\n" +
 	"\x12_input_schema_jsonJ\x04\b\n" +
-	"\x10\vJ\x04\b\f\x10\x1e\"\xca\x03\n" +
-	"\tBoundsCap\x12)\n" +
-	"\x0erun_timeout_ms\x18\x01 \x01(\x04H\x00R\frunTimeoutMs\x88\x01\x01\x12&\n" +
-	"\ftoken_budget\x18\x02 \x01(\x04H\x01R\vtokenBudget\x88\x01\x01\x121\n" +
-	"\x12cost_budget_micros\x18\x03 \x01(\x04H\x02R\x10costBudgetMicros\x88\x01\x01\x12\x19\n" +
-	"\x05steps\x18\x04 \x01(\rH\x03R\x05steps\x88\x01\x01\x12\x1b\n" +
-	"\x06events\x18\x05 \x01(\rH\x04R\x06events\x88\x01\x01\x12*\n" +
-	"\x0emax_iterations\x18\x06 \x01(\rH\x05R\rmaxIterations\x88\x01\x01\x12*\n" +
-	"\x0emodel_requests\x18\a \x01(\rH\x06R\rmodelRequests\x88\x01\x01\x12\"\n" +
-	"\n" +
-	"tool_calls\x18\b \x01(\rH\aR\ttoolCalls\x88\x01\x01B\x11\n" +
-	"\x0f_run_timeout_msB\x0f\n" +
-	"\r_token_budgetB\x15\n" +
-	"\x13_cost_budget_microsB\b\n" +
-	"\x06_stepsB\t\n" +
-	"\a_eventsB\x11\n" +
-	"\x0f_max_iterationsB\x11\n" +
-	"\x0f_model_requestsB\r\n" +
-	"\v_tool_calls\"\xaf\x03\n" +
+	"\x10\x1e\"\xe3\x06\n" +
 	"\tModelPlan\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x18\n" +
@@ -3184,8 +2897,22 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\rretry_base_ms\x18\n" +
 	" \x01(\rR\vretryBaseMs\x12 \n" +
 	"\fretry_cap_ms\x18\v \x01(\rR\n" +
-	"retryCapMs\x12#\n" +
-	"\rnative_schema\x18\x11 \x01(\bR\fnativeSchemaJ\x04\b\f\x10\x11J\x04\b\x12\x10\x1e\"\xd6\x04\n" +
+	"retryCapMs\x121\n" +
+	"\x12connect_timeout_ms\x18\f \x01(\x04H\x00R\x10connectTimeoutMs\x88\x01\x01\x128\n" +
+	"\x16first_token_timeout_ms\x18\r \x01(\x04H\x01R\x13firstTokenTimeoutMs\x88\x01\x01\x12$\n" +
+	"\vreply_bytes\x18\x0e \x01(\x04H\x02R\n" +
+	"replyBytes\x88\x01\x01\x12&\n" +
+	"\freply_chunks\x18\x0f \x01(\x04H\x03R\vreplyChunks\x88\x01\x01\x12#\n" +
+	"\rnative_schema\x18\x11 \x01(\bR\fnativeSchema\x12+\n" +
+	"\x0fidle_timeout_ms\x18\x12 \x01(\x04H\x04R\ridleTimeoutMs\x88\x01\x01\x121\n" +
+	"\x12request_timeout_ms\x18\x13 \x01(\x04H\x05R\x10requestTimeoutMs\x88\x01\x01\x12\x19\n" +
+	"\bno_tools\x18\x14 \x01(\bR\anoToolsB\x15\n" +
+	"\x13_connect_timeout_msB\x19\n" +
+	"\x17_first_token_timeout_msB\x0e\n" +
+	"\f_reply_bytesB\x0f\n" +
+	"\r_reply_chunksB\x12\n" +
+	"\x10_idle_timeout_msB\x15\n" +
+	"\x13_request_timeout_msJ\x04\b\x10\x10\x11J\x04\b\x15\x10\x1e\"\xd6\x04\n" +
 	"\bStepPlan\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12 \n" +
@@ -3305,20 +3032,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x11FunctionCondition\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"M\n" +
-	"\tPrunePlan\x12\x1f\n" +
-	"\vkeep_tokens\x18\x01 \x01(\x04R\n" +
-	"keepTokens\x12\x1f\n" +
-	"\vsave_tokens\x18\x02 \x01(\x04R\n" +
-	"saveTokens\"\xc7\x01\n" +
-	"\x0eCompactionPlan\x12/\n" +
-	"\x04mode\x18\x01 \x01(\x0e2\x1b.jackline.v1.CompactionModeR\x04mode\x12\x1f\n" +
-	"\vat_permille\x18\x02 \x01(\rR\n" +
-	"atPermille\x12\x1f\n" +
-	"\vto_permille\x18\x03 \x01(\rR\n" +
-	"toPermille\x12\x14\n" +
-	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
-	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xe9\a\n" +
+	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"\x8e\a\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -3341,12 +3055,8 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"completion\x12/\n" +
 	"\x06repeat\x18\x11 \x01(\v2\x17.jackline.v1.RepeatPlanR\x06repeat\x122\n" +
 	"\areflect\x18\x12 \x01(\v2\x18.jackline.v1.ReflectPlanR\areflect\x12/\n" +
-	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06ground\x12;\n" +
-	"\n" +
-	"compaction\x18\x14 \x01(\v2\x1b.jackline.v1.CompactionPlanR\n" +
-	"compaction\x12\x16\n" +
-	"\x06thread\x18\x1a \x01(\bR\x06threadB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x15\x10\x1aJ\x04\b\x1b\x10(\"_\n" +
+	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06groundB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x14\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
@@ -3443,12 +3153,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x1aTOOL_EXECUTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18TOOL_EXECUTION_BY_EFFECT\x10\x01\x12\x1d\n" +
 	"\x19TOOL_EXECUTION_SEQUENTIAL\x10\x02\x12\x1d\n" +
-	"\x19TOOL_EXECUTION_CONCURRENT\x10\x03*\x86\x01\n" +
-	"\x0eCompactionMode\x12\x1f\n" +
-	"\x1bCOMPACTION_MODE_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14COMPACTION_MODE_NONE\x10\x01\x12\x1a\n" +
-	"\x16COMPACTION_MODE_WINDOW\x10\x02\x12\x1d\n" +
-	"\x19COMPACTION_MODE_SUMMARISE\x10\x03*h\n" +
+	"\x19TOOL_EXECUTION_CONCURRENT\x10\x03*h\n" +
 	"\bRepeatBy\x12\x19\n" +
 	"\x15REPEAT_BY_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15REPEAT_BY_ARGS_RESULT\x10\x01\x12\x12\n" +
@@ -3477,8 +3182,8 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
 	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
@@ -3486,100 +3191,92 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(Completion)(0),              // 3: jackline.v1.Completion
 	(OnLimit)(0),                 // 4: jackline.v1.OnLimit
 	(ToolExecution)(0),           // 5: jackline.v1.ToolExecution
-	(CompactionMode)(0),          // 6: jackline.v1.CompactionMode
-	(RepeatBy)(0),                // 7: jackline.v1.RepeatBy
-	(OnJudgeError)(0),            // 8: jackline.v1.OnJudgeError
-	(OnUnknown)(0),               // 9: jackline.v1.OnUnknown
-	(*Plan)(nil),                 // 10: jackline.v1.Plan
-	(*BoundsCap)(nil),            // 11: jackline.v1.BoundsCap
-	(*ModelPlan)(nil),            // 12: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 13: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 14: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 15: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 16: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 17: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 18: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 19: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 20: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 21: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 22: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 23: jackline.v1.FunctionCondition
-	(*PrunePlan)(nil),            // 24: jackline.v1.PrunePlan
-	(*CompactionPlan)(nil),       // 25: jackline.v1.CompactionPlan
-	(*ModelStepPlan)(nil),        // 26: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 27: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 28: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 29: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 30: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),           // 31: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 32: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 33: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 34: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 35: jackline.v1.RouterStepPlan
-	nil,                          // 36: jackline.v1.StepPlan.InputEntry
-	nil,                          // 37: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 38: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 39: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 40: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 41: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 42: jackline.v1.OnQuestion
-	(Effect)(0),                  // 43: jackline.v1.Effect
+	(RepeatBy)(0),                // 6: jackline.v1.RepeatBy
+	(OnJudgeError)(0),            // 7: jackline.v1.OnJudgeError
+	(OnUnknown)(0),               // 8: jackline.v1.OnUnknown
+	(*Plan)(nil),                 // 9: jackline.v1.Plan
+	(*ModelPlan)(nil),            // 10: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 11: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 12: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 13: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 14: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 15: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 16: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 17: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 18: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 19: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 20: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 21: jackline.v1.FunctionCondition
+	(*ModelStepPlan)(nil),        // 22: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 23: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 24: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 25: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 26: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),           // 27: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 28: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 29: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 30: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 31: jackline.v1.RouterStepPlan
+	nil,                          // 32: jackline.v1.StepPlan.InputEntry
+	nil,                          // 33: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 34: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 35: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 36: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 37: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 38: jackline.v1.OnQuestion
+	(Effect)(0),                  // 39: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	13, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	12, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	41, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	42, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	11, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	36, // 5: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	37, // 6: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	26, // 7: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	30, // 8: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	35, // 9: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
-	0,  // 10: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
-	0,  // 11: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	38, // 12: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	16, // 13: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
-	1,  // 14: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	20, // 15: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	20, // 16: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	19, // 17: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	21, // 18: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	22, // 19: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	23, // 20: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	19, // 21: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	6,  // 22: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
-	24, // 23: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
-	15, // 24: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	17, // 25: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	43, // 26: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	2,  // 27: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	14, // 28: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	18, // 29: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	4,  // 30: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	5,  // 31: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	19, // 32: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	3,  // 33: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	27, // 34: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	28, // 35: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	29, // 36: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	25, // 37: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
-	7,  // 38: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	8,  // 39: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	43, // 40: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	9,  // 41: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	31, // 42: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	32, // 43: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	33, // 44: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	16, // 45: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	39, // 46: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	40, // 47: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	34, // 48: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	11, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	10, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	37, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	38, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	32, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	33, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	22, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	26, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	31, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	0,  // 9: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
+	0,  // 10: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
+	34, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	14, // 12: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	1,  // 13: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
+	18, // 14: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	18, // 15: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	17, // 16: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	19, // 17: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	20, // 18: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	21, // 19: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	17, // 20: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	13, // 21: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	15, // 22: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	39, // 23: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	2,  // 24: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	12, // 25: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	16, // 26: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	4,  // 27: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	5,  // 28: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	17, // 29: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	3,  // 30: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	23, // 31: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	24, // 32: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	25, // 33: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	6,  // 34: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	7,  // 35: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	39, // 36: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	8,  // 37: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	27, // 38: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	28, // 39: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	29, // 40: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	14, // 41: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	35, // 42: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	36, // 43: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	30, // 44: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -3590,15 +3287,15 @@ func file_jackline_v1_plan_proto_init() {
 	file_jackline_v1_run_proto_init()
 	file_jackline_v1_plan_proto_msgTypes[0].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[1].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[3].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[2].OneofWrappers = []any{
 		(*StepPlan_ModelStep)(nil),
 		(*StepPlan_ToolStep)(nil),
 		(*StepPlan_RouterStep)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[4].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[3].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[6].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[7].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{
 		(*StopCondition_AnyOf)(nil),
 		(*StopCondition_AllOf)(nil),
 		(*StopCondition_Negated)(nil),
@@ -3614,21 +3311,21 @@ func file_jackline_v1_plan_proto_init() {
 		(*StopCondition_Expression)(nil),
 		(*StopCondition_Function)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[11].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[16].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[20].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[13].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[17].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[21].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   31,
+			NumEnums:      9,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

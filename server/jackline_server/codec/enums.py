@@ -50,6 +50,7 @@ RECOVERY_CAUSE = EnumTable(facts.RecoveryCause, event_pb2.RecoveryCause, "RECOVE
 PURPOSE = EnumTable(facts.Purpose, event_pb2.ModelCallPurpose, "MODEL_CALL_PURPOSE")
 FINISH_REASON = EnumTable(facts.FinishReason, event_pb2.FinishReason, "FINISH_REASON")
 FAILURE_CLASS = EnumTable(facts.FailureClass, event_pb2.ModelFailureClass, "MODEL_FAILURE_CLASS")
+ATTEMPT_LIMIT = EnumTable(facts.AttemptLimit, event_pb2.ModelAttemptLimit, "MODEL_ATTEMPT_LIMIT")
 CALL_STATUS = EnumTable(facts.CallStatus, run_pb2.ToolCallStatus, "TOOL_CALL_STATUS")
 CALL_PROBLEM = EnumTable(facts.CallProblem, event_pb2.CallProblem, "CALL_PROBLEM")
 ANSWER_PROBLEM = EnumTable(facts.AnswerProblem, event_pb2.AnswerProblem, "ANSWER_PROBLEM")

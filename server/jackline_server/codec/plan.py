@@ -10,6 +10,7 @@ from typing import assert_never
 from google.protobuf.message import DecodeError
 
 from jackline.v1 import plan_pb2
+from jackline_server.codec.attempt_limits import read_limits, set_limits
 from jackline_server.codec.bounds_cap import read_cap, set_cap
 from jackline_server.codec.enums import EFFECT, ON_QUESTION, ON_UNKNOWN
 from jackline_server.codec.model_step import read_model_step, set_model_step
@@ -83,7 +84,7 @@ def decode_plan(data: bytes) -> Plan:
 
 def _model_message(model: ModelPlan) -> plan_pb2.ModelPlan:
     price = model.price
-    return plan_pb2.ModelPlan(
+    message = plan_pb2.ModelPlan(
         profile=model.profile,
         model=model.model,
         adapter=model.adapter,
@@ -96,7 +97,10 @@ def _model_message(model: ModelPlan) -> plan_pb2.ModelPlan:
         retry_base_ms=model.retry_base_ms,
         retry_cap_ms=model.retry_cap_ms,
         native_schema=model.native_schema,
+        no_tools=not model.calls_tools,
     )
+    set_limits(message, model.limits)
+    return message
 
 
 def _read_model(message: plan_pb2.ModelPlan) -> ModelPlan:
@@ -115,6 +119,8 @@ def _read_model(message: plan_pb2.ModelPlan) -> ModelPlan:
         retry_base_ms=message.retry_base_ms,
         retry_cap_ms=message.retry_cap_ms,
         native_schema=message.native_schema,
+        calls_tools=not message.no_tools,
+        limits=read_limits(message),
     )
 
 

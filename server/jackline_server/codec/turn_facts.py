@@ -3,6 +3,7 @@
 from jackline.v1 import event_pb2
 from jackline_server.codec.enums import (
     ANSWER_PROBLEM,
+    ATTEMPT_LIMIT,
     CALL_PROBLEM,
     CALL_STATUS,
     EFFECT,
@@ -114,6 +115,8 @@ def _pack_model_call_failed(fact: ModelCallFailed, event: event_pb2.StepEvent) -
     into.cost_micros = fact.cost_micros
     if fact.text:
         into.interrupted = True
+    if fact.limit is not None:
+        into.limit = ATTEMPT_LIMIT.wire[fact.limit]
 
 
 def _fill_model_call_failed(fact: ModelCallFailed, content: event_pb2.Content) -> None:
@@ -133,6 +136,7 @@ def _unpack_model_call_failed(event: event_pb2.StepEvent) -> ModelCallFailed:
         cost_micros=found.cost_micros,
         error=event.content.reply.error or event.content.text,
         text=event.content.reply.text,
+        limit=ATTEMPT_LIMIT.read_optional(found.limit),
     )
 
 

@@ -123,7 +123,7 @@ class _NotedSection(Section):
     def span(self, key: str, *, default_ms: int, most_ms: int = 86_400_000) -> int:
         given = self._peek(key)
         value = super().span(key, default_ms=default_ms, most_ms=most_ms)
-        self._note(key, given, span_text(value))
+        self._note(key, given, span_text(value) if value else None)
         return value
 
     def texts(self, key: str, *, default: Collection[str] = ()) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ def model_plans(config: Config) -> dict[str, ModelPlan]:
             retry_base_ms=RETRY_BASE_MS,
             retry_cap_ms=RETRY_CAP_MS,
             native_schema="json_schema" in profile.supports,
+            calls_tools="tools" in profile.supports,
+            limits=profile.limits,
         )
         for name, profile in config.models.items()
     }

@@ -100,6 +100,10 @@ class Section:
             return default_ms
         return milliseconds
 
+    def optional_span(self, key: str) -> int | None:
+        """A time with its unit, or None if there is none."""
+        return self.span(key, default_ms=0) or None
+
     def texts(self, key: str, *, default: Collection[str] = ()) -> tuple[str, ...]:
         """A list of strings; in a variable or a flag, with commas between."""
         given = self._take(key)

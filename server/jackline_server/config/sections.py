@@ -13,7 +13,7 @@ from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.settings import Listen, ModelProfile, ServerSettings, TenantLimits
 from jackline_server.core.frozen import frozen
-from jackline_server.core.plan import JsonValue, Price
+from jackline_server.core.plan import AttemptLimits, JsonValue, Price
 from jackline_server.runtime.model_providers import (
     LITELLM,
     OPENAI,
@@ -140,7 +140,7 @@ def _profile(name: str, table: Section) -> ModelProfile:
         max_tokens_key=_max_tokens_key(table),
         script=script,
         supports=_supports(table),
-        request_timeout_ms=table.span("request_timeout", default_ms=60_000),
+        limits=_attempt_limits(table),
         concurrency=table.integer("concurrency", default=32, least=1, most=10_000),
         context_window=table.integer("context_window", default=128_000, least=1_000, most=100 * _MILLION),
         max_output_tokens=table.integer("max_output_tokens", default=4_096, least=1, most=10 * _MILLION),
@@ -187,6 +187,23 @@ def _params(table: Section) -> Mapping[str, JsonValue]:
     for key in sorted(read.keys() & NOT_PARAMETERS):
         params.problem(ProblemCode.BAD_VALUE, key, "is set by the server itself; remove it")
     return read
+
+
+def _attempt_limits(table: Section) -> AttemptLimits:
+    """Timers and caps of one attempt."""
+    usual = AttemptLimits()
+    return AttemptLimits(
+        connect_timeout_ms=table.span("connect_timeout", default_ms=usual.connect_timeout_ms),
+        first_token_timeout_ms=table.span("first_token_timeout", default_ms=usual.first_token_timeout_ms),
+        idle_timeout_ms=table.optional_span("idle_timeout"),
+        request_timeout_ms=table.optional_span("request_timeout"),
+        reply_bytes=table.integer(
+            "max_reply_bytes", default=usual.reply_bytes, least=1_024, most=usual.reply_bytes
+        ),
+        reply_chunks=table.integer(
+            "max_reply_chunks", default=usual.reply_chunks, least=1, most=10 * usual.reply_chunks
+        ),
+    )
 
 
 def _max_tokens_key(table: Section) -> str | None:

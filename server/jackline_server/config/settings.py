@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jackline_server.core.frozen import frozen
-from jackline_server.core.plan import JsonValue, Price
+from jackline_server.core.plan import AttemptLimits, JsonValue, Price
 from jackline_server.runtime.http_ports import HttpConnection
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.secrets import Secret
@@ -59,7 +59,7 @@ class ModelProfile:
     max_tokens_key: str | None
     script: Path | None
     supports: frozenset[str]
-    request_timeout_ms: int
+    limits: AttemptLimits
     concurrency: int
     context_window: int
     max_output_tokens: int

@@ -292,12 +292,23 @@ _PASSING = frozenset(
 )
 
 
+class AttemptLimit(Enum):
+    """Which timer or cap ended an attempt at a model."""
+
+    CONNECT = "connect"
+    FIRST_TOKEN = "first_token"  # noqa: S105 - no secret: it is a token of a model
+    IDLE = "idle"
+    TOTAL = "total"
+    BYTES = "bytes"
+    CHUNKS = "chunks"
+
+
 @frozen
 class ModelCallFailed:
     """The attempt failed. `usage` and `cost_micros` are what it is charged.
 
     `retry_in_ms` is None if no further attempt follows. `text` is what had come of the reply's text: it was
-    interrupted there.
+    interrupted there. `limit` is the timer or cap that ended it; None if it ended by itself.
     """
 
     failure: FailureClass
@@ -306,6 +317,7 @@ class ModelCallFailed:
     cost_micros: int
     error: str  # content; no secret, no address
     text: str = ""  # content
+    limit: AttemptLimit | None = None
 
 
 # --- tool --------------------------------------------------------------------------------------

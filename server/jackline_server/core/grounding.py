@@ -133,9 +133,9 @@ def _call(
         messages=messages,
         tools=(),
         tool_choice=ToolChoice(),
-        total_ms=turns.total_ms(state, visit, step, now_active_ms),
-        request_ms=turns.request_ms(visit, step, now_active_ms),
-        idle_ms=step.bounds.idle_timeout_ms,
+        total_ms=turns.total_ms(state, visit, step, model, now_active_ms),
+        request_ms=turns.request_ms(visit, step, model, now_active_ms),
+        idle_ms=turns.idle_ms(step, model),
     )
 
 

@@ -252,6 +252,23 @@ class Price:
 
 
 @frozen
+class AttemptLimits:
+    """How long one attempt at a model may take, and how much its reply may hold.
+
+    `connect_timeout_ms` bounds the way to the provider, `first_token_timeout_ms` the wait for the first chunk
+    from there. `idle_timeout_ms` and `request_timeout_ms`, between chunks and in all, hold beside the bounds
+    of a step: the shorter one counts; None leaves it to the step. Bytes are of text, reasoning and arguments.
+    """
+
+    connect_timeout_ms: int = 10_000
+    first_token_timeout_ms: int = 60_000
+    idle_timeout_ms: int | None = None
+    request_timeout_ms: int | None = None
+    reply_bytes: int = 8 * 1024 * 1024
+    reply_chunks: int = 100_000
+
+
+@frozen
 class ModelPlan:
     """A model profile as it was when the plan was made.
 
@@ -270,6 +287,9 @@ class ModelPlan:
     retry_cap_ms: int
     native_schema: bool = False
     """True if the model can be asked for an answer of a JSON Schema."""
+    calls_tools: bool = True
+    """True if the model can be given tools."""
+    limits: AttemptLimits = AttemptLimits()
 
 
 @frozen

@@ -21,6 +21,7 @@ from jackline_server.core.partial import with_best
 from jackline_server.core.plan import (
     AnswerForm,
     ChoiceMode,
+    ModelPlan,
     ModelStep,
     OnLimit,
     ToolChoice,
@@ -171,9 +172,9 @@ def model_call(
         tools=finish_tool.offered(step, closing=closing is not None),
         tool_choice=_choice(state, visit, step, closing=closing is not None),
         reply_schema=_reply_schema(state, visit, step, closing=closing is not None),
-        total_ms=total_ms(state, visit, step, now_active_ms),
-        request_ms=request_ms(visit, step, now_active_ms),
-        idle_ms=step.bounds.idle_timeout_ms,
+        total_ms=total_ms(state, visit, step, model, now_active_ms),
+        request_ms=request_ms(visit, step, model, now_active_ms),
+        idle_ms=idle_ms(step, model),
     )
 
 
@@ -235,17 +236,24 @@ def _reply_schema(state: RunState, visit: Visit, step: ModelStep, *, closing: bo
     return step.outcome.contract_json if closing or choice_met(state, visit, step) else None
 
 
-def total_ms(state: RunState, visit: Visit, step: ModelStep, now_active_ms: int) -> int:
+def total_ms(state: RunState, visit: Visit, step: ModelStep, model: ModelPlan, now_active_ms: int) -> int:
     """How long an attempt at a model may take: what is left of its request, and of every deadline."""
-    total = request_ms(visit, step, now_active_ms)
+    total = request_ms(visit, step, model, now_active_ms)
     left = timing.left_ms(state, now_active_ms)
     return total if left is None else min(total, left)
 
 
-def request_ms(visit: Visit, step: ModelStep, now_active_ms: int) -> int:
-    """What is left of the time of the request that an attempt belongs to. At least 1."""
+def request_ms(visit: Visit, step: ModelStep, model: ModelPlan, now_active_ms: int) -> int:
+    """What an attempt may take of the time that is left of its request, and of its profile's. At least 1."""
     since = now_active_ms if visit.request_since_ms is None else visit.request_since_ms
-    return max(step.bounds.model_timeout_ms - (now_active_ms - since), 1)
+    left = max(step.bounds.model_timeout_ms - (now_active_ms - since), 1)
+    return left if model.limits.request_timeout_ms is None else min(left, model.limits.request_timeout_ms)
+
+
+def idle_ms(step: ModelStep, model: ModelPlan) -> int:
+    """How long an attempt waits for the next chunk: as the step says, or the model's profile."""
+    own = model.limits.idle_timeout_ms
+    return step.bounds.idle_timeout_ms if own is None else min(own, step.bounds.idle_timeout_ms)
 
 
 def _nearly_used(state: RunState, visit: Visit, step: ModelStep) -> Noticed | None:

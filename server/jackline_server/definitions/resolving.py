@@ -118,6 +118,7 @@ class Resolver:
         if not (shape.steering or shape.steering_files):
             self.report.warning("no_steering", f"the agent `{step_id}` has no steering", path)
         model = self._model(step_id, shape)
+        self._check_tools(step_id, shape, model)
         return ModelStep(
             step_id=step_id,
             kind="agent",
@@ -279,6 +280,19 @@ class Resolver:
         if form is AnswerForm.FINISH_TOOL and FINISH in self.draft.steps:
             message = f"a step is named `{FINISH}`, as the tool of `answer: finish_tool` is; rename the step"
             self.report.error("finish_clash", message, path)
+
+    def _check_tools(self, step_id: str, shape: AgentShape, name: str) -> None:
+        """The model has to take tools where the step has any."""
+        model = self.models.get(name)
+        if model is None or model.calls_tools:
+            return
+        path: Path = ("steps", step_id)
+        lacks = f"the model profile `{name}` can't call tools: its `supports` lacks `tools`"
+        if shape.tools:
+            self.report.error("model_lacks", f"{lacks}, and `{step_id}` has some", (*path, "tools"))
+        if shape.answer == AnswerForm.FINISH_TOOL.value:
+            message = f"{lacks}; use `answer: json_text` or `native_schema`"
+            self.report.error("model_lacks", message, (*path, "answer"))
 
     def _completion_of(self, shape: AgentShape, path: Path) -> Completion:
         completion = Completion(shape.completion or defaults.COMPLETION.value)

@@ -20,6 +20,7 @@ from jackline_server.egress.policy import problem_of_address
 from jackline_server.egress.resolving import CheckingResolver, MakeSocket, Resolve, checked_sockets
 from jackline_server.runtime.http_ports import (
     UNREACHABLE,
+    HttpConnectLate,
     HttpFailure,
     HttpRefused,
     HttpUncertain,
@@ -145,7 +146,9 @@ class _Answer:
 def _failure(error: Exception) -> HttpFailure:
     detail = f"{type(error).__name__}: {error}"
     match error:
-        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
+        case aiohttp.ConnectionTimeoutError():
+            return HttpConnectLate(UNREACHABLE, detail=detail)
+        case aiohttp.ClientConnectorError():
             return HttpUnsent(UNREACHABLE, detail=detail)
         case aiohttp.ClientResponseError() | aiohttp.ClientPayloadError() | ValueError():
             return HttpUnreadable("The answer is not valid HTTP.", detail=detail)

@@ -6,27 +6,25 @@ provider library. The message is cleansed by `redaction`.
 """
 
 import contextlib
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import cast
 
-from jackline_server.core.facts import FailureClass, Usage
+from jackline_server.core.facts import AttemptLimit, FailureClass, Usage
 from jackline_server.core.frozen import frozen
 from jackline_server.models.provider_words import ProviderWords, read_error
 from jackline_server.models.redaction import safe_message
 from jackline_server.runtime.http_ports import (
+    HttpConnectLate,
     HttpFailure,
     HttpRefused,
     HttpTooLarge,
     HttpUnreadable,
     HttpUnsent,
+    retry_after_ms,
+    waited_ms,
 )
 from jackline_server.runtime.ports import ModelFailure
-
-RETRY_AFTER_CAP_MS = 60_000
-"""No provider makes us wait longer."""
 
 _RETRY_AFTER_MS = ("retry-after-ms", "x-ms-retry-after-ms")
 _MAX_CHAIN = 8
@@ -131,6 +129,7 @@ def classify(error: BaseException, context: FailureContext) -> ModelFailure:
         _message(failure, status, text),
         retry_after_ms=_retry_after(chain, context.now_unix_s),
         usage=Usage() if is_refused and not context.started else None,
+        limit=_limit_of_names(names),
     )
 
 
@@ -164,6 +163,10 @@ def unanswered_failure(error: HttpFailure) -> ModelFailure:
                 "the model's server may not be reached, or the request is no valid HTTP; "
                 "look at base_url and headers in its profile",
             )
+        case HttpConnectLate():
+            return refused(
+                FailureClass.CONNECTION, _WORDS[FailureClass.CONNECTION], limit=AttemptLimit.CONNECT
+            )
         case HttpUnsent():
             return refused(FailureClass.CONNECTION, _WORDS[FailureClass.CONNECTION])
         case HttpUnreadable() | HttpTooLarge():
@@ -179,28 +182,14 @@ def in_stream_failure(error: object) -> ModelFailure:
     return ModelFailure(failure, _message(failure, None, safe_message(told.code)), usage=None)
 
 
-def refused(failure: FailureClass, message: str) -> ModelFailure:
+def refused(failure: FailureClass, message: str, *, limit: AttemptLimit | None = None) -> ModelFailure:
     """A failure before the provider did any work: it is charged nothing."""
-    return ModelFailure(failure, message, usage=Usage())
+    return ModelFailure(failure, message, usage=Usage(), limit=limit)
 
 
-def retry_after_ms(value: object, *, now_unix_s: float) -> int | None:
-    """What a Retry-After header asks for, in milliseconds: seconds or an HTTP date, at most 60 s.
-
-    None for what is neither, and for a time that is not ahead.
-    """
-    if not isinstance(value, str) or not value.strip():
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - now_unix_s
-        except (ValueError, TypeError, OverflowError):
-            return None
-    if math.isnan(seconds) or seconds <= 0:
-        return None
-    return min(math.ceil(min(seconds, RETRY_AFTER_CAP_MS) * 1000), RETRY_AFTER_CAP_MS)
+def over_size(limit: AttemptLimit = AttemptLimit.BYTES) -> ModelFailure:
+    """The reply holds more than it may. Nobody knows what it cost."""
+    return ModelFailure(FailureClass.MALFORMED, "the model's reply is over its size limit", limit=limit)
 
 
 # --- reading an exception ----------------------------------------------------------------------
@@ -235,6 +224,13 @@ def _class_of_names(names: set[str]) -> tuple[FailureClass, bool] | None:
         if names & kinds:
             return failure, is_refused
     return None
+
+
+def _limit_of_names(names: set[str]) -> AttemptLimit | None:
+    """The timer or cap that a kind of exception stands for, as far as it tells."""
+    if names & _CONNECT_TIMEOUTS:
+        return AttemptLimit.CONNECT
+    return AttemptLimit.BYTES if "OverSize" in names else None
 
 
 def _class_of_answer(status: int | None, told: ProviderWords) -> tuple[FailureClass, bool]:
@@ -274,9 +270,9 @@ def _asked_wait(headers: Mapping[str, str], now_unix_s: float) -> int | None:
     """What a provider asks to wait, by the most exact header that can be read."""
     for name in _RETRY_AFTER_MS:
         with contextlib.suppress(TypeError, ValueError):
-            exact = float(headers.get(name, ""))
-            if exact > 0:
-                return min(math.ceil(min(exact, RETRY_AFTER_CAP_MS)), RETRY_AFTER_CAP_MS)
+            exact = waited_ms(float(headers.get(name, "")))
+            if exact is not None:
+                return exact
     return retry_after_ms(headers.get("retry-after"), now_unix_s=now_unix_s)
 
 

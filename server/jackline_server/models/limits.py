@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from jackline_server.core.facts import FailureClass, FinishReason
-from jackline_server.models.failures import refused
+from jackline_server.core.facts import AttemptLimit, FailureClass, FinishReason
+from jackline_server.models.failures import over_size, refused
 from jackline_server.runtime.ports import (
     EndChunk,
     ModelChunk,
@@ -24,13 +24,16 @@ from jackline_server.runtime.ports import (
     ToolCallChunk,
 )
 
-MAX_BYTES = 8 * 1024 * 1024
-MAX_CHUNKS = 100_000
-
 BYTES_PER_TOKEN = 16
 """More than any tokenizer makes of prose or code on average, so that no honest reply is cut."""
 
 OUTPUT_SLACK_BYTES = 4096
+
+_TOO_LATE = {
+    AttemptLimit.FIRST_TOKEN: "did not begin to answer",
+    AttemptLimit.IDLE: "stopped in the middle of its answer",
+    AttemptLimit.TOTAL: "did not finish its answer",
+}
 
 _QUEUE_CHUNKS = 16
 """Small, so that a reply of many tiny chunks that is all there at once lets others have the loop between."""
@@ -44,8 +47,8 @@ class Guarded:
     swallows cancellation is left behind after `grace_ms`; nothing waits for it any more.
 
     Output far beyond `max_output_tokens` (16 bytes a token and 4 KiB) ends the reply as LENGTH, since the
-    provider has ignored the cap and would go on; its usage is then unknown. More than `max_bytes` or
-    `max_chunks` is MALFORMED.
+    provider has ignored the cap and would go on; its usage is then unknown. More bytes or chunks than the
+    plan's limits allow is MALFORMED.
     """
 
     def __init__(
@@ -53,16 +56,10 @@ class Guarded:
         adapter: Models,
         *,
         slots: int,
-        first_token_ms: int = 60_000,
         grace_ms: int = 500,
-        max_bytes: int = MAX_BYTES,
-        max_chunks: int = MAX_CHUNKS,
     ) -> None:
         self.adapter = adapter
-        self.max_bytes = max_bytes
-        self.max_chunks = max_chunks
         self._slots = asyncio.Semaphore(slots)
-        self._first_token_s = first_token_ms / 1000
         self._grace_s = grace_ms / 1000
         self._left_behind: set[asyncio.Task[None]] = set()
 
@@ -77,11 +74,11 @@ class Guarded:
                 request = replace(request, total_ms=max(request.total_ms - waited_ms, 1))
             attempt = _Attempt(self, request)
             try:
-                wait_s, what = self._first_token_s, "did not begin to answer"
+                wait_ms, limit = request.plan.limits.first_token_timeout_ms, AttemptLimit.FIRST_TOKEN
                 while True:
                     if not attempt.came:
-                        await attempt.wait(wait_s, what)
-                        wait_s, what = request.idle_ms / 1000, "stopped in the middle of its answer"
+                        await attempt.wait(wait_ms / 1000, limit)
+                    wait_ms, limit = request.idle_ms, AttemptLimit.IDLE
                     chunk = attempt.take()
                     if chunk is None:
                         return
@@ -154,14 +151,16 @@ class _Attempt:
 
     async def _read(self) -> None:
         """Read to the end of the reply or of a cap. Raises ModelFailure, and what the adapter raises."""
-        guard, taken, count = self._guard, 0, 0
+        guard, limits, taken, count = self._guard, self._request.plan.limits, 0, 0
         output_bytes = self._request.max_output_tokens * BYTES_PER_TOKEN + OUTPUT_SLACK_BYTES
         async with aclosing(guard.adapter.stream(self._request)) as chunks:
             async for chunk in chunks:
                 taken += _size(chunk)
                 count += 1
-                if taken > guard.max_bytes or count > guard.max_chunks:
-                    raise ModelFailure(FailureClass.MALFORMED, "the model's reply is over its size limit")
+                if taken > limits.reply_bytes:
+                    raise over_size()
+                if count > limits.reply_chunks:
+                    raise over_size(AttemptLimit.CHUNKS)
                 if len(self.came) >= _QUEUE_CHUNKS:
                     await self._room()
                 if taken > output_bytes:
@@ -194,13 +193,13 @@ class _Attempt:
             raise item
         return item
 
-    async def wait(self, wait_s: float, what: str) -> None:
+    async def wait(self, wait_s: float, limit: AttemptLimit) -> None:
         """Wait so long for a chunk, and no longer than for the whole reply. Raises ModelFailure: TIMEOUT."""
         left_s = self._deadline - self._loop.time()
         if left_s <= wait_s:
-            wait_s, what = left_s, "did not finish its answer"
+            wait_s, limit = left_s, AttemptLimit.TOTAL
         if wait_s <= 0:
-            raise ModelFailure(FailureClass.TIMEOUT, f"the model {what} in time")
+            raise ModelFailure(FailureClass.TIMEOUT, f"the model {_TOO_LATE[limit]} in time", limit=limit)
         self._taker = self._loop.create_future()
         timer = self._loop.call_later(wait_s, _resolve, self._taker)
         try:
@@ -209,7 +208,8 @@ class _Attempt:
             timer.cancel()
             self._taker = None
         if not self.came:
-            raise ModelFailure(FailureClass.TIMEOUT, f"the model {what} within {wait_s:.3g} s")
+            message = f"the model {_TOO_LATE[limit]} within {wait_s:.3g} s"
+            raise ModelFailure(FailureClass.TIMEOUT, message, limit=limit)
 
 
 def _resolve(future: asyncio.Future[None] | None) -> None:

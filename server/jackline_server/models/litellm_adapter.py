@@ -205,7 +205,7 @@ class LiteLLMModels:
             profile.max_tokens_key or "max_tokens": request.max_output_tokens,
             "max_retries": 0,
             "num_retries": 0,
-            "timeout": httpx.Timeout(total_s, connect=profile.connect_ms / 1000),
+            "timeout": httpx.Timeout(total_s, connect=request.plan.limits.connect_timeout_ms / 1000),
             "no-log": True,
             "caching": False,
         }
@@ -225,9 +225,7 @@ class LiteLLMModels:
         """The client of a profile on the OpenAI wire, made once."""
         client = self._clients.get(name)
         if client is None:
-            http = capped_client(
-                connect_ms=profile.connect_ms, connections=profile.concurrency, tls=library.tls
-            )
+            http = capped_client(connections=profile.concurrency, tls=library.tls)
             key = profile.api_key.reveal() if profile.api_key else None
             if key is None and profile.base_url:
                 key = _NO_KEY

@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from jackline_server.core.facts import FailureClass
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.chunks import ChunkReader
 from jackline_server.models.failures import (
     ErrorAnswer,
     FailureContext,
     answered_failure,
+    over_size,
     unanswered_failure,
 )
 from jackline_server.models.profile import ModelProfile
@@ -31,7 +31,7 @@ from jackline_server.models.wire_endpoint import WireEndpoint, wire_endpoint
 from jackline_server.models.wire_events import EventReader, read_document, whole_as_chunk
 from jackline_server.runtime.http_ports import HttpFailure, Reach
 from jackline_server.runtime.http_streams import HttpAnswer, HttpPool, HttpPools, PoolSettings
-from jackline_server.runtime.ports import ModelChunk, ModelFailure, ModelRequest
+from jackline_server.runtime.ports import ModelChunk, ModelRequest
 
 _SUCCESS = range(200, 300)
 
@@ -58,7 +58,7 @@ class OpenAIModels:
     pools: HttpPools
     environ: Mapping[str, str]
     wall_clock: Callable[[], float] = time.time
-    _doors: dict[tuple[str, str], _Door] = field(default_factory=dict[tuple[str, str], _Door])
+    _doors: dict[tuple[str, str, int], _Door] = field(default_factory=dict[tuple[str, str, int], _Door])
     _kept: dict[tuple[str, PoolSettings], HttpPool] = field(
         default_factory=dict[tuple[str, PoolSettings], HttpPool]
     )
@@ -125,16 +125,16 @@ class OpenAIModels:
 
     async def _door(self, plan: ModelPlan) -> _Door:
         """The model of a plan, looked up once. Raises ModelFailure and HttpRefused."""
-        key = (plan.profile, plan.model)
+        key = (plan.profile, plan.model, plan.limits.connect_timeout_ms)
         door = self._doors.get(key)
         if door is None:
             profile = profile_of(plan, self.profiles)
             endpoint = wire_endpoint(plan.model, profile, self.environ)
-            pool = await self._pool(plan.profile, endpoint, profile)
+            pool = await self._pool(plan, endpoint, profile)
             door = self._doors.setdefault(key, _Door(endpoint, profile, pool))
         return door
 
-    async def _pool(self, name: str, endpoint: WireEndpoint, profile: ModelProfile) -> HttpPool:
+    async def _pool(self, plan: ModelPlan, endpoint: WireEndpoint, profile: ModelProfile) -> HttpPool:
         """The pool of a profile: as many connections as it has slots.
 
         Its server is trusted: the operator wrote it, or it is one of the table.
@@ -143,12 +143,12 @@ class OpenAIModels:
             origin=endpoint.origin,
             reach=Reach(trusted=frozenset({endpoint.origin})),
             connections=profile.concurrency,
-            connect_ms=profile.connect_ms,
+            connect_ms=plan.limits.connect_timeout_ms,
         )
         async with self._opening:
-            pool = self._kept.get((name, settings))
+            pool = self._kept.get((plan.profile, settings))
             if pool is None:
-                pool = self._kept[name, settings] = await self.pools.pool(settings)
+                pool = self._kept[plan.profile, settings] = await self.pools.pool(settings)
         return pool
 
 
@@ -180,7 +180,7 @@ class _Body:
         while part := await self._answer.read():
             body += part
             if len(body) > MAX_LINE_BYTES:
-                raise ModelFailure(FailureClass.MALFORMED, "the model's reply is over its size limit")
+                raise over_size()
         return read_document(bytes(body))
 
 

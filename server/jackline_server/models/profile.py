@@ -19,7 +19,7 @@ class ModelProfile:
 
     `api_key` None sends no key of ours: without a `base_url` the provider's usual variable of the
     environment may then have one, with one nothing is looked up. `script` is the scripted adapter's file.
-    `concurrency` is how many attempts may run at once. Times are milliseconds.
+    `concurrency` is how many attempts may run at once.
 
     `headers` go with every request, over those of the adapter. `parameters` are further fields of the
     request's body. `api_version` is Azure's. `max_tokens_key` names the field that bounds the reply; None
@@ -30,8 +30,6 @@ class ModelProfile:
     base_url: str | None = None
     script: Path | None = None
     concurrency: int = 32
-    connect_ms: int = 10_000
-    first_token_ms: int = 60_000
     headers: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
     parameters: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     api_version: str | None = None

@@ -41,9 +41,7 @@ class ModelRouter:
                     FailureClass.BAD_REQUEST,
                     f"this server has no model adapter {plan.adapter!r}, wanted by profile {plan.profile!r}",
                 )
-            guarded = self._guarded[key] = Guarded(
-                adapter, slots=profile.concurrency, first_token_ms=profile.first_token_ms
-            )
+            guarded = self._guarded[key] = Guarded(adapter, slots=profile.concurrency)
         return guarded
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from jackline_server.core.facts import FailureClass
+from jackline_server.models.failures import over_size
 from jackline_server.models.wire_caps import MAX_LINE_BYTES, MAX_STREAM_BYTES
 from jackline_server.runtime.ports import ModelFailure
 
@@ -54,7 +55,7 @@ class EventReader:
         """
         self._bytes += len(part)
         if self._bytes > MAX_STREAM_BYTES:
-            raise _over()
+            raise over_size()
         if b"\r" in part or self._ends_with_return:
             part = self._with_plain_ends(part)
         head, newline, tail = part.rpartition(b"\n")
@@ -89,7 +90,7 @@ class EventReader:
             self._rest.append(tail)
             self._rest_bytes += len(tail) + _PIECE_BYTES
             if self._rest_bytes > MAX_LINE_BYTES:
-                raise _over()
+                raise over_size()
 
     def _lines(self, lines: list[bytes]) -> list[object]:
         documents: list[object] = []
@@ -112,7 +113,7 @@ class EventReader:
             self._data.append(value)
             self._data_bytes += len(value) + _PIECE_BYTES
             if self._data_bytes > MAX_LINE_BYTES:
-                raise _over()
+                raise over_size()
         elif line.startswith(b"event:"):
             self._name = line[6:].strip()
 
@@ -180,7 +181,3 @@ def _as_error(document: object, *, named: bool) -> object:
     if fields.get("error") is None and (named or fields.get("object") == "error"):
         return {"error": fields}
     return fields
-
-
-def _over() -> ModelFailure:
-    return ModelFailure(FailureClass.MALFORMED, "the model's reply is over its size limit")

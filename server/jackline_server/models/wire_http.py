@@ -23,15 +23,15 @@ class OverSize(httpx.RemoteProtocolError):
     """A response went over its cap."""
 
 
-def capped_client(*, connect_ms: int, connections: int, tls: ssl.SSLContext) -> httpx.AsyncClient:
+def capped_client(*, connections: int, tls: ssl.SSLContext) -> httpx.AsyncClient:
     """A client that follows no redirect, takes no compressed reply, and caps what it reads.
 
-    The caller closes it.
+    It has no time-outs of its own: each request brings them. The caller closes it.
     """
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
     return httpx.AsyncClient(
         transport=_CappedTransport(httpx.AsyncHTTPTransport(verify=tls, limits=limits)),
-        timeout=httpx.Timeout(None, connect=connect_ms / 1000),
+        timeout=None,  # noqa: S113 - each request brings its own
         headers={"accept-encoding": "identity"},
         follow_redirects=False,
     )

@@ -172,6 +172,7 @@ class Effects:
             cost_micros=bounds.charge(step.model, usage),
             error=failure.message,
             text=heard(run),
+            limit=failure.limit,
         )
 
     # --- tools ---------------------------------------------------------------------------------

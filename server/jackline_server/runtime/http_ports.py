@@ -1,19 +1,24 @@
 """What the runtime needs of HTTP, in its own words: one guarded request, and the connections it may go to.
 
-Owns the shapes that tools and webhooks use and that the operator's config fills in, and the tree of
-failures. Does not own how a request is made or what is let through (`egress`). Times are milliseconds.
+Owns the shapes that tools and webhooks use and that the operator's config fills in, the tree of failures,
+and what Retry-After means. Does not own how a request is made or what is let through (`egress`). Times are
+milliseconds.
 
     HttpFailure
     ├── HttpRefused            policy forbids it; nothing was sent
     ├── HttpUnsent             the server certainly did not get the request (DNS, connect, TLS)
+    │   └── HttpConnectLate    there was no connection within its time
     └── HttpUncertain          the server may have acted; its whole answer did not come
         ├── HttpLate           its time was over first
         ├── HttpTooLarge       the answer is longer than the caller takes
         └── HttpUnreadable     the answer breaks the rules, or is compressed though that was not asked for
 """
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 from jackline_server.core.frozen import frozen
@@ -97,6 +102,10 @@ class HttpUnsent(HttpFailure):
     """The server certainly did not get the request."""
 
 
+class HttpConnectLate(HttpUnsent):
+    """There was no connection within the time that one may take."""
+
+
 class HttpUncertain(HttpFailure):
     """The server may have got the request and acted on it."""
 
@@ -111,6 +120,38 @@ class HttpTooLarge(HttpUncertain):
 
 class HttpUnreadable(HttpUncertain):
     """The answer is not HTTP, or is compressed though that was not asked for."""
+
+
+RETRY_AFTER_CAP_MS = 60_000
+"""No server makes us wait longer."""
+
+_SECONDS = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,9})?", re.ASCII)
+
+
+def retry_after_ms(value: object, *, now_unix_s: float) -> int | None:
+    """What a Retry-After header asks for, in milliseconds: seconds or an HTTP date, at most 60 s.
+
+    None for what is neither, and for a time that is not ahead. Fractions of a second count, as some servers
+    send them.
+    """
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if _SECONDS.fullmatch(text):
+        seconds = float(text)
+    else:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - now_unix_s
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return waited_ms(seconds * 1000)
+
+
+def waited_ms(asked_ms: float) -> int | None:
+    """A wait that a server asks for, within what we grant; None if it is no time ahead."""
+    if math.isnan(asked_ms) or asked_ms <= 0:
+        return None
+    return math.ceil(min(asked_ms, RETRY_AFTER_CAP_MS))
 
 
 class HttpClients(Protocol):

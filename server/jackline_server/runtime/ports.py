@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Protocol
 
 from jackline_server.core.commands import Command
-from jackline_server.core.facts import Fact, FailureClass, FinishReason, Usage
+from jackline_server.core.facts import AttemptLimit, Fact, FailureClass, FinishReason, Usage
 from jackline_server.core.frozen import frozen
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import JsonValue, ModelPlan, Plan, ToolChoice, ToolEntry, ToolStep
@@ -24,8 +24,9 @@ from jackline_server.runtime.store_ports import StoredEvent
 class ModelRequest:
     """One attempt at a model.
 
-    `total_ms` bounds the whole attempt, `idle_ms` the wait for the next chunk. `max_output_tokens`
-    goes to the provider, and so does `reply_schema`: a JSON Schema that the answer is to keep to.
+    `total_ms` bounds the whole attempt, `idle_ms` the wait for the next chunk; the other timers and the caps
+    are the plan's. `max_output_tokens` goes to the provider, and so does `reply_schema`: a JSON Schema that
+    the answer is to keep to.
     """
 
     plan: ModelPlan
@@ -82,7 +83,8 @@ class ModelFailure(Exception):
     """An attempt failed, in a way that has a class.
 
     `usage` is what the provider is known to have charged: all zero if it refused before it worked, None
-    if nobody knows. `message` goes to the log: it holds no secret and no address.
+    if nobody knows. `message` goes to the log: it holds no secret and no address. `limit` is the timer or cap
+    that ended the attempt, if one did.
     """
 
     def __init__(
@@ -92,12 +94,14 @@ class ModelFailure(Exception):
         *,
         retry_after_ms: int | None = None,
         usage: Usage | None = None,
+        limit: AttemptLimit | None = None,
     ) -> None:
         super().__init__(message)
         self.failure = failure
         self.message = message
         self.retry_after_ms = retry_after_ms
         self.usage = usage
+        self.limit = limit
 
 
 class Models(Protocol):

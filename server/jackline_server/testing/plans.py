@@ -13,6 +13,7 @@ from jackline_server.core.facts import RunStarted
 from jackline_server.core.plan import (
     END,
     AnswerForm,
+    AttemptLimits,
     BoundsCap,
     CompactionPlan,
     Completion,
@@ -115,6 +116,8 @@ class ModelPlanFields(TypedDict, total=False):
     retry_base_ms: int
     retry_cap_ms: int
     native_schema: bool
+    calls_tools: bool
+    limits: AttemptLimits
 
 
 def model(**fields: Unpack[ModelPlanFields]) -> ModelPlan:

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import HttpAction, JsonValue
@@ -23,6 +22,7 @@ from jackline_server.runtime.http_ports import (
     HttpTooLarge,
     HttpUnreadable,
     HttpUnsent,
+    retry_after_ms,
 )
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.http_message import HttpMessage, MessageProblem, message_of
@@ -152,7 +152,7 @@ def _result(response: HttpResponse, secrets: tuple[str, ...], *, repeatable: boo
                 _described(response.status, text),
                 uncertain=response.status not in _REFUSALS and not repeatable,
                 may_pass=response.status in _PASSING,
-                retry_after_ms=_retry_after_ms(response.headers.get("retry-after", "")),
+                retry_after_ms=retry_after_ms(response.headers.get("retry-after"), now_unix_s=time.time()),
             )
 
 
@@ -168,17 +168,6 @@ def _success(response: HttpResponse, text: str, *, repeatable: bool) -> ToolResu
             return failed(f"The server answered {response.status} with what is not valid JSON: {error}.")
         return completed(clean_text(text))  # it did act, so what it said is kept as it came
     return completed(clean_json(value))
-
-
-def _retry_after_ms(value: str) -> int | None:
-    """What a Retry-After header asks for: whole seconds, or a date. None if it is neither."""
-    if value.isascii() and value.isdecimal():
-        return int(value[:9]) * 1000
-    try:
-        seconds = parsedate_to_datetime(value).timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return None
-    return max(int(seconds * 1000), 0)
 
 
 def _is_json(response: HttpResponse) -> bool:

@@ -197,6 +197,46 @@ MODEL_FAILURE_CLASS_INTERNAL: ModelFailureClass.ValueType  # 10
 """A bug of the adapter."""
 Global___ModelFailureClass: _TypeAlias = ModelFailureClass  # noqa: Y015
 
+class _ModelAttemptLimit:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ModelAttemptLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ModelAttemptLimit.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MODEL_ATTEMPT_LIMIT_UNSPECIFIED: _ModelAttemptLimit.ValueType  # 0
+    """None: it ended by itself."""
+    MODEL_ATTEMPT_LIMIT_CONNECT: _ModelAttemptLimit.ValueType  # 1
+    """The way to the provider took too long."""
+    MODEL_ATTEMPT_LIMIT_FIRST_TOKEN: _ModelAttemptLimit.ValueType  # 2
+    """The reply did not begin."""
+    MODEL_ATTEMPT_LIMIT_IDLE: _ModelAttemptLimit.ValueType  # 3
+    """Nothing more came in the middle of the reply."""
+    MODEL_ATTEMPT_LIMIT_TOTAL: _ModelAttemptLimit.ValueType  # 4
+    """The reply did not end."""
+    MODEL_ATTEMPT_LIMIT_BYTES: _ModelAttemptLimit.ValueType  # 5
+    """The reply holds too many bytes."""
+    MODEL_ATTEMPT_LIMIT_CHUNKS: _ModelAttemptLimit.ValueType  # 6
+    """The reply comes in too many pieces."""
+
+class ModelAttemptLimit(_ModelAttemptLimit, metaclass=_ModelAttemptLimitEnumTypeWrapper):
+    """Which timer or cap ended an attempt at a model."""
+
+MODEL_ATTEMPT_LIMIT_UNSPECIFIED: ModelAttemptLimit.ValueType  # 0
+"""None: it ended by itself."""
+MODEL_ATTEMPT_LIMIT_CONNECT: ModelAttemptLimit.ValueType  # 1
+"""The way to the provider took too long."""
+MODEL_ATTEMPT_LIMIT_FIRST_TOKEN: ModelAttemptLimit.ValueType  # 2
+"""The reply did not begin."""
+MODEL_ATTEMPT_LIMIT_IDLE: ModelAttemptLimit.ValueType  # 3
+"""Nothing more came in the middle of the reply."""
+MODEL_ATTEMPT_LIMIT_TOTAL: ModelAttemptLimit.ValueType  # 4
+"""The reply did not end."""
+MODEL_ATTEMPT_LIMIT_BYTES: ModelAttemptLimit.ValueType  # 5
+"""The reply holds too many bytes."""
+MODEL_ATTEMPT_LIMIT_CHUNKS: ModelAttemptLimit.ValueType  # 6
+"""The reply comes in too many pieces."""
+Global___ModelAttemptLimit: _TypeAlias = ModelAttemptLimit  # noqa: Y015
+
 class _CallProblem:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1083,15 +1123,26 @@ class ModelCallFailed(_message.Message):
     RETRY_IN_MS_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     COST_MICROS_FIELD_NUMBER: _builtins.int
+<<<<<<< HEAD
     INTERRUPTED_FIELD_NUMBER: _builtins.int
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+=======
+    LIMIT_FIELD_NUMBER: _builtins.int
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
     failure: Global___ModelFailureClass.ValueType
     """What kind of failure."""
     retry_in_ms: _builtins.int
     """When the next attempt starts, counted from here; unset if there is none."""
     cost_micros: _builtins.int
     """Its price, in millionths of a US dollar."""
+<<<<<<< HEAD
     interrupted: _builtins.bool
     """True if a part of the reply's text had come; it is kept in the content."""
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+=======
+    limit: Global___ModelAttemptLimit.ValueType
+    """The timer or cap that ended it; unset if it ended by itself."""
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
     @_builtins.property
     def usage(self) -> _run_pb2.Usage:
         """What the attempt is charged."""
@@ -1103,11 +1154,22 @@ class ModelCallFailed(_message.Message):
         retry_in_ms: _builtins.int | None = ...,
         usage: _run_pb2.Usage | None = ...,
         cost_micros: _builtins.int = ...,
+<<<<<<< HEAD
         interrupted: _builtins.bool = ...,
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+=======
+        limit: Global___ModelAttemptLimit.ValueType = ...,
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+<<<<<<< HEAD
     _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "interrupted", b"interrupted", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
+||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
+=======
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "limit", b"limit", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
+>>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retry_in_ms: _TypeAlias = _typing.Literal["retry_in_ms"]  # noqa: Y015
     _WhichOneofArgType__retry_in_ms: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms"]  # noqa: Y015

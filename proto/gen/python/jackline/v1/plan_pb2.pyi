@@ -462,7 +462,14 @@ class ModelPlan(_message.Message):
     RETRIES_FIELD_NUMBER: _builtins.int
     RETRY_BASE_MS_FIELD_NUMBER: _builtins.int
     RETRY_CAP_MS_FIELD_NUMBER: _builtins.int
+    CONNECT_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    REPLY_BYTES_FIELD_NUMBER: _builtins.int
+    REPLY_CHUNKS_FIELD_NUMBER: _builtins.int
     NATIVE_SCHEMA_FIELD_NUMBER: _builtins.int
+    IDLE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    REQUEST_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    NO_TOOLS_FIELD_NUMBER: _builtins.int
     profile: _builtins.str
     """The profile's name."""
     model: _builtins.str
@@ -485,8 +492,22 @@ class ModelPlan(_message.Message):
     """Wait before the second attempt; doubles for each further one."""
     retry_cap_ms: _builtins.int
     """The longest wait."""
+    connect_timeout_ms: _builtins.int
+    """How long a connection may take; unset is 10 s."""
+    first_token_timeout_ms: _builtins.int
+    """How long a reply may take to begin; unset is 60 s."""
+    reply_bytes: _builtins.int
+    """How many bytes of content a reply may have; unset is 8 MiB."""
+    reply_chunks: _builtins.int
+    """In how many pieces a reply may come; unset is 100,000."""
     native_schema: _builtins.bool
     """True if it can be asked for an answer of a JSON Schema."""
+    idle_timeout_ms: _builtins.int
+    """Time between two chunks of a reply, beside that of the step; unset without one of its own."""
+    request_timeout_ms: _builtins.int
+    """Time of one attempt, beside that of the step; unset without one of its own."""
+    no_tools: _builtins.bool
+    """True if it can't be given tools."""
     def __init__(
         self,
         *,
@@ -501,13 +522,43 @@ class ModelPlan(_message.Message):
         retries: _builtins.int = ...,
         retry_base_ms: _builtins.int = ...,
         retry_cap_ms: _builtins.int = ...,
+        connect_timeout_ms: _builtins.int | None = ...,
+        first_token_timeout_ms: _builtins.int | None = ...,
+        reply_bytes: _builtins.int | None = ...,
+        reply_chunks: _builtins.int | None = ...,
         native_schema: _builtins.bool = ...,
+        idle_timeout_ms: _builtins.int | None = ...,
+        request_timeout_ms: _builtins.int | None = ...,
+        no_tools: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_connect_timeout_ms", b"_connect_timeout_ms", "_first_token_timeout_ms", b"_first_token_timeout_ms", "_idle_timeout_ms", b"_idle_timeout_ms", "_reply_bytes", b"_reply_bytes", "_reply_chunks", b"_reply_chunks", "_request_timeout_ms", b"_request_timeout_ms", "connect_timeout_ms", b"connect_timeout_ms", "first_token_timeout_ms", b"first_token_timeout_ms", "idle_timeout_ms", b"idle_timeout_ms", "reply_bytes", b"reply_bytes", "reply_chunks", b"reply_chunks", "request_timeout_ms", b"request_timeout_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adapter", b"adapter", "context_window", b"context_window", "input_price_micros", b"input_price_micros", "max_output_tokens", b"max_output_tokens", "model", b"model", "native_schema", b"native_schema", "output_price_micros", b"output_price_micros", "priced", b"priced", "profile", b"profile", "retries", b"retries", "retry_base_ms", b"retry_base_ms", "retry_cap_ms", b"retry_cap_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_connect_timeout_ms", b"_connect_timeout_ms", "_first_token_timeout_ms", b"_first_token_timeout_ms", "_idle_timeout_ms", b"_idle_timeout_ms", "_reply_bytes", b"_reply_bytes", "_reply_chunks", b"_reply_chunks", "_request_timeout_ms", b"_request_timeout_ms", "adapter", b"adapter", "connect_timeout_ms", b"connect_timeout_ms", "context_window", b"context_window", "first_token_timeout_ms", b"first_token_timeout_ms", "idle_timeout_ms", b"idle_timeout_ms", "input_price_micros", b"input_price_micros", "max_output_tokens", b"max_output_tokens", "model", b"model", "native_schema", b"native_schema", "no_tools", b"no_tools", "output_price_micros", b"output_price_micros", "priced", b"priced", "profile", b"profile", "reply_bytes", b"reply_bytes", "reply_chunks", b"reply_chunks", "request_timeout_ms", b"request_timeout_ms", "retries", b"retries", "retry_base_ms", b"retry_base_ms", "retry_cap_ms", b"retry_cap_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__connect_timeout_ms: _TypeAlias = _typing.Literal["connect_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__connect_timeout_ms: _TypeAlias = _typing.Literal["_connect_timeout_ms", b"_connect_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__first_token_timeout_ms: _TypeAlias = _typing.Literal["first_token_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__first_token_timeout_ms: _TypeAlias = _typing.Literal["_first_token_timeout_ms", b"_first_token_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__idle_timeout_ms: _TypeAlias = _typing.Literal["idle_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__idle_timeout_ms: _TypeAlias = _typing.Literal["_idle_timeout_ms", b"_idle_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__reply_bytes: _TypeAlias = _typing.Literal["reply_bytes"]  # noqa: Y015
+    _WhichOneofArgType__reply_bytes: _TypeAlias = _typing.Literal["_reply_bytes", b"_reply_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__reply_chunks: _TypeAlias = _typing.Literal["reply_chunks"]  # noqa: Y015
+    _WhichOneofArgType__reply_chunks: _TypeAlias = _typing.Literal["_reply_chunks", b"_reply_chunks"]  # noqa: Y015
+    _WhichOneofReturnType__request_timeout_ms: _TypeAlias = _typing.Literal["request_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__request_timeout_ms: _TypeAlias = _typing.Literal["_request_timeout_ms", b"_request_timeout_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__connect_timeout_ms) -> _WhichOneofReturnType__connect_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token_timeout_ms) -> _WhichOneofReturnType__first_token_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__idle_timeout_ms) -> _WhichOneofReturnType__idle_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reply_bytes) -> _WhichOneofReturnType__reply_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reply_chunks) -> _WhichOneofReturnType__reply_chunks | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__request_timeout_ms) -> _WhichOneofReturnType__request_timeout_ms | None: ...
 
 Global___ModelPlan: _TypeAlias = ModelPlan  # noqa: Y015
 
