@@ -32,6 +32,7 @@ from jackline_server.identity.principals import Principal
 from jackline_server.identity.tokens import TokenRegister
 from jackline_server.models.late import LateLiteLLMModels
 from jackline_server.models.openai_adapter import OpenAIModels
+from jackline_server.models.places import Places
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.models.script import load_script
@@ -40,7 +41,7 @@ from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.machine import SystemChance, SystemClock
 from jackline_server.runtime.model_providers import LITELLM, OPENAI, SCRIPTED
-from jackline_server.runtime.ports import Models
+from jackline_server.runtime.ports import ModelPlaces, Models
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import Store, StoreError
@@ -188,13 +189,15 @@ async def _open_store(
 
 async def _models(
     config: Config, stack: AsyncExitStack, tools: "_Tools", environ: Mapping[str, str]
-) -> Models:
+) -> "_Models":
     profiles = {
         name: ModelProfile(
             api_key=profile.api_key,
             base_url=profile.base_url,
             script=profile.script,
             concurrency=profile.concurrency,
+            requests_per_minute=profile.requests_per_minute,
+            tokens_per_minute=profile.tokens_per_minute,
             headers=profile.headers,
             parameters=profile.params,
             api_version=profile.api_version,
@@ -212,10 +215,19 @@ async def _models(
     stack.push_async_callback(litellm.close)
     openai = OpenAIModels(profiles=profiles, pools=tools.clients, environ=environ)
     stack.push_async_callback(openai.close)
-    return ModelRouter(
+    router = ModelRouter(
         adapters={OPENAI: openai, LITELLM: litellm, SCRIPTED: ScriptedModels(scripts=scripts)},
         profiles=profiles,
     )
+    return _Models(router=router, places=Places(profiles))
+
+
+@frozen
+class _Models:
+    """How models are reached, and who may reach them when."""
+
+    router: Models
+    places: ModelPlaces
 
 
 @frozen
@@ -234,10 +246,11 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     return _Tools(clients=clients, functions=FunctionCatalog(roots=config.function_roots), mcp=mcp)
 
 
-def _ring(config: Config, store: Store, models: Models, tools: _Tools) -> Ring:
+def _ring(config: Config, store: Store, models: _Models, tools: _Tools) -> Ring:
     return Ring(
         store=store,
-        models=models,
+        models=models.router,
+        places=models.places,
         toolbox=_toolbox(config, tools),
         codec=ProtoCodec(),
         compiler=_compiler(config, tools),

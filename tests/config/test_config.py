@@ -240,6 +240,10 @@ def test_the_timers_and_caps_of_a_model_are_those_of_its_plan(load: Load):
         "max_reply_bytes = 8388609",
         "max_reply_chunks = 0",
         "max_reply_chunks = 1000001",
+        "requests_per_minute = 0",
+        "requests_per_minute = 1000001",
+        "tokens_per_minute = -5",
+        "tokens_per_minute = '600'",
     ],
 )
 def test_a_timer_or_cap_out_of_its_range_is_named(load: Load, line: str):
@@ -323,7 +327,6 @@ def test_an_unknown_key_is_answered_with_the_nearest_one_and_its_line(load: Load
         ("[server]\nhttp = '127.0.0.1:8080'", "server.http"),
         ("[server]\nstore = 'postgresql://x'", "server.store"),
         ("[auth]\nx = 1", "auth"),
-        ("[models.a]\nmodel = 'x'\nrequests_per_minute = 600", "models.a.requests_per_minute"),
         ("[models.a]\nmodel = 'x'\nfallbacks = ['b']", "models.a.fallbacks"),
         ("[connections.a]\nkind = 'grpc'\ntarget = 'x'", "connections.a.kind"),
         ("[limits.tenant]\nusd_per_day = 100", "limits.tenant.usd_per_day"),

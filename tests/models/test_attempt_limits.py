@@ -22,7 +22,7 @@ from tests.support import openai_endpoint as endpoint
 from tests.support.openai_endpoint import Hang, Piece, Send, Wait, Wire, chunk, sse
 
 pytestmark = [
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:Item .* on TypedDict class"),  # litellm's own types, built late
     pytest.mark.filterwarnings("ignore:Accessing the 'model_.*' attribute"),
 ]

@@ -62,7 +62,7 @@ def test_a_provider_that_is_too_slow_is_ended_when_its_timer_fires(
         loop = asyncio.get_running_loop()
         failure = None
         try:
-            async for _chunk in Guarded(FakeAdapter(behave), slots=1).stream(
+            async for _chunk in Guarded(FakeAdapter(behave)).stream(
                 request(total_ms=total_ms, idle_ms=30_000)
             ):
                 pass
@@ -79,7 +79,7 @@ def test_a_provider_that_is_too_slow_is_ended_when_its_timer_fires(
 
 def test_a_provider_that_swallows_cancellation_is_left_behind() -> None:
     async def attempt() -> float:
-        models = Guarded(FakeAdapter(stubborn), slots=1, grace_ms=500)
+        models = Guarded(FakeAdapter(stubborn), grace_ms=500)
         failure = None
         try:
             async for _chunk in models.stream(request(total_ms=1_000)):
@@ -107,27 +107,7 @@ async def test_closing_a_stream_early_closes_the_adapter() -> None:
     assert (adapter.opened, adapter.open) == (1, 0)
 
 
-async def test_cancelling_the_consumer_closes_the_adapter_and_gives_the_slot_back() -> None:
-    begun = asyncio.Event()
-
-    async def behave(asked: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
-        begun.set()
-        if asked.total_ms > 10_000:
-            await asyncio.Event().wait()
-        yield END
-
-    adapter = FakeAdapter(behave)
-    models = ModelRouter(adapters={"test": adapter}, profiles={"p": ModelProfile(concurrency=1)})
-    task = asyncio.create_task(collect(models, request()))
-    await begun.wait()
-    task.cancel()
-    await asyncio.wait({task}, timeout=5)
-    assert task.cancelled()
-    assert adapter.open == 0
-    assert await collect(models, request(total_ms=10_000)) == [END]
-
-
-async def test_a_waiting_attempt_can_be_cancelled_and_never_begins() -> None:
+async def test_cancelling_the_consumer_closes_the_adapter() -> None:
     begun = asyncio.Event()
 
     async def behave(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
@@ -136,51 +116,13 @@ async def test_a_waiting_attempt_can_be_cancelled_and_never_begins() -> None:
         yield END
 
     adapter = FakeAdapter(behave)
-    models = Guarded(adapter, slots=1)
-    holder = asyncio.create_task(collect(models, request()))
-    waiter = asyncio.create_task(collect(models, request()))
+    models = ModelRouter(adapters={"test": adapter}, profiles={"p": ModelProfile()})
+    task = asyncio.create_task(collect(models, request()))
     await begun.wait()
-    waiter.cancel()
-    await asyncio.wait({waiter}, timeout=5)
-    holder.cancel()
-    await asyncio.wait({holder}, timeout=5)
-    assert waiter.cancelled()
-    assert adapter.opened == 1
-
-
-def test_waiting_for_a_slot_is_charged_nothing_and_bounded() -> None:
-    async def attempt() -> ModelFailure:
-        models = Guarded(FakeAdapter(forever), slots=1)
-        holder = asyncio.create_task(anext(models.stream(request())))
-        await asyncio.sleep(0)
-        failure = None
-        try:
-            await anext(models.stream(request(total_ms=700)))
-        except ModelFailure as found:
-            failure = found
-        holder.cancel()
-        await asyncio.wait({holder})
-        assert failure is not None
-        return failure
-
-    failure = run_virtual(attempt())
-    assert (failure.failure, failure.usage) == (FailureClass.TIMEOUT, Usage())
-
-
-async def test_slots_bound_how_many_attempts_run_at_once() -> None:
-    most = 0
-    adapter: FakeAdapter
-
-    async def behave(_: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
-        nonlocal most
-        most = max(most, adapter.open)
-        await asyncio.sleep(0)
-        yield END
-
-    adapter = FakeAdapter(behave)
-    models = ModelRouter(adapters={"test": adapter}, profiles={"p": ModelProfile(concurrency=3)})
-    await asyncio.gather(*(collect(models, request()) for _ in range(20)))
-    assert (most, adapter.opened) == (3, 20)
+    task.cancel()
+    await asyncio.wait({task}, timeout=5)
+    assert task.cancelled()
+    assert adapter.open == 0
 
 
 async def test_an_adapter_that_breaks_is_an_internal_failure_without_its_text() -> None:
@@ -188,7 +130,7 @@ async def test_an_adapter_that_breaks_is_an_internal_failure_without_its_text() 
         yield TextChunk("x")
         raise KeyError("sk-secret")
 
-    failure = await failure_of(Guarded(FakeAdapter(behave), slots=1), request())
+    failure = await failure_of(Guarded(FakeAdapter(behave)), request())
     assert failure.failure is FailureClass.INTERNAL
     assert "sk-secret" not in failure.message
 
@@ -198,7 +140,7 @@ async def test_an_adapter_that_cancels_itself_is_a_connection_failure() -> None:
         yield TextChunk("x")
         raise asyncio.CancelledError
 
-    failure = await failure_of(Guarded(FakeAdapter(behave), slots=1), request())
+    failure = await failure_of(Guarded(FakeAdapter(behave)), request())
     assert failure.failure is FailureClass.CONNECTION
 
 
@@ -212,7 +154,7 @@ def endless(text: str) -> Behave:
 
 async def test_output_far_over_the_cap_ends_as_length() -> None:
     adapter = FakeAdapter(endless("word " * 100))
-    chunks = await collect(Guarded(adapter, slots=1), request(max_output_tokens=100))
+    chunks = await collect(Guarded(adapter), request(max_output_tokens=100))
     assert chunks[-1] == EndChunk(FinishReason.LENGTH, None)
     assert (
         100 * 16
@@ -227,7 +169,7 @@ async def test_output_far_over_the_cap_ends_as_length() -> None:
 )
 async def test_a_reply_over_its_size_is_malformed(text: str, limit: AttemptLimit) -> None:
     plan = replace(model_plan(), limits=AttemptLimits(reply_bytes=50_000, reply_chunks=500))
-    models = Guarded(FakeAdapter(endless(text)), slots=1)
+    models = Guarded(FakeAdapter(endless(text)))
     failure = await failure_of(models, request(plan=plan, max_output_tokens=10_000_000))
     assert (failure.failure, failure.limit) == (FailureClass.MALFORMED, limit)
 
@@ -240,10 +182,8 @@ async def test_a_reply_ends_exactly_once() -> None:
         yield END
         yield END
 
-    assert (
-        await failure_of(Guarded(FakeAdapter(never), slots=1), request())
-    ).failure is FailureClass.MALFORMED
-    assert await collect(Guarded(FakeAdapter(twice), slots=1), request()) == [END]
+    assert (await failure_of(Guarded(FakeAdapter(never)), request())).failure is FailureClass.MALFORMED
+    assert await collect(Guarded(FakeAdapter(twice)), request()) == [END]
 
 
 async def test_a_profile_or_adapter_that_is_not_there_is_a_bad_request() -> None:

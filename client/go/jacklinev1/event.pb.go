@@ -851,6 +851,7 @@ type StepEvent struct {
 	//	*StepEvent_Noticed
 	//	*StepEvent_Reflected
 	//	*StepEvent_Grounded
+	//	*StepEvent_BoundsAdjusted
 	//	*StepEvent_Consulted
 	Fact isStepEvent_Fact `protobuf_oneof:"fact"`
 	// What was said, given and returned. Empty in view METADATA.
@@ -1175,6 +1176,15 @@ func (x *StepEvent) GetGrounded() *Grounded {
 	return nil
 }
 
+func (x *StepEvent) GetBoundsAdjusted() *BoundsAdjusted {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_BoundsAdjusted); ok {
+			return x.BoundsAdjusted
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetConsulted() *Consulted {
 	if x != nil {
 		if x, ok := x.Fact.(*StepEvent_Consulted); ok {
@@ -1315,6 +1325,11 @@ type StepEvent_Grounded struct {
 	Grounded *Grounded `protobuf:"bytes,36,opt,name=grounded,proto3,oneof"`
 }
 
+type StepEvent_BoundsAdjusted struct {
+	// Caps were changed.
+	BoundsAdjusted *BoundsAdjusted `protobuf:"bytes,37,opt,name=bounds_adjusted,json=boundsAdjusted,proto3,oneof"`
+}
+
 type StepEvent_Consulted struct {
 	// Somebody who can change nothing was asked, and answered.
 	Consulted *Consulted `protobuf:"bytes,38,opt,name=consulted,proto3,oneof"`
@@ -1367,6 +1382,8 @@ func (*StepEvent_Noticed) isStepEvent_Fact() {}
 func (*StepEvent_Reflected) isStepEvent_Fact() {}
 
 func (*StepEvent_Grounded) isStepEvent_Fact() {}
+
+func (*StepEvent_BoundsAdjusted) isStepEvent_Fact() {}
 
 func (*StepEvent_Consulted) isStepEvent_Fact() {}
 
@@ -2019,17 +2036,9 @@ type ModelCallFailed struct {
 	// What the attempt is charged.
 	Usage *Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Its price, in millionths of a US dollar.
-<<<<<<< HEAD
-	CostMicros uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
-	// True if a part of the reply's text had come; it is kept in the content.
-	Interrupted   bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	CostMicros    uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
-=======
 	CostMicros uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
 	// The timer or cap that ended it; unset if it ended by itself.
 	Limit         ModelAttemptLimit `protobuf:"varint,5,opt,name=limit,proto3,enum=jackline.v1.ModelAttemptLimit" json:"limit,omitempty"`
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2092,16 +2101,6 @@ func (x *ModelCallFailed) GetCostMicros() uint64 {
 	return 0
 }
 
-<<<<<<< HEAD
-func (x *ModelCallFailed) GetInterrupted() bool {
-	if x != nil {
-		return x.Interrupted
-	}
-	return false
-}
-
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-=======
 func (x *ModelCallFailed) GetLimit() ModelAttemptLimit {
 	if x != nil {
 		return x.Limit
@@ -2109,7 +2108,6 @@ func (x *ModelCallFailed) GetLimit() ModelAttemptLimit {
 	return ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_UNSPECIFIED
 }
 
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 // A tool call was asked for.
 type ToolCallRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2904,6 +2902,70 @@ func (x *Steered) GetBytes() uint32 {
 	return 0
 }
 
+// Caps of the run, or of the visit under way, were changed.
+type BoundsAdjusted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who changed them.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Caps of the run, as they are from here on; what is unset stays as it was.
+	Run *RunBounds `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Caps of the visit, as they are from here on; what is unset stays as it was.
+	Visit         *VisitBounds `protobuf:"bytes,3,opt,name=visit,proto3" json:"visit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoundsAdjusted) Reset() {
+	*x = BoundsAdjusted{}
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoundsAdjusted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoundsAdjusted) ProtoMessage() {}
+
+func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoundsAdjusted.ProtoReflect.Descriptor instead.
+func (*BoundsAdjusted) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *BoundsAdjusted) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *BoundsAdjusted) GetRun() *RunBounds {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *BoundsAdjusted) GetVisit() *VisitBounds {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
 // A timer in absolute time went off.
 type TimerFired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2917,7 +2979,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +2991,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3004,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TimerFired) GetKind() TimerKind {
@@ -2970,7 +3032,7 @@ type Noticed struct {
 
 func (x *Noticed) Reset() {
 	*x = Noticed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3044,7 @@ func (x *Noticed) String() string {
 func (*Noticed) ProtoMessage() {}
 
 func (x *Noticed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3057,7 @@ func (x *Noticed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noticed.ProtoReflect.Descriptor instead.
 func (*Noticed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Noticed) GetCode() NoticeCode {
@@ -3022,7 +3084,7 @@ type Consulted struct {
 
 func (x *Consulted) Reset() {
 	*x = Consulted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3096,7 @@ func (x *Consulted) String() string {
 func (*Consulted) ProtoMessage() {}
 
 func (x *Consulted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3109,7 @@ func (x *Consulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consulted.ProtoReflect.Descriptor instead.
 func (*Consulted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Consulted) GetKind() ConsultKind {
@@ -3095,7 +3157,7 @@ type Reflected struct {
 
 func (x *Reflected) Reset() {
 	*x = Reflected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3169,7 @@ func (x *Reflected) String() string {
 func (*Reflected) ProtoMessage() {}
 
 func (x *Reflected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3182,7 @@ func (x *Reflected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflected.ProtoReflect.Descriptor instead.
 func (*Reflected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Reflected) GetPattern() ReflectionPattern {
@@ -3168,7 +3230,7 @@ type Grounded struct {
 
 func (x *Grounded) Reset() {
 	*x = Grounded{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3242,7 @@ func (x *Grounded) String() string {
 func (*Grounded) ProtoMessage() {}
 
 func (x *Grounded) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3255,7 @@ func (x *Grounded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grounded.ProtoReflect.Descriptor instead.
 func (*Grounded) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Grounded) GetScorePermille() uint32 {
@@ -3247,7 +3309,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3321,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3334,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -3378,7 +3440,7 @@ type Content_Result struct {
 }
 
 type Content_Reply struct {
-	// Of ModelReplied, and of ModelCallFailed where a part of the reply had come.
+	// Of ModelReplied.
 	Reply *ReplyContent `protobuf:"bytes,3,opt,name=reply,proto3,oneof"`
 }
 
@@ -3443,7 +3505,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3455,7 +3517,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3468,7 +3530,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -3500,7 +3562,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3574,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3587,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -3555,18 +3617,14 @@ type ReplyContent struct {
 	// Its text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Its reasoning, where the provider shows it.
-	Reasoning string `protobuf:"bytes,2,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
-	// The reasoning as it has to be sent back to the model; unset if there is nothing to send back.
-	Blocks *ReasoningBlocks `protobuf:"bytes,3,opt,name=blocks,proto3" json:"blocks,omitempty"`
-	// Of ModelCallFailed: why the reply was cut off here.
-	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Reasoning     string `protobuf:"bytes,2,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3578,7 +3636,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3591,7 +3649,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -3608,93 +3666,6 @@ func (x *ReplyContent) GetReasoning() string {
 	return ""
 }
 
-func (x *ReplyContent) GetBlocks() *ReasoningBlocks {
-	if x != nil {
-		return x.Blocks
-	}
-	return nil
-}
-
-func (x *ReplyContent) GetError() string {
-	if x != nil {
-		return x.Error
-	}
-	return ""
-}
-
-// A model's reasoning as it is sent back to it, unchanged, and to no other model.
-type ReasoningBlocks struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The profile that it belongs to.
-	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// The model of that profile.
-	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// The field of the provider's wire that takes `reasoning` as it is; empty for none.
-	Field string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
-	// Further fields of the wire's message, signed ones among them, as a JSON object; empty without.
-	BlocksJson    []byte `protobuf:"bytes,4,opt,name=blocks_json,json=blocksJson,proto3" json:"blocks_json,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReasoningBlocks) Reset() {
-	*x = ReasoningBlocks{}
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReasoningBlocks) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReasoningBlocks) ProtoMessage() {}
-
-func (x *ReasoningBlocks) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReasoningBlocks.ProtoReflect.Descriptor instead.
-func (*ReasoningBlocks) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
-}
-
-func (x *ReasoningBlocks) GetProfile() string {
-	if x != nil {
-		return x.Profile
-	}
-	return ""
-}
-
-func (x *ReasoningBlocks) GetModel() string {
-	if x != nil {
-		return x.Model
-	}
-	return ""
-}
-
-func (x *ReasoningBlocks) GetField() string {
-	if x != nil {
-		return x.Field
-	}
-	return ""
-}
-
-func (x *ReasoningBlocks) GetBlocksJson() []byte {
-	if x != nil {
-		return x.BlocksJson
-	}
-	return nil
-}
-
 // A tool call as it was asked for.
 type CallContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3708,13 +3679,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,13 +3691,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3745,13 +3704,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-<<<<<<< HEAD
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
-=======
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CallContent) GetTool() string {
@@ -3781,13 +3734,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,13 +3746,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,13 +3759,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-<<<<<<< HEAD
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
-=======
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -3854,13 +3789,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,13 +3801,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,13 +3814,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-<<<<<<< HEAD
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
-=======
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -3925,13 +3842,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,13 +3854,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,13 +3867,7 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-<<<<<<< HEAD
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
-=======
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ConsultContent) GetError() string {
@@ -3978,102 +3877,6 @@ func (x *ConsultContent) GetError() string {
 	return ""
 }
 
-<<<<<<< HEAD
-// What stands for turns that were left out.
-type CompactedContent struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The summary, in the words of the model that was asked for it.
-	Summary       string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CompactedContent) Reset() {
-	*x = CompactedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CompactedContent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CompactedContent) ProtoMessage() {}
-
-func (x *CompactedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
-func (*CompactedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *CompactedContent) GetSummary() string {
-	if x != nil {
-		return x.Summary
-	}
-	return ""
-}
-
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-// What stands for turns that were left out.
-type CompactedContent struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The summary, in the words of the model that was asked for it.
-	Summary       string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CompactedContent) Reset() {
-	*x = CompactedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CompactedContent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CompactedContent) ProtoMessage() {}
-
-func (x *CompactedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
-func (*CompactedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *CompactedContent) GetSummary() string {
-	if x != nil {
-		return x.Summary
-	}
-	return ""
-}
-
-=======
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 // What a judge found.
 type GroundedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4087,13 +3890,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,13 +3902,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,13 +3915,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-<<<<<<< HEAD
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
-=======
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -4150,7 +3935,7 @@ func (x *GroundedContent) GetProblem() string {
 // A live piece of what is being made. Never stored, never replayed.
 type Delta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sequence of the ModelCallStarted event that it belongs to.
+	// The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model`.
 	AttemptId uint64 `protobuf:"varint,1,opt,name=attempt_id,json=attemptId,proto3" json:"attempt_id,omitempty"`
 	// The step.
 	StepId string `protobuf:"bytes,2,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
@@ -4163,6 +3948,7 @@ type Delta struct {
 	//	*Delta_Text
 	//	*Delta_Reasoning
 	//	*Delta_ToolArguments
+	//	*Delta_WaitingForModel
 	Part          isDelta_Part `protobuf_oneof:"part"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4170,13 +3956,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4188,13 +3968,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,13 +3981,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-<<<<<<< HEAD
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
-=======
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -4271,6 +4039,15 @@ func (x *Delta) GetToolArguments() *ToolArgumentsDelta {
 	return nil
 }
 
+func (x *Delta) GetWaitingForModel() string {
+	if x != nil {
+		if x, ok := x.Part.(*Delta_WaitingForModel); ok {
+			return x.WaitingForModel
+		}
+	}
+	return ""
+}
+
 type isDelta_Part interface {
 	isDelta_Part()
 }
@@ -4290,11 +4067,19 @@ type Delta_ToolArguments struct {
 	ToolArguments *ToolArgumentsDelta `protobuf:"bytes,6,opt,name=tool_arguments,json=toolArguments,proto3,oneof"`
 }
 
+type Delta_WaitingForModel struct {
+	// Nothing yet: the run waits for a place at this model profile, whose limits are met. Its active time stands still. The
+	// next event ends the wait.
+	WaitingForModel string `protobuf:"bytes,7,opt,name=waiting_for_model,json=waitingForModel,proto3,oneof"`
+}
+
 func (*Delta_Text) isDelta_Part() {}
 
 func (*Delta_Reasoning) isDelta_Part() {}
 
 func (*Delta_ToolArguments) isDelta_Part() {}
+
+func (*Delta_WaitingForModel) isDelta_Part() {}
 
 // A piece of a tool call's arguments.
 type ToolArgumentsDelta struct {
@@ -4311,13 +4096,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,13 +4108,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4348,13 +4121,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-<<<<<<< HEAD
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
-=======
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -4389,13 +4156,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4407,13 +4168,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-<<<<<<< HEAD
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
-=======
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,13 +4181,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-<<<<<<< HEAD
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
-=======
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -4446,7 +4195,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xc5\x0f\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x87\x10\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -4483,10 +4232,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"timerFired\x120\n" +
 	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x126\n" +
 	"\treflected\x18# \x01(\v2\x16.jackline.v1.ReflectedH\x00R\treflected\x123\n" +
-	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x126\n" +
+	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x12F\n" +
+	"\x0fbounds_adjusted\x18% \x01(\v2\x1b.jackline.v1.BoundsAdjustedH\x00R\x0eboundsAdjusted\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b \x10#J\x04\b%\x10&J\x04\b'\x10F\"\xd9\x02\n" +
+	"\x04factJ\x04\b \x10#J\x04\b'\x10F\"\xd9\x02\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -4543,27 +4293,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"tokensUsed\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\rR\tlatencyMs\x12$\n" +
-<<<<<<< HEAD
-	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\xed\x01\n" +
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\xcb\x01\n" +
-=======
 	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\x81\x02\n" +
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	"\x0fModelCallFailed\x128\n" +
 	"\afailure\x18\x01 \x01(\x0e2\x1e.jackline.v1.ModelFailureClassR\afailure\x12#\n" +
 	"\vretry_in_ms\x18\x02 \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12(\n" +
 	"\x05usage\x18\x03 \x01(\v2\x12.jackline.v1.UsageR\x05usage\x12\x1f\n" +
 	"\vcost_micros\x18\x04 \x01(\x04R\n" +
-<<<<<<< HEAD
-	"costMicros\x12 \n" +
-	"\vinterrupted\x18\x05 \x01(\bR\vinterruptedB\x0e\n" +
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	"costMicrosB\x0e\n" +
-=======
 	"costMicros\x124\n" +
 	"\x05limit\x18\x05 \x01(\x0e2\x1e.jackline.v1.ModelAttemptLimitR\x05limitB\x0e\n" +
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
 	"\f_retry_in_ms\"Z\n" +
 	"\x11ToolCallRequested\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x18\n" +
@@ -4627,7 +4364,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"=\n" +
 	"\aSteered\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"R\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\"\x88\x01\n" +
+	"\x0eBoundsAdjusted\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12(\n" +
+	"\x03run\x18\x02 \x01(\v2\x16.jackline.v1.RunBoundsR\x03run\x12.\n" +
+	"\x05visit\x18\x03 \x01(\v2\x18.jackline.v1.VisitBoundsR\x05visit\"R\n" +
 	"\n" +
 	"TimerFired\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.jackline.v1.TimerKindR\x04kind\x12\x18\n" +
@@ -4674,18 +4415,10 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"resultJson\x12\x1f\n" +
 	"\vwrites_json\x18\x02 \x01(\fR\n" +
 	"writesJson\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"\x8c\x01\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"@\n" +
 	"\fReplyContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1c\n" +
-	"\treasoning\x18\x02 \x01(\tR\treasoning\x124\n" +
-	"\x06blocks\x18\x03 \x01(\v2\x1c.jackline.v1.ReasoningBlocksR\x06blocks\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"x\n" +
-	"\x0fReasoningBlocks\x12\x18\n" +
-	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
-	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
-	"\x05field\x18\x03 \x01(\tR\x05field\x12\x1f\n" +
-	"\vblocks_json\x18\x04 \x01(\fR\n" +
-	"blocksJson\"?\n" +
+	"\treasoning\x18\x02 \x01(\tR\treasoning\"?\n" +
 	"\vCallContent\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x02 \x01(\fR\targuments\"J\n" +
@@ -4701,7 +4434,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\tR\x05error\"M\n" +
 	"\x0fGroundedContent\x12 \n" +
 	"\vunsupported\x18\x01 \x03(\tR\vunsupported\x12\x18\n" +
-	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xe5\x01\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\x93\x02\n" +
 	"\x05Delta\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\x04R\tattemptId\x12\x17\n" +
@@ -4709,7 +4442,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\titeration\x18\x03 \x01(\rR\titeration\x12\x14\n" +
 	"\x04text\x18\x04 \x01(\tH\x00R\x04text\x12\x1e\n" +
 	"\treasoning\x18\x05 \x01(\tH\x00R\treasoning\x12H\n" +
-	"\x0etool_arguments\x18\x06 \x01(\v2\x1f.jackline.v1.ToolArgumentsDeltaH\x00R\rtoolArgumentsB\x06\n" +
+	"\x0etool_arguments\x18\x06 \x01(\v2\x1f.jackline.v1.ToolArgumentsDeltaH\x00R\rtoolArguments\x12,\n" +
+	"\x11waiting_for_model\x18\a \x01(\tH\x00R\x0fwaitingForModelB\x06\n" +
 	"\x04part\"Z\n" +
 	"\x12ToolArgumentsDelta\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
@@ -4818,13 +4552,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-<<<<<<< HEAD
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
-=======
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -4840,126 +4568,6 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(ReflectionPattern)(0),        // 11: jackline.v1.ReflectionPattern
 	(*StepEvent)(nil),             // 12: jackline.v1.StepEvent
 	(*RunStarted)(nil),            // 13: jackline.v1.RunStarted
-<<<<<<< HEAD
-	(*ThreadStart)(nil),           // 14: jackline.v1.ThreadStart
-	(*MessagesAppended)(nil),      // 15: jackline.v1.MessagesAppended
-	(*RunRecovered)(nil),          // 16: jackline.v1.RunRecovered
-	(*RunSuspended)(nil),          // 17: jackline.v1.RunSuspended
-	(*RunFinished)(nil),           // 18: jackline.v1.RunFinished
-	(*StepStarted)(nil),           // 19: jackline.v1.StepStarted
-	(*StepFinished)(nil),          // 20: jackline.v1.StepFinished
-	(*ModelCallStarted)(nil),      // 21: jackline.v1.ModelCallStarted
-	(*ModelReplied)(nil),          // 22: jackline.v1.ModelReplied
-	(*ModelCallFailed)(nil),       // 23: jackline.v1.ModelCallFailed
-	(*ToolCallRequested)(nil),     // 24: jackline.v1.ToolCallRequested
-	(*ToolCallStarted)(nil),       // 25: jackline.v1.ToolCallStarted
-	(*ToolCallFinished)(nil),      // 26: jackline.v1.ToolCallFinished
-	(*AnswerRejected)(nil),        // 27: jackline.v1.AnswerRejected
-	(*InterruptRaised)(nil),       // 28: jackline.v1.InterruptRaised
-	(*InterruptResolved)(nil),     // 29: jackline.v1.InterruptResolved
-	(*CommandApplied)(nil),        // 30: jackline.v1.CommandApplied
-	(*CommandRejected)(nil),       // 31: jackline.v1.CommandRejected
-	(*Paused)(nil),                // 32: jackline.v1.Paused
-	(*Resumed)(nil),               // 33: jackline.v1.Resumed
-	(*Steered)(nil),               // 34: jackline.v1.Steered
-	(*BoundsAdjusted)(nil),        // 35: jackline.v1.BoundsAdjusted
-	(*TimerFired)(nil),            // 36: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 37: jackline.v1.Noticed
-	(*Consulted)(nil),             // 38: jackline.v1.Consulted
-	(*Compacted)(nil),             // 39: jackline.v1.Compacted
-	(*HistoryRepaired)(nil),       // 40: jackline.v1.HistoryRepaired
-	(*Reflected)(nil),             // 41: jackline.v1.Reflected
-	(*Grounded)(nil),              // 42: jackline.v1.Grounded
-	(*Content)(nil),               // 43: jackline.v1.Content
-	(*RunInput)(nil),              // 44: jackline.v1.RunInput
-	(*ThreadContent)(nil),         // 45: jackline.v1.ThreadContent
-	(*ResultContent)(nil),         // 46: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 47: jackline.v1.ReplyContent
-	(*ReasoningBlocks)(nil),       // 48: jackline.v1.ReasoningBlocks
-	(*CallContent)(nil),           // 49: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 50: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 51: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 52: jackline.v1.ConsultContent
-	(*CompactedContent)(nil),      // 53: jackline.v1.CompactedContent
-	(*GroundedContent)(nil),       // 54: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 55: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 56: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 57: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 59: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 60: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 61: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 62: jackline.v1.RunState
-	(StopReason)(0),               // 63: jackline.v1.StopReason
-	(*Usage)(nil),                 // 64: jackline.v1.Usage
-	(Effect)(0),                   // 65: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 66: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 67: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 68: jackline.v1.CommandKind
-	(AbortMode)(0),                // 69: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 70: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 71: jackline.v1.VisitBounds
-	(*structpb.Struct)(nil),       // 72: google.protobuf.Struct
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	(*ThreadStart)(nil),           // 14: jackline.v1.ThreadStart
-	(*MessagesAppended)(nil),      // 15: jackline.v1.MessagesAppended
-	(*RunRecovered)(nil),          // 16: jackline.v1.RunRecovered
-	(*RunSuspended)(nil),          // 17: jackline.v1.RunSuspended
-	(*RunFinished)(nil),           // 18: jackline.v1.RunFinished
-	(*StepStarted)(nil),           // 19: jackline.v1.StepStarted
-	(*StepFinished)(nil),          // 20: jackline.v1.StepFinished
-	(*ModelCallStarted)(nil),      // 21: jackline.v1.ModelCallStarted
-	(*ModelReplied)(nil),          // 22: jackline.v1.ModelReplied
-	(*ModelCallFailed)(nil),       // 23: jackline.v1.ModelCallFailed
-	(*ToolCallRequested)(nil),     // 24: jackline.v1.ToolCallRequested
-	(*ToolCallStarted)(nil),       // 25: jackline.v1.ToolCallStarted
-	(*ToolCallFinished)(nil),      // 26: jackline.v1.ToolCallFinished
-	(*AnswerRejected)(nil),        // 27: jackline.v1.AnswerRejected
-	(*InterruptRaised)(nil),       // 28: jackline.v1.InterruptRaised
-	(*InterruptResolved)(nil),     // 29: jackline.v1.InterruptResolved
-	(*CommandApplied)(nil),        // 30: jackline.v1.CommandApplied
-	(*CommandRejected)(nil),       // 31: jackline.v1.CommandRejected
-	(*Paused)(nil),                // 32: jackline.v1.Paused
-	(*Resumed)(nil),               // 33: jackline.v1.Resumed
-	(*Steered)(nil),               // 34: jackline.v1.Steered
-	(*BoundsAdjusted)(nil),        // 35: jackline.v1.BoundsAdjusted
-	(*TimerFired)(nil),            // 36: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 37: jackline.v1.Noticed
-	(*Consulted)(nil),             // 38: jackline.v1.Consulted
-	(*Compacted)(nil),             // 39: jackline.v1.Compacted
-	(*HistoryRepaired)(nil),       // 40: jackline.v1.HistoryRepaired
-	(*Reflected)(nil),             // 41: jackline.v1.Reflected
-	(*Grounded)(nil),              // 42: jackline.v1.Grounded
-	(*Content)(nil),               // 43: jackline.v1.Content
-	(*RunInput)(nil),              // 44: jackline.v1.RunInput
-	(*ThreadContent)(nil),         // 45: jackline.v1.ThreadContent
-	(*ResultContent)(nil),         // 46: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 47: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 48: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 49: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 50: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 51: jackline.v1.ConsultContent
-	(*CompactedContent)(nil),      // 52: jackline.v1.CompactedContent
-	(*GroundedContent)(nil),       // 53: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 54: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 55: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 56: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 58: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 59: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 60: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 61: jackline.v1.RunState
-	(StopReason)(0),               // 62: jackline.v1.StopReason
-	(*Usage)(nil),                 // 63: jackline.v1.Usage
-	(Effect)(0),                   // 64: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 65: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 66: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 67: jackline.v1.CommandKind
-	(AbortMode)(0),                // 68: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 69: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 70: jackline.v1.VisitBounds
-	(*structpb.Struct)(nil),       // 71: google.protobuf.Struct
-=======
 	(*RunRecovered)(nil),          // 14: jackline.v1.RunRecovered
 	(*RunSuspended)(nil),          // 15: jackline.v1.RunSuspended
 	(*RunFinished)(nil),           // 16: jackline.v1.RunFinished
@@ -4979,214 +4587,43 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*Paused)(nil),                // 30: jackline.v1.Paused
 	(*Resumed)(nil),               // 31: jackline.v1.Resumed
 	(*Steered)(nil),               // 32: jackline.v1.Steered
-	(*TimerFired)(nil),            // 33: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 34: jackline.v1.Noticed
-	(*Consulted)(nil),             // 35: jackline.v1.Consulted
-	(*Reflected)(nil),             // 36: jackline.v1.Reflected
-	(*Grounded)(nil),              // 37: jackline.v1.Grounded
-	(*Content)(nil),               // 38: jackline.v1.Content
-	(*RunInput)(nil),              // 39: jackline.v1.RunInput
-	(*ResultContent)(nil),         // 40: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 41: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 42: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 43: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 44: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 45: jackline.v1.ConsultContent
-	(*GroundedContent)(nil),       // 46: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 47: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 48: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 49: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 51: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 52: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 53: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 54: jackline.v1.RunState
-	(StopReason)(0),               // 55: jackline.v1.StopReason
-	(*Usage)(nil),                 // 56: jackline.v1.Usage
-	(Effect)(0),                   // 57: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 58: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 59: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 60: jackline.v1.CommandKind
-	(AbortMode)(0),                // 61: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 62: jackline.v1.ErrorReason
-	(*structpb.Struct)(nil),       // 63: google.protobuf.Struct
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	(*BoundsAdjusted)(nil),        // 33: jackline.v1.BoundsAdjusted
+	(*TimerFired)(nil),            // 34: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 35: jackline.v1.Noticed
+	(*Consulted)(nil),             // 36: jackline.v1.Consulted
+	(*Reflected)(nil),             // 37: jackline.v1.Reflected
+	(*Grounded)(nil),              // 38: jackline.v1.Grounded
+	(*Content)(nil),               // 39: jackline.v1.Content
+	(*RunInput)(nil),              // 40: jackline.v1.RunInput
+	(*ResultContent)(nil),         // 41: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 42: jackline.v1.ReplyContent
+	(*CallContent)(nil),           // 43: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 44: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 45: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 46: jackline.v1.ConsultContent
+	(*GroundedContent)(nil),       // 47: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 48: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 49: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 50: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 52: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 53: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 54: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 55: jackline.v1.RunState
+	(StopReason)(0),               // 56: jackline.v1.StopReason
+	(*Usage)(nil),                 // 57: jackline.v1.Usage
+	(Effect)(0),                   // 58: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 59: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 60: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 61: jackline.v1.CommandKind
+	(AbortMode)(0),                // 62: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 63: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 64: jackline.v1.VisitBounds
+	(*structpb.Struct)(nil),       // 65: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-<<<<<<< HEAD
-	58, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	57, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
-=======
-	50, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	51, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	13, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
-<<<<<<< HEAD
-	16, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	17, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	18, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	19, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	20, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	21, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	22, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	23, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	24, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	25, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	26, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	27, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	28, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	29, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	30, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	31, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	32, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	33, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	34, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	36, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	37, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	39, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
-	40, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
-	15, // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
-	41, // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	42, // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	35, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
-	38, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	43, // 30: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	58, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	59, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	60, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	61, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	14, // 35: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
-	0,  // 36: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	62, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	63, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	63, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 40: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	63, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	64, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 43: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 44: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	64, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	65, // 46: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	66, // 47: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 48: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 49: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	67, // 50: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	58, // 51: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	68, // 52: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	69, // 53: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	63, // 54: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	68, // 55: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	70, // 56: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	59, // 57: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	71, // 58: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	6,  // 59: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 60: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	8,  // 61: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	9,  // 62: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	10, // 63: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	11, // 64: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	44, // 65: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	46, // 66: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	47, // 67: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	49, // 68: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	50, // 69: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	51, // 70: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	45, // 71: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	52, // 72: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	53, // 73: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	54, // 74: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	72, // 75: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	45, // 76: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	48, // 77: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	56, // 78: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	16, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	17, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	18, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	19, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	20, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	21, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	22, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	23, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	24, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	25, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	26, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	27, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	28, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	29, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	30, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	31, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	32, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	33, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	34, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	36, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	37, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	39, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
-	40, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
-	15, // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
-	41, // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	42, // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	35, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
-	38, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	43, // 30: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	57, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	58, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	59, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	60, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	14, // 35: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
-	0,  // 36: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	61, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	62, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	62, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 40: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	62, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	63, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 43: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 44: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	63, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	64, // 46: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	65, // 47: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	4,  // 48: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	5,  // 49: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	66, // 50: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	57, // 51: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	67, // 52: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	68, // 53: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	62, // 54: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	67, // 55: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	69, // 56: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	58, // 57: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	70, // 58: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	6,  // 59: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	7,  // 60: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	8,  // 61: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	9,  // 62: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	10, // 63: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	11, // 64: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	44, // 65: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	46, // 66: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	47, // 67: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	48, // 68: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	49, // 69: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	50, // 70: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	45, // 71: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	51, // 72: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	52, // 73: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	53, // 74: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	71, // 75: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	45, // 76: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	55, // 77: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
-=======
 	14, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
 	15, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
 	16, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
@@ -5206,58 +4643,60 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	30, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
 	31, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
 	32, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	33, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	34, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	36, // 23: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	37, // 24: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	35, // 25: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	38, // 26: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	50, // 27: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	51, // 28: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	52, // 29: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	53, // 30: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	0,  // 31: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	54, // 32: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	55, // 33: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	55, // 34: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 35: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	55, // 36: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	56, // 37: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 38: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 39: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	56, // 40: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	4,  // 41: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	57, // 42: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	58, // 43: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	5,  // 44: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	6,  // 45: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	59, // 46: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	50, // 47: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	60, // 48: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	61, // 49: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	60, // 50: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	62, // 51: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	7,  // 52: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,  // 53: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,  // 54: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10, // 55: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	11, // 56: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	39, // 57: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	40, // 58: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	41, // 59: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	42, // 60: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	43, // 61: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	44, // 62: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	45, // 63: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	46, // 64: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	63, // 65: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	48, // 66: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	34, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	35, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	37, // 23: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	38, // 24: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	33, // 25: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
+	36, // 26: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	39, // 27: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	51, // 28: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	52, // 29: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	53, // 30: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	54, // 31: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	0,  // 32: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	55, // 33: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	56, // 34: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	56, // 35: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 36: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	56, // 37: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	57, // 38: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 39: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 40: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	57, // 41: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	4,  // 42: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
+	58, // 43: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	59, // 44: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	5,  // 45: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	6,  // 46: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	60, // 47: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	51, // 48: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	61, // 49: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	62, // 50: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	61, // 51: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	63, // 52: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	52, // 53: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	64, // 54: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,  // 55: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,  // 56: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,  // 57: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10, // 58: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	11, // 59: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	40, // 60: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	41, // 61: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	42, // 62: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	43, // 63: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	44, // 64: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	45, // 65: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	46, // 66: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	47, // 67: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	65, // 68: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	49, // 69: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -5293,12 +4732,13 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Noticed)(nil),
 		(*StepEvent_Reflected)(nil),
 		(*StepEvent_Grounded)(nil),
+		(*StepEvent_BoundsAdjusted)(nil),
 		(*StepEvent_Consulted)(nil),
 	}
 	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[25].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[26].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[26].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[27].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -5309,16 +4749,11 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Consult)(nil),
 		(*Content_Grounded)(nil),
 	}
-<<<<<<< HEAD
-	file_jackline_v1_event_proto_msgTypes[43].OneofWrappers = []any{
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-	file_jackline_v1_event_proto_msgTypes[42].OneofWrappers = []any{
-=======
-	file_jackline_v1_event_proto_msgTypes[35].OneofWrappers = []any{
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+	file_jackline_v1_event_proto_msgTypes[36].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
+		(*Delta_WaitingForModel)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -5326,13 +4761,7 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      12,
-<<<<<<< HEAD
-			NumMessages:   46,
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-			NumMessages:   45,
-=======
-			NumMessages:   38,
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

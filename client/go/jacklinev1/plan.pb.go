@@ -547,7 +547,9 @@ type Plan struct {
 	// What happens to a question.
 	OnQuestion OnQuestion `protobuf:"varint,8,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
 	// What was missing when it was compiled, in words.
-	Warnings      []string `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// How far the bounds of a live run may be raised; unset where the workflow does not say.
+	BoundsCap     *BoundsCap `protobuf:"bytes,11,opt,name=bounds_cap,json=boundsCap,proto3" json:"bounds_cap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +647,122 @@ func (x *Plan) GetWarnings() []string {
 	return nil
 }
 
+func (x *Plan) GetBoundsCap() *BoundsCap {
+	if x != nil {
+		return x.BoundsCap
+	}
+	return nil
+}
+
+// How far the bounds of a live run may be raised. What is unset is as far as the operator lets.
+type BoundsCap struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Active time of the run, and of a visit.
+	RunTimeoutMs *uint64 `protobuf:"varint,1,opt,name=run_timeout_ms,json=runTimeoutMs,proto3,oneof" json:"run_timeout_ms,omitempty"`
+	// Tokens of the run, and of a visit.
+	TokenBudget *uint64 `protobuf:"varint,2,opt,name=token_budget,json=tokenBudget,proto3,oneof" json:"token_budget,omitempty"`
+	// Price of the run, and of a visit.
+	CostBudgetMicros *uint64 `protobuf:"varint,3,opt,name=cost_budget_micros,json=costBudgetMicros,proto3,oneof" json:"cost_budget_micros,omitempty"`
+	// Steps visited.
+	Steps *uint32 `protobuf:"varint,4,opt,name=steps,proto3,oneof" json:"steps,omitempty"`
+	// Facts in the log.
+	Events *uint32 `protobuf:"varint,5,opt,name=events,proto3,oneof" json:"events,omitempty"`
+	// Model turns of a visit.
+	MaxIterations *uint32 `protobuf:"varint,6,opt,name=max_iterations,json=maxIterations,proto3,oneof" json:"max_iterations,omitempty"`
+	// Attempts at the model in a visit.
+	ModelRequests *uint32 `protobuf:"varint,7,opt,name=model_requests,json=modelRequests,proto3,oneof" json:"model_requests,omitempty"`
+	// Tool attempts of a visit.
+	ToolCalls     *uint32 `protobuf:"varint,8,opt,name=tool_calls,json=toolCalls,proto3,oneof" json:"tool_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoundsCap) Reset() {
+	*x = BoundsCap{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoundsCap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoundsCap) ProtoMessage() {}
+
+func (x *BoundsCap) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoundsCap.ProtoReflect.Descriptor instead.
+func (*BoundsCap) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BoundsCap) GetRunTimeoutMs() uint64 {
+	if x != nil && x.RunTimeoutMs != nil {
+		return *x.RunTimeoutMs
+	}
+	return 0
+}
+
+func (x *BoundsCap) GetTokenBudget() uint64 {
+	if x != nil && x.TokenBudget != nil {
+		return *x.TokenBudget
+	}
+	return 0
+}
+
+func (x *BoundsCap) GetCostBudgetMicros() uint64 {
+	if x != nil && x.CostBudgetMicros != nil {
+		return *x.CostBudgetMicros
+	}
+	return 0
+}
+
+func (x *BoundsCap) GetSteps() uint32 {
+	if x != nil && x.Steps != nil {
+		return *x.Steps
+	}
+	return 0
+}
+
+func (x *BoundsCap) GetEvents() uint32 {
+	if x != nil && x.Events != nil {
+		return *x.Events
+	}
+	return 0
+}
+
+func (x *BoundsCap) GetMaxIterations() uint32 {
+	if x != nil && x.MaxIterations != nil {
+		return *x.MaxIterations
+	}
+	return 0
+}
+
+func (x *BoundsCap) GetModelRequests() uint32 {
+	if x != nil && x.ModelRequests != nil {
+		return *x.ModelRequests
+	}
+	return 0
+}
+
+func (x *BoundsCap) GetToolCalls() uint32 {
+	if x != nil && x.ToolCalls != nil {
+		return *x.ToolCalls
+	}
+	return 0
+}
+
 // A model profile as it was when the plan was made. It holds no secret and no address.
 type ModelPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -692,7 +810,7 @@ type ModelPlan struct {
 
 func (x *ModelPlan) Reset() {
 	*x = ModelPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[1]
+	mi := &file_jackline_v1_plan_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +822,7 @@ func (x *ModelPlan) String() string {
 func (*ModelPlan) ProtoMessage() {}
 
 func (x *ModelPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[1]
+	mi := &file_jackline_v1_plan_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +835,7 @@ func (x *ModelPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPlan.ProtoReflect.Descriptor instead.
 func (*ModelPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ModelPlan) GetProfile() string {
@@ -884,7 +1002,7 @@ type StepPlan struct {
 
 func (x *StepPlan) Reset() {
 	*x = StepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[2]
+	mi := &file_jackline_v1_plan_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1014,7 @@ func (x *StepPlan) String() string {
 func (*StepPlan) ProtoMessage() {}
 
 func (x *StepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[2]
+	mi := &file_jackline_v1_plan_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1027,7 @@ func (x *StepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepPlan.ProtoReflect.Descriptor instead.
 func (*StepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StepPlan) GetStepId() string {
@@ -1047,7 +1165,7 @@ type StepBounds struct {
 
 func (x *StepBounds) Reset() {
 	*x = StepBounds{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[3]
+	mi := &file_jackline_v1_plan_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1177,7 @@ func (x *StepBounds) String() string {
 func (*StepBounds) ProtoMessage() {}
 
 func (x *StepBounds) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[3]
+	mi := &file_jackline_v1_plan_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1190,7 @@ func (x *StepBounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepBounds.ProtoReflect.Descriptor instead.
 func (*StepBounds) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StepBounds) GetMaxIterations() uint32 {
@@ -1151,7 +1269,7 @@ type PromptSection struct {
 
 func (x *PromptSection) Reset() {
 	*x = PromptSection{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[4]
+	mi := &file_jackline_v1_plan_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1281,7 @@ func (x *PromptSection) String() string {
 func (*PromptSection) ProtoMessage() {}
 
 func (x *PromptSection) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[4]
+	mi := &file_jackline_v1_plan_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1294,7 @@ func (x *PromptSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptSection.ProtoReflect.Descriptor instead.
 func (*PromptSection) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PromptSection) GetTitle() string {
@@ -1216,7 +1334,7 @@ type ToolPolicy struct {
 
 func (x *ToolPolicy) Reset() {
 	*x = ToolPolicy{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[5]
+	mi := &file_jackline_v1_plan_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1346,7 @@ func (x *ToolPolicy) String() string {
 func (*ToolPolicy) ProtoMessage() {}
 
 func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[5]
+	mi := &file_jackline_v1_plan_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1359,7 @@ func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolPolicy.ProtoReflect.Descriptor instead.
 func (*ToolPolicy) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToolPolicy) GetRetries() uint32 {
@@ -1318,7 +1436,7 @@ type ToolEntryPlan struct {
 
 func (x *ToolEntryPlan) Reset() {
 	*x = ToolEntryPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[6]
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1448,7 @@ func (x *ToolEntryPlan) String() string {
 func (*ToolEntryPlan) ProtoMessage() {}
 
 func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[6]
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1461,7 @@ func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEntryPlan.ProtoReflect.Descriptor instead.
 func (*ToolEntryPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ToolEntryPlan) GetRef() string {
@@ -1424,7 +1542,7 @@ type OutcomePlan struct {
 
 func (x *OutcomePlan) Reset() {
 	*x = OutcomePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1554,7 @@ func (x *OutcomePlan) String() string {
 func (*OutcomePlan) ProtoMessage() {}
 
 func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1567,7 @@ func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomePlan.ProtoReflect.Descriptor instead.
 func (*OutcomePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OutcomePlan) GetEnum() []string {
@@ -1522,7 +1640,7 @@ type StopCondition struct {
 
 func (x *StopCondition) Reset() {
 	*x = StopCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1652,7 @@ func (x *StopCondition) String() string {
 func (*StopCondition) ProtoMessage() {}
 
 func (x *StopCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1665,7 @@ func (x *StopCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCondition.ProtoReflect.Descriptor instead.
 func (*StopCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopCondition) GetCondition() isStopCondition_Condition {
@@ -1796,7 +1914,7 @@ type StopConditions struct {
 
 func (x *StopConditions) Reset() {
 	*x = StopConditions{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1926,7 @@ func (x *StopConditions) String() string {
 func (*StopConditions) ProtoMessage() {}
 
 func (x *StopConditions) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1939,7 @@ func (x *StopConditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopConditions.ProtoReflect.Descriptor instead.
 func (*StopConditions) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopConditions) GetConditions() []*StopCondition {
@@ -1844,7 +1962,7 @@ type ToolCalledCondition struct {
 
 func (x *ToolCalledCondition) Reset() {
 	*x = ToolCalledCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1974,7 @@ func (x *ToolCalledCondition) String() string {
 func (*ToolCalledCondition) ProtoMessage() {}
 
 func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +1987,7 @@ func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCalledCondition.ProtoReflect.Descriptor instead.
 func (*ToolCalledCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToolCalledCondition) GetName() string {
@@ -1899,7 +2017,7 @@ type TextMentionCondition struct {
 
 func (x *TextMentionCondition) Reset() {
 	*x = TextMentionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2029,7 @@ func (x *TextMentionCondition) String() string {
 func (*TextMentionCondition) ProtoMessage() {}
 
 func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2042,7 @@ func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextMentionCondition.ProtoReflect.Descriptor instead.
 func (*TextMentionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TextMentionCondition) GetText() string {
@@ -1954,7 +2072,7 @@ type FunctionCondition struct {
 
 func (x *FunctionCondition) Reset() {
 	*x = FunctionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2084,7 @@ func (x *FunctionCondition) String() string {
 func (*FunctionCondition) ProtoMessage() {}
 
 func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2097,7 @@ func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionCondition.ProtoReflect.Descriptor instead.
 func (*FunctionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FunctionCondition) GetFunction() string {
@@ -2041,7 +2159,7 @@ type ModelStepPlan struct {
 
 func (x *ModelStepPlan) Reset() {
 	*x = ModelStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2171,7 @@ func (x *ModelStepPlan) String() string {
 func (*ModelStepPlan) ProtoMessage() {}
 
 func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2184,7 @@ func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStepPlan.ProtoReflect.Descriptor instead.
 func (*ModelStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ModelStepPlan) GetModel() string {
@@ -2211,7 +2329,7 @@ type RepeatPlan struct {
 
 func (x *RepeatPlan) Reset() {
 	*x = RepeatPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2341,7 @@ func (x *RepeatPlan) String() string {
 func (*RepeatPlan) ProtoMessage() {}
 
 func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2354,7 @@ func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatPlan.ProtoReflect.Descriptor instead.
 func (*RepeatPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RepeatPlan) GetBy() RepeatBy {
@@ -2273,7 +2391,7 @@ type ReflectPlan struct {
 
 func (x *ReflectPlan) Reset() {
 	*x = ReflectPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2403,7 @@ func (x *ReflectPlan) String() string {
 func (*ReflectPlan) ProtoMessage() {}
 
 func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2416,7 @@ func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectPlan.ProtoReflect.Descriptor instead.
 func (*ReflectPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReflectPlan) GetEvery() uint32 {
@@ -2332,7 +2450,7 @@ type GroundPlan struct {
 
 func (x *GroundPlan) Reset() {
 	*x = GroundPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2462,7 @@ func (x *GroundPlan) String() string {
 func (*GroundPlan) ProtoMessage() {}
 
 func (x *GroundPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2475,7 @@ func (x *GroundPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundPlan.ProtoReflect.Descriptor instead.
 func (*GroundPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GroundPlan) GetModel() string {
@@ -2419,7 +2537,7 @@ type ToolStepPlan struct {
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2549,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2562,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -2576,7 +2694,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2706,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2719,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -2657,7 +2775,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2787,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2800,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -2709,7 +2827,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2839,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2852,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -2778,7 +2896,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2908,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2921,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -2831,7 +2949,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +2961,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +2974,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -2870,7 +2988,7 @@ var File_jackline_v1_plan_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xfa\x02\n" +
+	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xb7\x03\n" +
 	"\x04Plan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x12\n" +
@@ -2881,9 +2999,29 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x11input_schema_json\x18\a \x01(\tH\x00R\x0finputSchemaJson\x88\x01\x01\x128\n" +
 	"\von_question\x18\b \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
 	"onQuestion\x12\x1a\n" +
-	"\bwarnings\x18\t \x03(\tR\bwarningsB\x14\n" +
+	"\bwarnings\x18\t \x03(\tR\bwarnings\x125\n" +
+	"\n" +
+	"bounds_cap\x18\v \x01(\v2\x16.jackline.v1.BoundsCapR\tboundsCapB\x14\n" +
 	"\x12_input_schema_jsonJ\x04\b\n" +
-	"\x10\x1e\"\xe3\x06\n" +
+	"\x10\vJ\x04\b\f\x10\x1e\"\xca\x03\n" +
+	"\tBoundsCap\x12)\n" +
+	"\x0erun_timeout_ms\x18\x01 \x01(\x04H\x00R\frunTimeoutMs\x88\x01\x01\x12&\n" +
+	"\ftoken_budget\x18\x02 \x01(\x04H\x01R\vtokenBudget\x88\x01\x01\x121\n" +
+	"\x12cost_budget_micros\x18\x03 \x01(\x04H\x02R\x10costBudgetMicros\x88\x01\x01\x12\x19\n" +
+	"\x05steps\x18\x04 \x01(\rH\x03R\x05steps\x88\x01\x01\x12\x1b\n" +
+	"\x06events\x18\x05 \x01(\rH\x04R\x06events\x88\x01\x01\x12*\n" +
+	"\x0emax_iterations\x18\x06 \x01(\rH\x05R\rmaxIterations\x88\x01\x01\x12*\n" +
+	"\x0emodel_requests\x18\a \x01(\rH\x06R\rmodelRequests\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"tool_calls\x18\b \x01(\rH\aR\ttoolCalls\x88\x01\x01B\x11\n" +
+	"\x0f_run_timeout_msB\x0f\n" +
+	"\r_token_budgetB\x15\n" +
+	"\x13_cost_budget_microsB\b\n" +
+	"\x06_stepsB\t\n" +
+	"\a_eventsB\x11\n" +
+	"\x0f_max_iterationsB\x11\n" +
+	"\x0f_model_requestsB\r\n" +
+	"\v_tool_calls\"\xe3\x06\n" +
 	"\tModelPlan\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x18\n" +
@@ -3183,7 +3321,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
 	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
@@ -3195,88 +3333,90 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnJudgeError)(0),            // 7: jackline.v1.OnJudgeError
 	(OnUnknown)(0),               // 8: jackline.v1.OnUnknown
 	(*Plan)(nil),                 // 9: jackline.v1.Plan
-	(*ModelPlan)(nil),            // 10: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 11: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 12: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 13: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 14: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 15: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 16: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 17: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 18: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 19: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 20: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 21: jackline.v1.FunctionCondition
-	(*ModelStepPlan)(nil),        // 22: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 23: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 24: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 25: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 26: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),           // 27: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 28: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 29: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 30: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 31: jackline.v1.RouterStepPlan
-	nil,                          // 32: jackline.v1.StepPlan.InputEntry
-	nil,                          // 33: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 34: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 35: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 36: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 37: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 38: jackline.v1.OnQuestion
-	(Effect)(0),                  // 39: jackline.v1.Effect
+	(*BoundsCap)(nil),            // 10: jackline.v1.BoundsCap
+	(*ModelPlan)(nil),            // 11: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 12: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 13: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 14: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 15: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 16: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 17: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 18: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 19: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 20: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 21: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 22: jackline.v1.FunctionCondition
+	(*ModelStepPlan)(nil),        // 23: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 24: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 25: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 26: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 27: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),           // 28: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 29: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 30: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 31: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 32: jackline.v1.RouterStepPlan
+	nil,                          // 33: jackline.v1.StepPlan.InputEntry
+	nil,                          // 34: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 35: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 36: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 37: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 38: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 39: jackline.v1.OnQuestion
+	(Effect)(0),                  // 40: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	11, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	10, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	37, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	38, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	32, // 4: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	33, // 5: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	22, // 6: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	26, // 7: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	31, // 8: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
-	0,  // 9: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
-	0,  // 10: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	34, // 11: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	14, // 12: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
-	1,  // 13: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	18, // 14: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	18, // 15: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	17, // 16: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	19, // 17: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	20, // 18: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	21, // 19: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	17, // 20: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	13, // 21: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	15, // 22: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	39, // 23: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	2,  // 24: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	12, // 25: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	16, // 26: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	4,  // 27: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	5,  // 28: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	17, // 29: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	3,  // 30: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	23, // 31: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	24, // 32: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	25, // 33: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	6,  // 34: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	7,  // 35: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	39, // 36: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	8,  // 37: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	27, // 38: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	28, // 39: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	29, // 40: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	14, // 41: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	35, // 42: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	36, // 43: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	30, // 44: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	12, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	11, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	38, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	39, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	10, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
+	33, // 5: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	34, // 6: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	23, // 7: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	27, // 8: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	32, // 9: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	0,  // 10: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
+	0,  // 11: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
+	35, // 12: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	15, // 13: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	1,  // 14: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
+	19, // 15: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	19, // 16: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	18, // 17: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	20, // 18: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	21, // 19: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	22, // 20: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	18, // 21: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	14, // 22: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	16, // 23: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	40, // 24: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	2,  // 25: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	13, // 26: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	17, // 27: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	4,  // 28: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	5,  // 29: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	18, // 30: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	3,  // 31: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	24, // 32: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	25, // 33: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	26, // 34: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	6,  // 35: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	7,  // 36: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	40, // 37: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	8,  // 38: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	28, // 39: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	29, // 40: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	30, // 41: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	15, // 42: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	36, // 43: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	37, // 44: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	31, // 45: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -3287,15 +3427,16 @@ func file_jackline_v1_plan_proto_init() {
 	file_jackline_v1_run_proto_init()
 	file_jackline_v1_plan_proto_msgTypes[0].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[1].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[2].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[2].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[3].OneofWrappers = []any{
 		(*StepPlan_ModelStep)(nil),
 		(*StepPlan_ToolStep)(nil),
 		(*StepPlan_RouterStep)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[3].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[6].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[4].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[7].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{
 		(*StopCondition_AnyOf)(nil),
 		(*StopCondition_AllOf)(nil),
 		(*StopCondition_Negated)(nil),
@@ -3311,21 +3452,21 @@ func file_jackline_v1_plan_proto_init() {
 		(*StopCondition_Expression)(nil),
 		(*StopCondition_Function)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[13].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[17].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[11].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[14].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[18].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[18].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -84,6 +84,10 @@ class Section:
             return default
         return value
 
+    def optional_integer(self, key: str, *, most: int) -> int | None:
+        """A whole number from 1, or None if there is none."""
+        return self.integer(key, default=0, least=1, most=most) or None
+
     def span(self, key: str, *, default_ms: int, most_ms: int = 86_400_000) -> int:
         """A time with its unit, `500ms`, `20s`, `5m`, `1h`, above nothing."""
         given = self._take(key)

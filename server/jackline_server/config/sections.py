@@ -47,7 +47,7 @@ SERVER_KEYS = (
     "enable_failpoints",
 )
 _SERVER_NOT_BUILT = ("http", "store", "signals", "role", "tls")
-_MODEL_NOT_BUILT = ("requests_per_minute", "tokens_per_minute", "fallbacks")
+_MODEL_NOT_BUILT = ("fallbacks",)
 _LIMITS_NOT_BUILT = ("tokens_per_day", "usd_per_day", "start_rate", "streams", "bytes_stored")
 
 CAPABILITIES = ("tools", "json_schema", "streaming")
@@ -142,6 +142,8 @@ def _profile(name: str, table: Section) -> ModelProfile:
         supports=_supports(table),
         limits=_attempt_limits(table),
         concurrency=table.integer("concurrency", default=32, least=1, most=10_000),
+        requests_per_minute=table.optional_integer("requests_per_minute", most=_MILLION),
+        tokens_per_minute=table.optional_integer("tokens_per_minute", most=1_000 * _MILLION),
         context_window=table.integer("context_window", default=128_000, least=1_000, most=100 * _MILLION),
         max_output_tokens=table.integer("max_output_tokens", default=4_096, least=1, most=10 * _MILLION),
         price=_price(table),

@@ -61,6 +61,8 @@ class ModelProfile:
     supports: frozenset[str]
     limits: AttemptLimits
     concurrency: int
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
     context_window: int
     max_output_tokens: int
     price: Price | None

@@ -1,18 +1,17 @@
-"""What guards one attempt at a model: a slot, timers and caps, in one wrapper around an adapter.
+"""What guards one attempt at a model: timers and caps, in one wrapper around an adapter.
 
-Owns `Guarded`: how many attempts of a profile run at once, the time until the first chunk, the next one and
-the end, how much a reply may hold and that it ends exactly once; and that no adapter can hold us. Does not
-own retries, which are the core's. The connect timer is the adapter's, since only it sees a connection.
+Owns `Guarded`: the time until the first chunk, the next one and the end, how much a reply may hold and that
+it ends exactly once; and that no adapter can hold us. Does not own retries, which are the core's, nor how
+many attempts run at once (`places`). The connect timer is the adapter's, since only it sees a connection.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 
 from jackline_server.core.facts import AttemptLimit, FailureClass, FinishReason
-from jackline_server.models.failures import over_size, refused
+from jackline_server.models.failures import over_size
 from jackline_server.runtime.ports import (
     EndChunk,
     ModelChunk,
@@ -40,9 +39,8 @@ _QUEUE_CHUNKS = 16
 
 
 class Guarded:
-    """An adapter that runs `slots` attempts at once, and each within its time and size.
+    """An adapter each of whose attempts keeps to its time and size.
 
-    An attempt waits for its slot at most as long as it may take in all; the time waited is taken off its own.
     The adapter runs in a task of its own, which alone opens, reads and closes its stream. An adapter that
     swallows cancellation is left behind after `grace_ms`; nothing waits for it any more.
 
@@ -55,55 +53,27 @@ class Guarded:
         self,
         adapter: Models,
         *,
-        slots: int,
         grace_ms: int = 500,
     ) -> None:
         self.adapter = adapter
-        self._slots = asyncio.Semaphore(slots)
         self._grace_s = grace_ms / 1000
         self._left_behind: set[asyncio.Task[None]] = set()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
-        """See Models. A timer that fires is TIMEOUT; what the attempt cost is then unknown.
-
-        A slot that never came free is TIMEOUT too, and charged nothing. The wait for it can be cancelled.
-        """
-        waited_ms = await self._take_slot(request)
+        """See Models. A timer that fires is TIMEOUT; what the attempt cost is then unknown."""
+        attempt = _Attempt(self, request)
         try:
-            if waited_ms:
-                request = replace(request, total_ms=max(request.total_ms - waited_ms, 1))
-            attempt = _Attempt(self, request)
-            try:
-                wait_ms, limit = request.plan.limits.first_token_timeout_ms, AttemptLimit.FIRST_TOKEN
-                while True:
-                    if not attempt.came:
-                        await attempt.wait(wait_ms / 1000, limit)
-                    wait_ms, limit = request.idle_ms, AttemptLimit.IDLE
-                    chunk = attempt.take()
-                    if chunk is None:
-                        return
-                    yield chunk
-            finally:
-                await self._stop(attempt.task)
+            wait_ms, limit = request.plan.limits.first_token_timeout_ms, AttemptLimit.FIRST_TOKEN
+            while True:
+                if not attempt.came:
+                    await attempt.wait(wait_ms / 1000, limit)
+                wait_ms, limit = request.idle_ms, AttemptLimit.IDLE
+                chunk = attempt.take()
+                if chunk is None:
+                    return
+                yield chunk
         finally:
-            self._slots.release()
-
-    async def _take_slot(self, request: ModelRequest) -> int:
-        """Wait for a slot; the whole milliseconds that it took."""
-        if not self._slots.locked():
-            await self._slots.acquire()  # free: this takes it at once
-            return 0
-        loop = asyncio.get_running_loop()
-        since = loop.time()
-        try:
-            async with asyncio.timeout(request.total_ms / 1000):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise refused(
-                FailureClass.TIMEOUT,
-                f"no slot of model profile {request.plan.profile!r} came free in time; raise its concurrency",
-            ) from None
-        return int((loop.time() - since) * 1000)
+            await self._stop(attempt.task)
 
     async def _stop(self, task: asyncio.Task[None]) -> None:
         if task.done():

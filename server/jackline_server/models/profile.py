@@ -19,7 +19,8 @@ class ModelProfile:
 
     `api_key` None sends no key of ours: without a `base_url` the provider's usual variable of the
     environment may then have one, with one nothing is looked up. `script` is the scripted adapter's file.
-    `concurrency` is how many attempts may run at once.
+    `concurrency` is how many attempts may run at once, `requests_per_minute` how many may begin in a minute,
+    with how many tokens; None is no such limit.
 
     `headers` go with every request, over those of the adapter. `parameters` are further fields of the
     request's body. `api_version` is Azure's. `max_tokens_key` names the field that bounds the reply; None
@@ -30,6 +31,8 @@ class ModelProfile:
     base_url: str | None = None
     script: Path | None = None
     concurrency: int = 32
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
     headers: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
     parameters: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     api_version: str | None = None

@@ -17,7 +17,7 @@ from jackline_server.runtime.ports import ModelChunk, ModelRequest, Models
 class ModelRouter:
     """Implements Models. `adapters` is by `ModelPlan.adapter`, `profiles` by `ModelPlan.profile`.
 
-    Use it in one event loop: the slots of a profile belong to it.
+    Use it in one event loop.
     """
 
     def __init__(self, *, adapters: Mapping[str, Models], profiles: Mapping[str, ModelProfile]) -> None:
@@ -34,14 +34,14 @@ class ModelRouter:
         key = (plan.adapter, plan.profile)
         guarded = self._guarded.get(key)
         if guarded is None:
-            profile = profile_of(plan, self._profiles)
+            profile_of(plan, self._profiles)
             adapter = self._adapters.get(plan.adapter)
             if adapter is None:
                 raise refused(
                     FailureClass.BAD_REQUEST,
                     f"this server has no model adapter {plan.adapter!r}, wanted by profile {plan.profile!r}",
                 )
-            guarded = self._guarded[key] = Guarded(adapter, slots=profile.concurrency)
+            guarded = self._guarded[key] = Guarded(adapter)
         return guarded
 
 

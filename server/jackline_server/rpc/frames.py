@@ -129,6 +129,8 @@ def _delta(delta: LiveDelta) -> event_pb2.Delta:
         message.text = delta.text
     elif delta.reasoning:
         message.reasoning = delta.reasoning
+    elif delta.waits_for:
+        message.waiting_for_model = delta.waits_for
     else:
         part = message.tool_arguments
         part.index, part.tool, part.fragment = delta.index, delta.tool, delta.fragment

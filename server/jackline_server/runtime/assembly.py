@@ -24,8 +24,10 @@ from jackline_server.runtime.ports import (
     Codec,
     Compiler,
     Consultants,
+    ModelPlaces,
     Models,
     NoConsultants,
+    NoLimits,
     Signals,
     Toolbox,
 )
@@ -54,6 +56,7 @@ class Ring:
     signals: Signals
     clock: Clock
     chance: Chance
+    places: ModelPlaces = field(default_factory=NoLimits)
     catalogs: Catalogs = field(default_factory=NoCatalogs)
     consultants: Consultants = field(default_factory=NoConsultants)
     limits: RunLimits = RunLimits()
@@ -152,6 +155,7 @@ def _scheduler(
 ) -> Scheduler:
     effects = Effects(
         models=ring.models,
+        places=ring.places,
         toolbox=ring.toolbox,
         consultants=ring.consultants,
         clock=ring.clock,

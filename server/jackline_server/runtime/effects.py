@@ -37,12 +37,14 @@ from jackline_server.runtime.ports import (
     Consultants,
     Invocation,
     ModelFailure,
+    ModelPlaces,
     ModelRequest,
     Models,
     Toolbox,
     ToolEnding,
     ToolResult,
 )
+from jackline_server.runtime.queueing import place_for
 from jackline_server.runtime.replies import Reply, ReplyBuilder
 
 _log = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class Effects:
     """The world as runs reach it. One for all runs."""
 
     models: Models
+    places: ModelPlaces
     toolbox: Toolbox
     consultants: Consultants
     clock: Clock
@@ -83,6 +86,18 @@ class Effects:
     # --- model ---------------------------------------------------------------------------------
 
     async def _call_model(self, step: CallModel, run: LiveRun) -> None:
+        """One attempt, once there is a place for it; nothing, if a timer of the run comes first."""
+        place = await place_for(step, run, places=self.places, clock=self.clock)
+        if place is None:
+            return
+        used_tokens = None
+        try:
+            used_tokens = await self._attempt(step, run)
+        finally:
+            place.release(used_tokens)
+
+    async def _attempt(self, step: CallModel, run: LiveRun) -> int:
+        """One attempt; the tokens that it is charged."""
         await failpoints.hit_async("loop.model.before_reserve")
         run.heard = None
         run.note(step.started)
@@ -94,8 +109,9 @@ class Effects:
             reply, first_ms = await self._stream(step, run, attempt_id)
         except ModelFailure as failure:
             _stay_stopped()
-            run.note(self._failed(step, run, failure))
-            return
+            failed = self._failed(step, run, failure)
+            run.note(failed)
+            return failed.usage.total
         _stay_stopped()
         await failpoints.hit_async("loop.model.after_call_before_commit")
         usage = _usage(reply, step)
@@ -114,6 +130,7 @@ class Effects:
         run.note(replied)
         asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
         run.note(*calls.requested(run.state, asked))
+        return usage.total
 
     async def _stream(self, step: CallModel, run: LiveRun, attempt_id: int) -> tuple[Reply, int]:
         """The whole reply, and when its first piece came."""

@@ -48,6 +48,11 @@ class Inbox:
         """True if a command waits, or may."""
         return self._nudged or bool(self._waiting)
 
+    @property
+    def waiting(self) -> int:
+        """How many commands wait."""
+        return len(self._waiting)
+
     async def refresh(self, *, force: bool = False) -> None:
         """Load what has come since the last look, if there was a nudge."""
         if not self._nudged and not force:

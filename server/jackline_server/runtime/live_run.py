@@ -95,6 +95,8 @@ class LiveRun:
         self._active_since_ms: int | None = None
         self._shown: tuple[RunHead, str] | None = None
         self._shown_ms = 0
+        self.is_queued = False
+        """True while the run waits for a place at a model: a boundary like any other."""
         self._run_clock()
 
     @property
@@ -126,6 +128,11 @@ class LiveRun:
         if self._active_since_ms is None:
             return self._active_base_ms
         return self._active_base_ms + self._tools.clock.monotonic_ms() - self._active_since_ms
+
+    def stand_still(self, *, is_queued: bool) -> None:
+        """Let active time stand still while the run is queued for a model, and go on after that."""
+        self.is_queued = is_queued
+        self._run_clock()
 
     def charge(self, gap_ms: int) -> None:
         """Count time that passed while nobody drove the run."""
@@ -269,8 +276,8 @@ class LiveRun:
     # --- where and when ------------------------------------------------------------------------
 
     def _run_clock(self) -> None:
-        """Let active time run while the run is active, and stand still while it is dormant."""
-        dormant = self._state.dormant or self._state.finished is not None
+        """Let active time run while the run is active, and stand still while it is dormant or queued."""
+        dormant = self.is_queued or self._state.dormant or self._state.finished is not None
         if dormant and self._active_since_ms is not None:
             self._active_base_ms = self.active_ms()
             self._active_since_ms = None

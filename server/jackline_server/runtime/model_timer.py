@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from jackline_server.core import timing
-from jackline_server.core.facts import FailureClass
+from jackline_server.core.facts import AttemptLimit, FailureClass
 from jackline_server.core.steps import CallModel
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import ModelFailure
@@ -33,7 +33,7 @@ class ModelTimers:
             if not timer.expired():
                 raise
             message = "the run's or the step's time was over before the model finished its answer"
-            raise ModelFailure(FailureClass.TIMEOUT, message) from None
+            raise ModelFailure(FailureClass.TIMEOUT, message, limit=AttemptLimit.TOTAL) from None
         finally:
             del self._running[run.run_id]
 

@@ -119,6 +119,45 @@ class Models(Protocol):
         ...
 
 
+class ModelPlace(Protocol):
+    """A place for one attempt at a model."""
+
+    def release(self, used_tokens: int | None) -> None:
+        """Give it back, once. `used_tokens` is what the attempt came to; None if nobody knows."""
+        ...
+
+
+class ModelPlaces(Protocol):
+    """Room for attempts at models: a run takes a place before it announces an attempt."""
+
+    def take(self, plan: ModelPlan, *, tokens: int) -> ModelPlace | None:
+        """A place, if there is one now and nobody waits for it. `tokens` is what the attempt may come to."""
+        ...
+
+    async def wait(self, plan: ModelPlan, *, tokens: int) -> ModelPlace:
+        """Wait in line for a place. Cancelling it leaves the line."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoLimits:
+    """For models that anybody may call at any time. Both ModelPlaces and ModelPlace."""
+
+    def take(self, plan: ModelPlan, *, tokens: int) -> ModelPlace | None:
+        """There is always room."""
+        del plan, tokens
+        return self
+
+    async def wait(self, plan: ModelPlan, *, tokens: int) -> ModelPlace:
+        """There is always room."""
+        del plan, tokens
+        return self
+
+    def release(self, used_tokens: int | None) -> None:
+        """Nothing was taken."""
+        del used_tokens
+
+
 # --- tools -------------------------------------------------------------------------------------
 
 

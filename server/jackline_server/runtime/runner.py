@@ -240,12 +240,16 @@ class Runner:
         """Return when the effect has ended, or an abort has ended it."""
         loop = asyncio.get_running_loop()
         graceful_until: float | None = None
+        waiting = self._inbox.waiting
         while not effect.done():
             if not self._inbox.nudged:
                 await self._woken()
             if effect.done():
                 return
             await self._hear()
+            if self._run.is_queued and (self._suspending or self._inbox.waiting > waiting):
+                await _stop(effect)  # nothing is under way yet: what came is settled first
+                return
             await self._adjust()
             mode = self._inbox.abort_mode()
             if mode is AbortMode.GRACEFUL and graceful_until is None:

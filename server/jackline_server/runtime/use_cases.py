@@ -187,10 +187,10 @@ class ThreadPage:
 
 @dataclass(frozen=True, slots=True)
 class LiveDelta:
-    """A live piece of a reply. Exactly one of text, reasoning and fragment is not empty.
+    """A live piece of a reply. Exactly one of text, reasoning, fragment and `waits_for` is not empty.
 
     `attempt_id` is the sequence of the ModelCallStarted it belongs to; `tool` and `index` go with
-    `fragment`.
+    `fragment`. `waits_for` is the model profile at which the run waits for a place; it has no attempt yet.
     """
 
     attempt_id: int
@@ -201,6 +201,7 @@ class LiveDelta:
     fragment: str = ""
     tool: str = ""
     index: int = 0
+    waits_for: str = ""
 
     @property
     def chars(self) -> int:

@@ -18,8 +18,10 @@ from jackline_server.runtime.ports import (
     Chance,
     Clock,
     Consultants,
+    ModelPlaces,
     Models,
     NoConsultants,
+    NoLimits,
     Record,
     Source,
     Toolbox,
@@ -54,6 +56,7 @@ class World:
     chance: Chance = SystemChance()
     consultants: Consultants = NoConsultants()
     limits: RunLimits = RunLimits()
+    places: ModelPlaces = NoLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +162,7 @@ def build(world: World, *, worker: str, max_active_runs: int, lease_ms: int, gra
         chance=world.chance,
         consultants=world.consultants,
         limits=world.limits,
+        places=world.places,
     )
     settings = SchedulerSettings(
         worker=worker, max_active_runs=max_active_runs, lease_ms=lease_ms, drain_grace_ms=grace

@@ -360,5 +360,7 @@ def delta_text(delta: Delta) -> str:
             return delta.reasoning
         case "tool_arguments":
             return delta.tool_arguments.tool + delta.tool_arguments.fragment
+        case "waiting_for_model":
+            return f"(waiting for a place at the model {delta.waiting_for_model})"
         case _:
             return ""

@@ -6,7 +6,8 @@ everything the process was about to do and cuts its line to the store; nothing o
 
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -14,10 +15,13 @@ from typing import Any, TypeVar, cast
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import Plan
+from jackline_server.models.places import Places
+from jackline_server.models.profile import ModelProfile
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
 from jackline_server.runtime.use_cases import Frame
+from jackline_server.testing import plans
 from jackline_server.testing.doubles import FixedCompiler
 from jackline_server.testing.simulation.faulty_store import Line, faulty
 from jackline_server.testing.simulation.loop import PROCESS, Process, VirtualLoop
@@ -37,6 +41,17 @@ LEASE_MS = 2_000
 
 LONG_LEASE_MS = 30_000
 """A lease that no gust outlasts."""
+
+
+def _places(name: str, known: Mapping[str, Plan]) -> Places:
+    """Few places at the model, by dice of their own, so that all others fall as they fell."""
+    chance = random.Random(name + "".join(plan.digest for plan in known.values()))  # noqa: S311 - of a simulation
+    profile = ModelProfile(
+        concurrency=chance.choice((1, 2, 32, 32)),
+        requests_per_minute=chance.choice((None, None, None, 20)),
+        tokens_per_minute=chance.choice((None, None, None, 3_000)),
+    )
+    return Places({plans.MODEL: profile})
 
 
 class ConnectionLost(Exception):
@@ -182,6 +197,7 @@ class Worker:
             clock=SimulatedClock(weather=weather, slot=self.slot),
             chance=deployment.ids,
             consultants=SimulatedConsultants(weather=weather),
+            places=_places(name, deployment.plans),
         )
         settings = SchedulerSettings(
             worker=name,

@@ -2253,8 +2253,9 @@ class Delta(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
     TOOL_ARGUMENTS_FIELD_NUMBER: _builtins.int
+    WAITING_FOR_MODEL_FIELD_NUMBER: _builtins.int
     attempt_id: _builtins.int
-    """The sequence of the ModelCallStarted event that it belongs to."""
+    """The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model`."""
     step_id: _builtins.str
     """The step."""
     iteration: _builtins.int
@@ -2263,6 +2264,10 @@ class Delta(_message.Message):
     """To the text of the reply."""
     reasoning: _builtins.str
     """To the reasoning."""
+    waiting_for_model: _builtins.str
+    """Nothing yet: the run waits for a place at this model profile, whose limits are met. Its active time stands still. The
+    next event ends the wait.
+    """
     @_builtins.property
     def tool_arguments(self) -> Global___ToolArgumentsDelta:
         """To the arguments of a tool call."""
@@ -2276,12 +2281,13 @@ class Delta(_message.Message):
         text: _builtins.str = ...,
         reasoning: _builtins.str = ...,
         tool_arguments: Global___ToolArgumentsDelta | None = ...,
+        waiting_for_model: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "reasoning", b"reasoning", "text", b"text", "tool_arguments", b"tool_arguments"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "reasoning", b"reasoning", "text", b"text", "tool_arguments", b"tool_arguments", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "iteration", b"iteration", "part", b"part", "reasoning", b"reasoning", "step_id", b"step_id", "text", b"text", "tool_arguments", b"tool_arguments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "iteration", b"iteration", "part", b"part", "reasoning", b"reasoning", "step_id", b"step_id", "text", b"text", "tool_arguments", b"tool_arguments", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text", "reasoning", "tool_arguments"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text", "reasoning", "tool_arguments", "waiting_for_model"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 

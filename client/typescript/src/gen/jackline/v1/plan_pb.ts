@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKmAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJQhQKEl9pbnB1dF9zY2hlbWFfanNvbkoECAoQHiLjBAoJTW9kZWxQbGFuEg8KB3Byb2ZpbGUYASABKAkSDQoFbW9kZWwYAiABKAkSDwoHYWRhcHRlchgDIAEoCRIWCg5jb250ZXh0X3dpbmRvdxgEIAEoDRIZChFtYXhfb3V0cHV0X3Rva2VucxgFIAEoDRIOCgZwcmljZWQYBiABKAgSGgoSaW5wdXRfcHJpY2VfbWljcm9zGAcgASgEEhsKE291dHB1dF9wcmljZV9taWNyb3MYCCABKAQSDwoHcmV0cmllcxgJIAEoDRIVCg1yZXRyeV9iYXNlX21zGAogASgNEhQKDHJldHJ5X2NhcF9tcxgLIAEoDRIfChJjb25uZWN0X3RpbWVvdXRfbXMYDCABKARIAIgBARIjChZmaXJzdF90b2tlbl90aW1lb3V0X21zGA0gASgESAGIAQESGAoLcmVwbHlfYnl0ZXMYDiABKARIAogBARIZCgxyZXBseV9jaHVua3MYDyABKARIA4gBARIVCg1uYXRpdmVfc2NoZW1hGBEgASgIEhwKD2lkbGVfdGltZW91dF9tcxgSIAEoBEgEiAEBEh8KEnJlcXVlc3RfdGltZW91dF9tcxgTIAEoBEgFiAEBEhAKCG5vX3Rvb2xzGBQgASgIQhUKE19jb25uZWN0X3RpbWVvdXRfbXNCGQoXX2ZpcnN0X3Rva2VuX3RpbWVvdXRfbXNCDgoMX3JlcGx5X2J5dGVzQg8KDV9yZXBseV9jaHVua3NCEgoQX2lkbGVfdGltZW91dF9tc0IVChNfcmVxdWVzdF90aW1lb3V0X21zSgQIEBARSgQIFRAeItoDCghTdGVwUGxhbhIPCgdzdGVwX2lkGAEgASgJEgwKBGtpbmQYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSFgoOaW5wdXRfc2VsZWN0ZWQYBCABKAgSLwoFaW5wdXQYBSADKAsyIC5qYWNrbGluZS52MS5TdGVwUGxhbi5JbnB1dEVudHJ5EjEKBnJvdXRlcxgGIAMoCzIhLmphY2tsaW5lLnYxLlN0ZXBQbGFuLlJvdXRlc0VudHJ5EhEKCW5leHRfc3RlcBgHIAEoCRIwCgptb2RlbF9zdGVwGAogASgLMhouamFja2xpbmUudjEuTW9kZWxTdGVwUGxhbkgAEi4KCXRvb2xfc3RlcBgLIAEoCzIZLmphY2tsaW5lLnYxLlRvb2xTdGVwUGxhbkgAEjIKC3JvdXRlcl9zdGVwGAwgASgLMhsuamFja2xpbmUudjEuUm91dGVyU3RlcFBsYW5IABosCgpJbnB1dEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLQoLUm91dGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIGCgRib2R5SgQICBAJSgQICRAKSgQIDRAeIq4CCgpTdGVwQm91bmRzEhYKDm1heF9pdGVyYXRpb25zGAEgASgNEhYKDm1vZGVsX3JlcXVlc3RzGAIgASgNEhIKCnRvb2xfY2FsbHMYAyABKA0SGQoMdG9rZW5fYnVkZ2V0GAQgASgESACIAQESHwoSY29zdF9idWRnZXRfbWljcm9zGAUgASgESAGIAQESFwoKdGltZW91dF9tcxgGIAEoBEgCiAEBEhgKEG1vZGVsX3RpbWVvdXRfbXMYByABKAQSFwoPaWRsZV90aW1lb3V0X21zGAggASgEEhcKD3Rvb2xfdGltZW91dF9tcxgJIAEoBEIPCg1fdG9rZW5fYnVkZ2V0QhUKE19jb3N0X2J1ZGdldF9taWNyb3NCDQoLX3RpbWVvdXRfbXNKBAgKEBQiLAoNUHJvbXB0U2VjdGlvbhINCgV0aXRsZRgBIAEoCRIMCgR0ZXh0GAIgASgJIsUBCgpUb29sUG9saWN5Eg8KB3JldHJpZXMYASABKA0SFQoNcmV0cnlfYmFzZV9tcxgCIAEoDRIUCgxyZXRyeV9jYXBfbXMYAyABKA0SKAoIb25fZXJyb3IYBCABKA4yFi5qYWNrbGluZS52MS5PbkZhaWx1cmUSKgoKb25fdGltZW91dBgFIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRINCgVyZXVzZRgGIAEoCBIUCgxzZXJpYWxfZ3JvdXAYByABKAkirAIKDVRvb2xFbnRyeVBsYW4SCwoDcmVmGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhcKD3BhcmFtZXRlcnNfanNvbhgDIAEoCRIyCgRiaW5kGAQgAygLMiQuamFja2xpbmUudjEuVG9vbEVudHJ5UGxhbi5CaW5kRW50cnkSFgoJbWF4X2NhbGxzGAUgASgNSACIAQESFgoOd3JpdGVzX2NvbnRleHQYBiABKAgSJwoGcG9saWN5GAcgASgLMhcuamFja2xpbmUudjEuVG9vbFBvbGljeRIMCgRwb2xsGAsgASgIGisKCUJpbmRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9tYXhfY2FsbHNKBAgIEAtKBAgMEBQixQEKC091dGNvbWVQbGFuEgwKBGVudW0YASADKAkSGAoLc2NoZW1hX2pzb24YAiABKAlIAIgBARISCgpvdXRwdXRfa2V5GAMgASgJEg8KB3JlcGFpcnMYBCABKA0SJQoEZm9ybRgFIAEoDjIXLmphY2tsaW5lLnYxLkFuc3dlckZvcm0SGgoNY29udHJhY3RfanNvbhgGIAEoCUgBiAEBQg4KDF9zY2hlbWFfanNvbkIQCg5fY29udHJhY3RfanNvbkoECAcQFCKQBAoNU3RvcENvbmRpdGlvbhItCgZhbnlfb2YYASABKAsyGy5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uc0gAEi0KBmFsbF9vZhgCIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoHbmVnYXRlZBgDIAEoCzIaLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25IABIUCgppdGVyYXRpb25zGAQgASgNSAASEAoGdG9rZW5zGAUgASgESAASFQoLY29zdF9taWNyb3MYBiABKARIABIUCgplbGFwc2VkX21zGAcgASgESAASFwoNbm9fdG9vbF9jYWxscxgIIAEoCEgAEjcKC3Rvb2xfY2FsbGVkGAkgASgLMiAuamFja2xpbmUudjEuVG9vbENhbGxlZENvbmRpdGlvbkgAEh0KE2NvbmZpZGVuY2VfcGVybWlsbGUYCiABKA1IABI5Cgx0ZXh0X21lbnRpb24YCyABKAsyIS5qYWNrbGluZS52MS5UZXh0TWVudGlvbkNvbmRpdGlvbkgAEhQKCm91dGNvbWVfaXMYDCABKAlIABIUCgpleHByZXNzaW9uGA0gASgJSAASMgoIZnVuY3Rpb24YDiABKAsyHi5qYWNrbGluZS52MS5GdW5jdGlvbkNvbmRpdGlvbkgAQgsKCWNvbmRpdGlvbkoECA8QHiJACg5TdG9wQ29uZGl0aW9ucxIuCgpjb25kaXRpb25zGAEgAygLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbiJFChNUb29sQ2FsbGVkQ29uZGl0aW9uEgwKBG5hbWUYASABKAkSFAoHc3VjY2VzcxgCIAEoCEgAiAEBQgoKCF9zdWNjZXNzIjoKFFRleHRNZW50aW9uQ29uZGl0aW9uEgwKBHRleHQYASABKAkSFAoMY2FzZV9tYXR0ZXJzGAIgASgIIjkKEUZ1bmN0aW9uQ29uZGl0aW9uEhAKCGZ1bmN0aW9uGAEgASgJEhIKCnRpbWVvdXRfbXMYAiABKAQi1AUKDU1vZGVsU3RlcFBsYW4SDQoFbW9kZWwYASABKAkSKgoGc3lzdGVtGAIgAygLMhouamFja2xpbmUudjEuUHJvbXB0U2VjdGlvbhIOCgZwcm9tcHQYAyABKAkSKQoFdG9vbHMYBCADKAsyGi5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuEioKDWFsbG93X2VmZmVjdHMYBSADKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSMAoLdG9vbF9jaG9pY2UYBiABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2hvaWNlTW9kZRIYChB0b29sX2Nob2ljZV9uYW1lGAcgASgJEhQKDG1heF9wYXJhbGxlbBgIIAEoDRInCgZib3VuZHMYCSABKAsyFy5qYWNrbGluZS52MS5TdGVwQm91bmRzEikKB291dGNvbWUYCiABKAsyGC5qYWNrbGluZS52MS5PdXRjb21lUGxhbhImCghvbl9saW1pdBgLIAEoDjIULmphY2tsaW5lLnYxLk9uTGltaXQSMgoOdG9vbF9leGVjdXRpb24YDiABKA4yGi5qYWNrbGluZS52MS5Ub29sRXhlY3V0aW9uEhkKDGludmFsaWRfYXJncxgQIAEoDUgAiAEBEi0KCXN0b3Bfd2hlbhgMIAEoCzIaLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb24SKwoKY29tcGxldGlvbhgNIAEoDjIXLmphY2tsaW5lLnYxLkNvbXBsZXRpb24SJwoGcmVwZWF0GBEgASgLMhcuamFja2xpbmUudjEuUmVwZWF0UGxhbhIpCgdyZWZsZWN0GBIgASgLMhguamFja2xpbmUudjEuUmVmbGVjdFBsYW4SJwoGZ3JvdW5kGBMgASgLMhcuamFja2xpbmUudjEuR3JvdW5kUGxhbkIPCg1faW52YWxpZF9hcmdzSgQIDxAQSgQIFBAoIk0KClJlcGVhdFBsYW4SIQoCYnkYASABKA4yFS5qYWNrbGluZS52MS5SZXBlYXRCeRINCgVjb3VudBgCIAEoDRINCgVudWRnZRgDIAEoCCIuCgtSZWZsZWN0UGxhbhINCgVldmVyeRgBIAEoDRIQCghndWlkYW5jZRgCIAEoCCJ5CgpHcm91bmRQbGFuEg0KBW1vZGVsGAEgASgJEhoKEnRocmVzaG9sZF9wZXJtaWxsZRgCIAEoDRITCgttYXhfcmVwbGFucxgDIAEoDRIrCghvbl9lcnJvchgEIAEoDjIZLmphY2tsaW5lLnYxLk9uSnVkZ2VFcnJvciL+AgoMVG9vbFN0ZXBQbGFuEiMKBmVmZmVjdBgBIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBISCgpvdXRwdXRfa2V5GAIgASgJEhIKCnRpbWVvdXRfbXMYAyABKAQSFAoMcmVzdWx0X2NoYXJzGAQgASgNEioKCm9uX3Vua25vd24YBSABKA4yFi5qYWNrbGluZS52MS5PblVua25vd24SGQoRdW5rbm93bl9leHBpcnlfbXMYBiABKAQSJwoEaHR0cBgKIAEoCzIXLmphY2tsaW5lLnYxLkh0dHBBY3Rpb25IABIvCghmdW5jdGlvbhgLIAEoCzIbLmphY2tsaW5lLnYxLkZ1bmN0aW9uQWN0aW9uSAASJQoDbWNwGAwgASgLMhYuamFja2xpbmUudjEuTWNwQWN0aW9uSAASJwoGcG9saWN5GA4gASgLMhcuamFja2xpbmUudjEuVG9vbFBvbGljeUIICgZhY3Rpb25KBAgHEApKBAgNEA5KBAgPECgirAIKCkh0dHBBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIOCgZtZXRob2QYAiABKAkSDAoEcGF0aBgDIAEoCRIxCgVxdWVyeRgEIAMoCzIiLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uUXVlcnlFbnRyeRI1CgdoZWFkZXJzGAUgAygLMiQuamFja2xpbmUudjEuSHR0cEFjdGlvbi5IZWFkZXJzRW50cnkSFgoJYm9keV9qc29uGAYgASgJSACIAQEaLAoKUXVlcnlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9ib2R5X2pzb24iIgoORnVuY3Rpb25BY3Rpb24SEAoIZnVuY3Rpb24YASABKAkiWgoJTWNwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRITCgt0b29sX2RpZ2VzdBgEIAEoCSIqCgpSb3V0ZXJDYXNlEgwKBHdoZW4YASABKAkSDgoGc2lnbmFsGAIgASgJIjgKDlJvdXRlclN0ZXBQbGFuEiYKBWNhc2VzGAEgAygLMhcuamFja2xpbmUudjEuUm91dGVyQ2FzZSpUCglPbkZhaWx1cmUSGgoWT05fRkFJTFVSRV9VTlNQRUNJRklFRBAAEhYKEk9OX0ZBSUxVUkVfT0JTRVJWRRABEhMKD09OX0ZBSUxVUkVfRkFJTBACKpYBCgpBbnN3ZXJGb3JtEhsKF0FOU1dFUl9GT1JNX1VOU1BFQ0lGSUVEEAASGQoVQU5TV0VSX0ZPUk1fSlNPTl9URVhUEAESFAoQQU5TV0VSX0ZPUk1fVEVYVBACEh0KGUFOU1dFUl9GT1JNX05BVElWRV9TQ0hFTUEQAxIbChdBTlNXRVJfRk9STV9GSU5JU0hfVE9PTBAEKogBCg5Ub29sQ2hvaWNlTW9kZRIgChxUT09MX0NIT0lDRV9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVVE9PTF9DSE9JQ0VfTU9ERV9BVVRPEAESHQoZVE9PTF9DSE9JQ0VfTU9ERV9SRVFVSVJFRBACEhoKFlRPT0xfQ0hPSUNFX01PREVfTkFNRUQQAypWCgpDb21wbGV0aW9uEhoKFkNPTVBMRVRJT05fVU5TUEVDSUZJRUQQABITCg9DT01QTEVUSU9OX0FVVE8QARIXChNDT01QTEVUSU9OX0VYUExJQ0lUEAIqUQoHT25MaW1pdBIYChRPTl9MSU1JVF9VTlNQRUNJRklFRBAAEhEKDU9OX0xJTUlUX0VYSVQQARIZChVPTl9MSU1JVF9GSU5BTF9BTlNXRVIQAiqLAQoNVG9vbEV4ZWN1dGlvbhIeChpUT09MX0VYRUNVVElPTl9VTlNQRUNJRklFRBAAEhwKGFRPT0xfRVhFQ1VUSU9OX0JZX0VGRkVDVBABEh0KGVRPT0xfRVhFQ1VUSU9OX1NFUVVFTlRJQUwQAhIdChlUT09MX0VYRUNVVElPTl9DT05DVVJSRU5UEAMqaAoIUmVwZWF0QnkSGQoVUkVQRUFUX0JZX1VOU1BFQ0lGSUVEEAASGQoVUkVQRUFUX0JZX0FSR1NfUkVTVUxUEAESEgoOUkVQRUFUX0JZX0FSR1MQAhISCg5SRVBFQVRfQllfTkFNRRADKmIKDE9uSnVkZ2VFcnJvchIeChpPTl9KVURHRV9FUlJPUl9VTlNQRUNJRklFRBAAEhkKFU9OX0pVREdFX0VSUk9SX0lHTk9SRRABEhcKE09OX0pVREdFX0VSUk9SX0VYSVQQAipmCglPblVua25vd24SGgoWT05fVU5LTk9XTl9VTlNQRUNJRklFRBAAEhIKDk9OX1VOS05PV05fQVNLEAESEwoPT05fVU5LTk9XTl9GQUlMEAISFAoQT05fVU5LTk9XTl9SRVRSWRADYgZwcm90bzM", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSLYAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJEioKCmJvdW5kc19jYXAYCyABKAsyFi5qYWNrbGluZS52MS5Cb3VuZHNDYXBCFAoSX2lucHV0X3NjaGVtYV9qc29uSgQIChALSgQIDBAeIuUCCglCb3VuZHNDYXASGwoOcnVuX3RpbWVvdXRfbXMYASABKARIAIgBARIZCgx0b2tlbl9idWRnZXQYAiABKARIAYgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYAyABKARIAogBARISCgVzdGVwcxgEIAEoDUgDiAEBEhMKBmV2ZW50cxgFIAEoDUgEiAEBEhsKDm1heF9pdGVyYXRpb25zGAYgASgNSAWIAQESGwoObW9kZWxfcmVxdWVzdHMYByABKA1IBogBARIXCgp0b29sX2NhbGxzGAggASgNSAeIAQFCEQoPX3J1bl90aW1lb3V0X21zQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0IICgZfc3RlcHNCCQoHX2V2ZW50c0IRCg9fbWF4X2l0ZXJhdGlvbnNCEQoPX21vZGVsX3JlcXVlc3RzQg0KC190b29sX2NhbGxzIuMECglNb2RlbFBsYW4SDwoHcHJvZmlsZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIPCgdhZGFwdGVyGAMgASgJEhYKDmNvbnRleHRfd2luZG93GAQgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAUgASgNEg4KBnByaWNlZBgGIAEoCBIaChJpbnB1dF9wcmljZV9taWNyb3MYByABKAQSGwoTb3V0cHV0X3ByaWNlX21pY3JvcxgIIAEoBBIPCgdyZXRyaWVzGAkgASgNEhUKDXJldHJ5X2Jhc2VfbXMYCiABKA0SFAoMcmV0cnlfY2FwX21zGAsgASgNEh8KEmNvbm5lY3RfdGltZW91dF9tcxgMIAEoBEgAiAEBEiMKFmZpcnN0X3Rva2VuX3RpbWVvdXRfbXMYDSABKARIAYgBARIYCgtyZXBseV9ieXRlcxgOIAEoBEgCiAEBEhkKDHJlcGx5X2NodW5rcxgPIAEoBEgDiAEBEhUKDW5hdGl2ZV9zY2hlbWEYESABKAgSHAoPaWRsZV90aW1lb3V0X21zGBIgASgESASIAQESHwoScmVxdWVzdF90aW1lb3V0X21zGBMgASgESAWIAQESEAoIbm9fdG9vbHMYFCABKAhCFQoTX2Nvbm5lY3RfdGltZW91dF9tc0IZChdfZmlyc3RfdG9rZW5fdGltZW91dF9tc0IOCgxfcmVwbHlfYnl0ZXNCDwoNX3JlcGx5X2NodW5rc0ISChBfaWRsZV90aW1lb3V0X21zQhUKE19yZXF1ZXN0X3RpbWVvdXRfbXNKBAgQEBFKBAgVEB4i2gMKCFN0ZXBQbGFuEg8KB3N0ZXBfaWQYASABKAkSDAoEa2luZBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIWCg5pbnB1dF9zZWxlY3RlZBgEIAEoCBIvCgVpbnB1dBgFIAMoCzIgLmphY2tsaW5lLnYxLlN0ZXBQbGFuLklucHV0RW50cnkSMQoGcm91dGVzGAYgAygLMiEuamFja2xpbmUudjEuU3RlcFBsYW4uUm91dGVzRW50cnkSEQoJbmV4dF9zdGVwGAcgASgJEjAKCm1vZGVsX3N0ZXAYCiABKAsyGi5qYWNrbGluZS52MS5Nb2RlbFN0ZXBQbGFuSAASLgoJdG9vbF9zdGVwGAsgASgLMhkuamFja2xpbmUudjEuVG9vbFN0ZXBQbGFuSAASMgoLcm91dGVyX3N0ZXAYDCABKAsyGy5qYWNrbGluZS52MS5Sb3V0ZXJTdGVwUGxhbkgAGiwKCklucHV0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtSb3V0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBGJvZHlKBAgIEAlKBAgJEApKBAgNEB4irgIKClN0ZXBCb3VuZHMSFgoObWF4X2l0ZXJhdGlvbnMYASABKA0SFgoObW9kZWxfcmVxdWVzdHMYAiABKA0SEgoKdG9vbF9jYWxscxgDIAEoDRIZCgx0b2tlbl9idWRnZXQYBCABKARIAIgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYBSABKARIAYgBARIXCgp0aW1lb3V0X21zGAYgASgESAKIAQESGAoQbW9kZWxfdGltZW91dF9tcxgHIAEoBBIXCg9pZGxlX3RpbWVvdXRfbXMYCCABKAQSFwoPdG9vbF90aW1lb3V0X21zGAkgASgEQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0INCgtfdGltZW91dF9tc0oECAoQFCIsCg1Qcm9tcHRTZWN0aW9uEg0KBXRpdGxlGAEgASgJEgwKBHRleHQYAiABKAkixQEKClRvb2xQb2xpY3kSDwoHcmV0cmllcxgBIAEoDRIVCg1yZXRyeV9iYXNlX21zGAIgASgNEhQKDHJldHJ5X2NhcF9tcxgDIAEoDRIoCghvbl9lcnJvchgEIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRIqCgpvbl90aW1lb3V0GAUgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEg0KBXJldXNlGAYgASgIEhQKDHNlcmlhbF9ncm91cBgHIAEoCSKsAgoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBInCgZwb2xpY3kYByABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5EgwKBHBvbGwYCyABKAgaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQC0oECAwQFCLFAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybRIaCg1jb250cmFjdF9qc29uGAYgASgJSAGIAQFCDgoMX3NjaGVtYV9qc29uQhAKDl9jb250cmFjdF9qc29uSgQIBxAUIpAECg1TdG9wQ29uZGl0aW9uEi0KBmFueV9vZhgBIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoGYWxsX29mGAIgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgduZWdhdGVkGAMgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbkgAEhQKCml0ZXJhdGlvbnMYBCABKA1IABIQCgZ0b2tlbnMYBSABKARIABIVCgtjb3N0X21pY3JvcxgGIAEoBEgAEhQKCmVsYXBzZWRfbXMYByABKARIABIXCg1ub190b29sX2NhbGxzGAggASgISAASNwoLdG9vbF9jYWxsZWQYCSABKAsyIC5qYWNrbGluZS52MS5Ub29sQ2FsbGVkQ29uZGl0aW9uSAASHQoTY29uZmlkZW5jZV9wZXJtaWxsZRgKIAEoDUgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCLUBQoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBIyCg50b29sX2V4ZWN1dGlvbhgOIAEoDjIaLmphY2tsaW5lLnYxLlRvb2xFeGVjdXRpb24SGQoMaW52YWxpZF9hcmdzGBAgASgNSACIAQESLQoJc3RvcF93aGVuGAwgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbhIrCgpjb21wbGV0aW9uGA0gASgOMhcuamFja2xpbmUudjEuQ29tcGxldGlvbhInCgZyZXBlYXQYESABKAsyFy5qYWNrbGluZS52MS5SZXBlYXRQbGFuEikKB3JlZmxlY3QYEiABKAsyGC5qYWNrbGluZS52MS5SZWZsZWN0UGxhbhInCgZncm91bmQYEyABKAsyFy5qYWNrbGluZS52MS5Hcm91bmRQbGFuQg8KDV9pbnZhbGlkX2FyZ3NKBAgPEBBKBAgUECgiTQoKUmVwZWF0UGxhbhIhCgJieRgBIAEoDjIVLmphY2tsaW5lLnYxLlJlcGVhdEJ5Eg0KBWNvdW50GAIgASgNEg0KBW51ZGdlGAMgASgIIi4KC1JlZmxlY3RQbGFuEg0KBWV2ZXJ5GAEgASgNEhAKCGd1aWRhbmNlGAIgASgIInkKCkdyb3VuZFBsYW4SDQoFbW9kZWwYASABKAkSGgoSdGhyZXNob2xkX3Blcm1pbGxlGAIgASgNEhMKC21heF9yZXBsYW5zGAMgASgNEisKCG9uX2Vycm9yGAQgASgOMhkuamFja2xpbmUudjEuT25KdWRnZUVycm9yIv4CCgxUb29sU3RlcFBsYW4SIwoGZWZmZWN0GAEgASgOMhMuamFja2xpbmUudjEuRWZmZWN0EhIKCm91dHB1dF9rZXkYAiABKAkSEgoKdGltZW91dF9tcxgDIAEoBBIUCgxyZXN1bHRfY2hhcnMYBCABKA0SKgoKb25fdW5rbm93bhgFIAEoDjIWLmphY2tsaW5lLnYxLk9uVW5rbm93bhIZChF1bmtub3duX2V4cGlyeV9tcxgGIAEoBBInCgRodHRwGAogASgLMhcuamFja2xpbmUudjEuSHR0cEFjdGlvbkgAEi8KCGZ1bmN0aW9uGAsgASgLMhsuamFja2xpbmUudjEuRnVuY3Rpb25BY3Rpb25IABIlCgNtY3AYDCABKAsyFi5qYWNrbGluZS52MS5NY3BBY3Rpb25IABInCgZwb2xpY3kYDiABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5QggKBmFjdGlvbkoECAcQCkoECA0QDkoECA8QKCKsAgoKSHR0cEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEg4KBm1ldGhvZBgCIAEoCRIMCgRwYXRoGAMgASgJEjEKBXF1ZXJ5GAQgAygLMiIuamFja2xpbmUudjEuSHR0cEFjdGlvbi5RdWVyeUVudHJ5EjUKB2hlYWRlcnMYBSADKAsyJC5qYWNrbGluZS52MS5IdHRwQWN0aW9uLkhlYWRlcnNFbnRyeRIWCglib2R5X2pzb24YBiABKAlIAIgBARosCgpRdWVyeUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX2JvZHlfanNvbiIiCg5GdW5jdGlvbkFjdGlvbhIQCghmdW5jdGlvbhgBIAEoCSJaCglNY3BBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIMCgR0b29sGAIgASgJEhYKDmFyZ3VtZW50c19qc29uGAMgASgJEhMKC3Rvb2xfZGlnZXN0GAQgASgJIioKClJvdXRlckNhc2USDAoEd2hlbhgBIAEoCRIOCgZzaWduYWwYAiABKAkiOAoOUm91dGVyU3RlcFBsYW4SJgoFY2FzZXMYASADKAsyFy5qYWNrbGluZS52MS5Sb3V0ZXJDYXNlKlQKCU9uRmFpbHVyZRIaChZPTl9GQUlMVVJFX1VOU1BFQ0lGSUVEEAASFgoST05fRkFJTFVSRV9PQlNFUlZFEAESEwoPT05fRkFJTFVSRV9GQUlMEAIqlgEKCkFuc3dlckZvcm0SGwoXQU5TV0VSX0ZPUk1fVU5TUEVDSUZJRUQQABIZChVBTlNXRVJfRk9STV9KU09OX1RFWFQQARIUChBBTlNXRVJfRk9STV9URVhUEAISHQoZQU5TV0VSX0ZPUk1fTkFUSVZFX1NDSEVNQRADEhsKF0FOU1dFUl9GT1JNX0ZJTklTSF9UT09MEAQqiAEKDlRvb2xDaG9pY2VNb2RlEiAKHFRPT0xfQ0hPSUNFX01PREVfVU5TUEVDSUZJRUQQABIZChVUT09MX0NIT0lDRV9NT0RFX0FVVE8QARIdChlUT09MX0NIT0lDRV9NT0RFX1JFUVVJUkVEEAISGgoWVE9PTF9DSE9JQ0VfTU9ERV9OQU1FRBADKlYKCkNvbXBsZXRpb24SGgoWQ09NUExFVElPTl9VTlNQRUNJRklFRBAAEhMKD0NPTVBMRVRJT05fQVVUTxABEhcKE0NPTVBMRVRJT05fRVhQTElDSVQQAipRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKosBCg1Ub29sRXhlY3V0aW9uEh4KGlRPT0xfRVhFQ1VUSU9OX1VOU1BFQ0lGSUVEEAASHAoYVE9PTF9FWEVDVVRJT05fQllfRUZGRUNUEAESHQoZVE9PTF9FWEVDVVRJT05fU0VRVUVOVElBTBACEh0KGVRPT0xfRVhFQ1VUSU9OX0NPTkNVUlJFTlQQAypoCghSZXBlYXRCeRIZChVSRVBFQVRfQllfVU5TUEVDSUZJRUQQABIZChVSRVBFQVRfQllfQVJHU19SRVNVTFQQARISCg5SRVBFQVRfQllfQVJHUxACEhIKDlJFUEVBVF9CWV9OQU1FEAMqYgoMT25KdWRnZUVycm9yEh4KGk9OX0pVREdFX0VSUk9SX1VOU1BFQ0lGSUVEEAASGQoVT05fSlVER0VfRVJST1JfSUdOT1JFEAESFwoTT05fSlVER0VfRVJST1JfRVhJVBACKmYKCU9uVW5rbm93bhIaChZPTl9VTktOT1dOX1VOU1BFQ0lGSUVEEAASEgoOT05fVU5LTk9XTl9BU0sQARITCg9PTl9VTktOT1dOX0ZBSUwQAhIUChBPTl9VTktOT1dOX1JFVFJZEANiBnByb3RvMw", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -87,6 +87,13 @@ export type Plan = Message<"jackline.v1.Plan"> & {
    * @generated from field: repeated string warnings = 9;
    */
   warnings: string[];
+
+  /**
+   * How far the bounds of a live run may be raised; unset where the workflow does not say.
+   *
+   * @generated from field: jackline.v1.BoundsCap bounds_cap = 11;
+   */
+  boundsCap?: BoundsCap | undefined;
 };
 
 /**
@@ -95,6 +102,76 @@ export type Plan = Message<"jackline.v1.Plan"> & {
  */
 export const PlanSchema: GenMessage<Plan> = /*@__PURE__*/
   messageDesc(file_jackline_v1_plan, 0);
+
+/**
+ * How far the bounds of a live run may be raised. What is unset is as far as the operator lets.
+ *
+ * @generated from message jackline.v1.BoundsCap
+ */
+export type BoundsCap = Message<"jackline.v1.BoundsCap"> & {
+  /**
+   * Active time of the run, and of a visit.
+   *
+   * @generated from field: optional uint64 run_timeout_ms = 1;
+   */
+  runTimeoutMs?: bigint | undefined;
+
+  /**
+   * Tokens of the run, and of a visit.
+   *
+   * @generated from field: optional uint64 token_budget = 2;
+   */
+  tokenBudget?: bigint | undefined;
+
+  /**
+   * Price of the run, and of a visit.
+   *
+   * @generated from field: optional uint64 cost_budget_micros = 3;
+   */
+  costBudgetMicros?: bigint | undefined;
+
+  /**
+   * Steps visited.
+   *
+   * @generated from field: optional uint32 steps = 4;
+   */
+  steps?: number | undefined;
+
+  /**
+   * Facts in the log.
+   *
+   * @generated from field: optional uint32 events = 5;
+   */
+  events?: number | undefined;
+
+  /**
+   * Model turns of a visit.
+   *
+   * @generated from field: optional uint32 max_iterations = 6;
+   */
+  maxIterations?: number | undefined;
+
+  /**
+   * Attempts at the model in a visit.
+   *
+   * @generated from field: optional uint32 model_requests = 7;
+   */
+  modelRequests?: number | undefined;
+
+  /**
+   * Tool attempts of a visit.
+   *
+   * @generated from field: optional uint32 tool_calls = 8;
+   */
+  toolCalls?: number | undefined;
+};
+
+/**
+ * Describes the message jackline.v1.BoundsCap.
+ * Use `create(BoundsCapSchema)` to create a new message.
+ */
+export const BoundsCapSchema: GenMessage<BoundsCap> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 1);
 
 /**
  * A model profile as it was when the plan was made. It holds no secret and no address.
@@ -241,7 +318,7 @@ export type ModelPlan = Message<"jackline.v1.ModelPlan"> & {
  * Use `create(ModelPlanSchema)` to create a new message.
  */
 export const ModelPlanSchema: GenMessage<ModelPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 1);
+  messageDesc(file_jackline_v1_plan, 2);
 
 /**
  * One step.
@@ -335,7 +412,7 @@ export type StepPlan = Message<"jackline.v1.StepPlan"> & {
  * Use `create(StepPlanSchema)` to create a new message.
  */
 export const StepPlanSchema: GenMessage<StepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 2);
+  messageDesc(file_jackline_v1_plan, 3);
 
 /**
  * The caps of one visit of a step.
@@ -412,7 +489,7 @@ export type StepBounds = Message<"jackline.v1.StepBounds"> & {
  * Use `create(StepBoundsSchema)` to create a new message.
  */
 export const StepBoundsSchema: GenMessage<StepBounds> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 3);
+  messageDesc(file_jackline_v1_plan, 4);
 
 /**
  * One part of the system message.
@@ -440,7 +517,7 @@ export type PromptSection = Message<"jackline.v1.PromptSection"> & {
  * Use `create(PromptSectionSchema)` to create a new message.
  */
 export const PromptSectionSchema: GenMessage<PromptSection> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 4);
+  messageDesc(file_jackline_v1_plan, 5);
 
 /**
  * What follows from the failures of a tool, and whether it is called again.
@@ -503,7 +580,7 @@ export type ToolPolicy = Message<"jackline.v1.ToolPolicy"> & {
  * Use `create(ToolPolicySchema)` to create a new message.
  */
 export const ToolPolicySchema: GenMessage<ToolPolicy> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 5);
+  messageDesc(file_jackline_v1_plan, 6);
 
 /**
  * A tool as one model step sees it.
@@ -573,7 +650,7 @@ export type ToolEntryPlan = Message<"jackline.v1.ToolEntryPlan"> & {
  * Use `create(ToolEntryPlanSchema)` to create a new message.
  */
 export const ToolEntryPlanSchema: GenMessage<ToolEntryPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 6);
+  messageDesc(file_jackline_v1_plan, 7);
 
 /**
  * The contract of a step's answer.
@@ -630,7 +707,7 @@ export type OutcomePlan = Message<"jackline.v1.OutcomePlan"> & {
  * Use `create(OutcomePlanSchema)` to create a new message.
  */
 export const OutcomePlanSchema: GenMessage<OutcomePlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 7);
+  messageDesc(file_jackline_v1_plan, 8);
 
 /**
  * When a step stops by itself: a tree. At most 8 levels and 64 parts.
@@ -763,7 +840,7 @@ export type StopCondition = Message<"jackline.v1.StopCondition"> & {
  * Use `create(StopConditionSchema)` to create a new message.
  */
 export const StopConditionSchema: GenMessage<StopCondition> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 8);
+  messageDesc(file_jackline_v1_plan, 9);
 
 /**
  * Several conditions.
@@ -784,7 +861,7 @@ export type StopConditions = Message<"jackline.v1.StopConditions"> & {
  * Use `create(StopConditionsSchema)` to create a new message.
  */
 export const StopConditionsSchema: GenMessage<StopConditions> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 9);
+  messageDesc(file_jackline_v1_plan, 10);
 
 /**
  * A call of a tool in this visit ended.
@@ -812,7 +889,7 @@ export type ToolCalledCondition = Message<"jackline.v1.ToolCalledCondition"> & {
  * Use `create(ToolCalledConditionSchema)` to create a new message.
  */
 export const ToolCalledConditionSchema: GenMessage<ToolCalledCondition> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 10);
+  messageDesc(file_jackline_v1_plan, 11);
 
 /**
  * The last reply has a text.
@@ -840,7 +917,7 @@ export type TextMentionCondition = Message<"jackline.v1.TextMentionCondition"> &
  * Use `create(TextMentionConditionSchema)` to create a new message.
  */
 export const TextMentionConditionSchema: GenMessage<TextMentionCondition> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 11);
+  messageDesc(file_jackline_v1_plan, 12);
 
 /**
  * A Python function is asked.
@@ -868,7 +945,7 @@ export type FunctionCondition = Message<"jackline.v1.FunctionCondition"> & {
  * Use `create(FunctionConditionSchema)` to create a new message.
  */
 export const FunctionConditionSchema: GenMessage<FunctionCondition> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 12);
+  messageDesc(file_jackline_v1_plan, 13);
 
 /**
  * A step that asks a model.
@@ -1008,7 +1085,7 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
  * Use `create(ModelStepPlanSchema)` to create a new message.
  */
 export const ModelStepPlanSchema: GenMessage<ModelStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 13);
+  messageDesc(file_jackline_v1_plan, 14);
 
 /**
  * When repeated calls end a step.
@@ -1044,7 +1121,7 @@ export type RepeatPlan = Message<"jackline.v1.RepeatPlan"> & {
  * Use `create(RepeatPlanSchema)` to create a new message.
  */
 export const RepeatPlanSchema: GenMessage<RepeatPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 14);
+  messageDesc(file_jackline_v1_plan, 15);
 
 /**
  * When a step looks at how its turns have gone.
@@ -1072,7 +1149,7 @@ export type ReflectPlan = Message<"jackline.v1.ReflectPlan"> & {
  * Use `create(ReflectPlanSchema)` to create a new message.
  */
 export const ReflectPlanSchema: GenMessage<ReflectPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 15);
+  messageDesc(file_jackline_v1_plan, 16);
 
 /**
  * How an answer is held against what the tools returned.
@@ -1114,7 +1191,7 @@ export type GroundPlan = Message<"jackline.v1.GroundPlan"> & {
  * Use `create(GroundPlanSchema)` to create a new message.
  */
 export const GroundPlanSchema: GenMessage<GroundPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 16);
+  messageDesc(file_jackline_v1_plan, 17);
 
 /**
  * A step that does one thing.
@@ -1208,7 +1285,7 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
  * Use `create(ToolStepPlanSchema)` to create a new message.
  */
 export const ToolStepPlanSchema: GenMessage<ToolStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 17);
+  messageDesc(file_jackline_v1_plan, 18);
 
 /**
  * A request to a connection of the operator's.
@@ -1264,7 +1341,7 @@ export type HttpAction = Message<"jackline.v1.HttpAction"> & {
  * Use `create(HttpActionSchema)` to create a new message.
  */
 export const HttpActionSchema: GenMessage<HttpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 18);
+  messageDesc(file_jackline_v1_plan, 19);
 
 /**
  * A Python function of the operator's roots.
@@ -1285,7 +1362,7 @@ export type FunctionAction = Message<"jackline.v1.FunctionAction"> & {
  * Use `create(FunctionActionSchema)` to create a new message.
  */
 export const FunctionActionSchema: GenMessage<FunctionAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 19);
+  messageDesc(file_jackline_v1_plan, 20);
 
 /**
  * A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -1327,7 +1404,7 @@ export type McpAction = Message<"jackline.v1.McpAction"> & {
  * Use `create(McpActionSchema)` to create a new message.
  */
 export const McpActionSchema: GenMessage<McpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 20);
+  messageDesc(file_jackline_v1_plan, 21);
 
 /**
  * One case of a router.
@@ -1355,7 +1432,7 @@ export type RouterCase = Message<"jackline.v1.RouterCase"> & {
  * Use `create(RouterCaseSchema)` to create a new message.
  */
 export const RouterCaseSchema: GenMessage<RouterCase> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 21);
+  messageDesc(file_jackline_v1_plan, 22);
 
 /**
  * A step that only chooses.
@@ -1376,7 +1453,7 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  * Use `create(RouterStepPlanSchema)` to create a new message.
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 22);
+  messageDesc(file_jackline_v1_plan, 23);
 
 /**
  * What follows from a failure.

@@ -1,0 +1,163 @@
+"""Runs that wait for a place at a model: what they hold, who sees it, and what ends the wait."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from jackline_server.core.commands import Abort, Pause, Resume, Steer
+from jackline_server.core.facts import AbortMode, ModelCallStarted, Phase, RunFinished, StopReason
+from jackline_server.core.plan import ModelPlan
+from jackline_server.models.places import Places
+from jackline_server.models.profile import ModelProfile
+from jackline_server.runtime.ports import ModelPlace
+from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.use_cases import LiveDelta, Stage
+from jackline_server.storage.memory import memory_store
+from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
+from jackline_server.testing.harness import Process, World, process, start_request
+from jackline_server.testing.plans import MODEL, agent_plan, model, run_bounds
+
+
+@dataclass
+class Queue:
+    """The places of a profile, of which the test holds some; `asked` is set once somebody waits."""
+
+    inner: Places
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, plan: ModelPlan, *, tokens: int) -> ModelPlace | None:
+        return self.inner.take(plan, tokens=tokens)
+
+    async def wait(self, plan: ModelPlan, *, tokens: int) -> ModelPlace:
+        self.asked.set()
+        return await self.inner.wait(plan, tokens=tokens)
+
+
+@asynccontextmanager
+async def crowded(*, run_timeout_ms: int | None = None) -> AsyncGenerator[tuple[Process, Queue, ModelPlace]]:
+    """A process whose model has one place, and that place, taken."""
+    plan = agent_plan()
+    plan = replace(plan, models={MODEL: model(retries=0)}, bounds=run_bounds(run_timeout_ms=run_timeout_ms))
+    queue = Queue(Places({MODEL: ModelProfile(concurrency=1)}))
+    taken = queue.take(plan.models[MODEL], tokens=1)
+    assert taken is not None
+    world = World(
+        store=memory_store(),
+        models=FakeModels(answering=lambda _: ScriptedReply(text="done")),
+        toolbox=FakeTools(tools={}),
+        plans={"plan": plan},
+        places=queue,
+    )
+    async with process(world) as jackline, asyncio.timeout(10):
+        yield jackline, queue, taken
+
+
+async def end_of(jackline: Process, run_id: str) -> RunFinished:
+    last = (await jackline.follow(run_id))[-1].fact
+    assert isinstance(last, RunFinished)
+    return last
+
+
+async def calls_in(jackline: Process, run_id: str) -> int:
+    return sum(isinstance(record.fact, ModelCallStarted) for record in await jackline.log(run_id))
+
+
+async def test_a_run_without_a_place_announces_nothing_and_goes_on_once_there_is_one() -> None:
+    async with crowded() as (jackline, queue, taken):
+        run_id = await jackline.start()
+        await queue.asked.wait()
+        assert await calls_in(jackline, run_id) == 0
+        taken.release(None)
+        assert (await end_of(jackline, run_id)).phase is Phase.SUCCEEDED
+        assert await calls_in(jackline, run_id) == 1
+
+
+async def test_a_watcher_is_shown_what_a_run_waits_for() -> None:
+    async with crowded() as (jackline, _queue, taken):
+        shown: list[LiveDelta] = []
+        first = await jackline.start()
+        async for frame in jackline.runtime.runs.watch(DEFAULT_TENANT, first, after_sequence=0, deltas=True):
+            shown += frame.deltas
+            if any(delta.waits_for for delta in frame.deltas):
+                taken.release(None)
+        waits = [delta for delta in shown if delta.waits_for]
+        assert [(delta.waits_for, delta.attempt_id, delta.iteration) for delta in waits] == [(MODEL, 0, 1)]
+
+
+async def test_a_run_that_waits_spends_no_active_time() -> None:
+    async with crowded(run_timeout_ms=100) as (jackline, queue, taken):
+        run_id = await jackline.start()
+        await queue.asked.wait()
+        loop = asyncio.get_running_loop()
+        waited = loop.create_future()
+        loop.call_later(0.3, waited.set_result, None)
+        await waited
+        taken.release(None)
+        end = await end_of(jackline, run_id)
+        assert end.phase is Phase.SUCCEEDED
+        assert (await jackline.log(run_id))[-1].envelope.active_ms < 100
+
+
+@pytest.mark.parametrize("mode", list(AbortMode))
+async def test_an_abort_ends_the_wait_at_once(mode: AbortMode) -> None:
+    async with crowded() as (jackline, queue, taken):
+        run_id = await jackline.start()
+        await queue.asked.wait()
+        await jackline.control(
+            run_id, Abort(mode=mode, skip_routes=False), command_id="stop", wait=Stage.SETTLED, wait_ms=2_000
+        )
+        assert (await end_of(jackline, run_id)).phase is Phase.ABORTED
+        assert await calls_in(jackline, run_id) == 0
+        taken.release(None)
+        assert queue.take(model(), tokens=1) is not None, "the run that has gone holds no place"
+
+
+async def test_a_run_that_waits_is_paused_at_once_and_gets_into_line_again() -> None:
+    async with crowded() as (jackline, queue, taken):
+        run_id = await jackline.start()
+        await queue.asked.wait()
+        receipt = await jackline.control(run_id, Pause(), command_id="pause", wait=Stage.EFFECTIVE)
+        assert receipt.reached
+        taken.release(None)
+        assert await calls_in(jackline, run_id) == 0
+        await jackline.control(run_id, Resume(), command_id="resume")
+        assert (await end_of(jackline, run_id)).phase is Phase.SUCCEEDED
+
+
+async def test_guidance_reaches_the_call_that_waits_for_its_place() -> None:
+    async with crowded() as (jackline, queue, taken):
+        run_id = await jackline.start()
+        await queue.asked.wait()
+        receipt = await jackline.control(
+            run_id, Steer(text="be brief"), command_id="steer", wait=Stage.EFFECTIVE
+        )
+        assert receipt.reached
+        taken.release(None)
+        assert (await end_of(jackline, run_id)).phase is Phase.SUCCEEDED
+        models = jackline.world.models
+        assert isinstance(models, FakeModels)
+        (request,) = models.requests
+        assert "be brief" in request.messages[-1].text
+
+
+async def test_a_deadline_ends_the_wait() -> None:
+    async with crowded() as (jackline, _queue, _taken):
+        request = replace(start_request("plan"), deadline_unix_ms=int(time.time() * 1000) + 200)
+        run_id = (await jackline.runtime.runs.start(request)).row.run_id
+        end = await end_of(jackline, run_id)
+        assert (end.signal, end.stop_reason) == ("time_exceeded", StopReason.DEADLINE)
+        assert await calls_in(jackline, run_id) == 0
+
+
+async def test_a_drain_lets_a_run_go_that_waits() -> None:
+    async with crowded() as (jackline, queue, _taken):
+        run_id = await jackline.start()
+        await queue.asked.wait()
+        await jackline.runtime.scheduler.drain()
+        log = await jackline.log(run_id)
+        assert type(log[-1].fact).__name__ == "RunSuspended"
+        assert await calls_in(jackline, run_id) == 0
