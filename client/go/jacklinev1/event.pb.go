@@ -105,6 +105,9 @@ const (
 	// A judge holds an answer against what the tools returned. Uses no turn, has no tools, and is no part of the
 	// conversation.
 	ModelCallPurpose_MODEL_CALL_PURPOSE_GROUND ModelCallPurpose = 4
+	// The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
+	// conversation.
+	ModelCallPurpose_MODEL_CALL_PURPOSE_SUMMARY ModelCallPurpose = 5
 )
 
 // Enum value maps for ModelCallPurpose.
@@ -115,6 +118,7 @@ var (
 		2: "MODEL_CALL_PURPOSE_REPAIR",
 		3: "MODEL_CALL_PURPOSE_FINAL_ANSWER",
 		4: "MODEL_CALL_PURPOSE_GROUND",
+		5: "MODEL_CALL_PURPOSE_SUMMARY",
 	}
 	ModelCallPurpose_value = map[string]int32{
 		"MODEL_CALL_PURPOSE_UNSPECIFIED":  0,
@@ -122,6 +126,7 @@ var (
 		"MODEL_CALL_PURPOSE_REPAIR":       2,
 		"MODEL_CALL_PURPOSE_FINAL_ANSWER": 3,
 		"MODEL_CALL_PURPOSE_GROUND":       4,
+		"MODEL_CALL_PURPOSE_SUMMARY":      5,
 	}
 )
 
@@ -588,6 +593,8 @@ const (
 	NoticeCode_NOTICE_CODE_CONDITION_FAILED NoticeCode = 3
 	// The same tool calls were repeated; the model is told before the step ends for it.
 	NoticeCode_NOTICE_CODE_REPETITION NoticeCode = 4
+	// The conversation that a model is sent was not sound, or could not be shortened as the workflow says.
+	NoticeCode_NOTICE_CODE_HISTORY NoticeCode = 6
 )
 
 // Enum value maps for NoticeCode.
@@ -598,6 +605,7 @@ var (
 		2: "NOTICE_CODE_FILE_MISSING",
 		3: "NOTICE_CODE_CONDITION_FAILED",
 		4: "NOTICE_CODE_REPETITION",
+		6: "NOTICE_CODE_HISTORY",
 	}
 	NoticeCode_value = map[string]int32{
 		"NOTICE_CODE_UNSPECIFIED":        0,
@@ -605,6 +613,7 @@ var (
 		"NOTICE_CODE_FILE_MISSING":       2,
 		"NOTICE_CODE_CONDITION_FAILED":   3,
 		"NOTICE_CODE_REPETITION":         4,
+		"NOTICE_CODE_HISTORY":            6,
 	}
 )
 
@@ -741,6 +750,63 @@ func (ConsultAnswer) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
+// How a conversation was made shorter.
+type CompactionKind int32
+
+const (
+	// Never sent.
+	CompactionKind_COMPACTION_KIND_UNSPECIFIED CompactionKind = 0
+	// Results of old tool calls were replaced by what names them.
+	CompactionKind_COMPACTION_KIND_PRUNED CompactionKind = 1
+	// The oldest turns were left out.
+	CompactionKind_COMPACTION_KIND_WINDOW CompactionKind = 2
+	// The oldest turns were left out, and a summary stands for them.
+	CompactionKind_COMPACTION_KIND_SUMMARY CompactionKind = 3
+)
+
+// Enum value maps for CompactionKind.
+var (
+	CompactionKind_name = map[int32]string{
+		0: "COMPACTION_KIND_UNSPECIFIED",
+		1: "COMPACTION_KIND_PRUNED",
+		2: "COMPACTION_KIND_WINDOW",
+		3: "COMPACTION_KIND_SUMMARY",
+	}
+	CompactionKind_value = map[string]int32{
+		"COMPACTION_KIND_UNSPECIFIED": 0,
+		"COMPACTION_KIND_PRUNED":      1,
+		"COMPACTION_KIND_WINDOW":      2,
+		"COMPACTION_KIND_SUMMARY":     3,
+	}
+)
+
+func (x CompactionKind) Enum() *CompactionKind {
+	p := new(CompactionKind)
+	*p = x
+	return p
+}
+
+func (x CompactionKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CompactionKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_event_proto_enumTypes[11].Descriptor()
+}
+
+func (CompactionKind) Type() protoreflect.EnumType {
+	return &file_jackline_v1_event_proto_enumTypes[11]
+}
+
+func (x CompactionKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CompactionKind.Descriptor instead.
+func (CompactionKind) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
+}
+
 // How the turns since the last look have gone.
 type ReflectionPattern int32
 
@@ -786,11 +852,11 @@ func (x ReflectionPattern) String() string {
 }
 
 func (ReflectionPattern) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_event_proto_enumTypes[11].Descriptor()
+	return file_jackline_v1_event_proto_enumTypes[12].Descriptor()
 }
 
 func (ReflectionPattern) Type() protoreflect.EnumType {
-	return &file_jackline_v1_event_proto_enumTypes[11]
+	return &file_jackline_v1_event_proto_enumTypes[12]
 }
 
 func (x ReflectionPattern) Number() protoreflect.EnumNumber {
@@ -799,7 +865,7 @@ func (x ReflectionPattern) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReflectionPattern.Descriptor instead.
 func (ReflectionPattern) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 // One fact of one run.
@@ -849,6 +915,9 @@ type StepEvent struct {
 	//	*StepEvent_Steered
 	//	*StepEvent_TimerFired
 	//	*StepEvent_Noticed
+	//	*StepEvent_Compacted
+	//	*StepEvent_HistoryRepaired
+	//	*StepEvent_MessagesAppended
 	//	*StepEvent_Reflected
 	//	*StepEvent_Grounded
 	//	*StepEvent_BoundsAdjusted
@@ -1158,6 +1227,33 @@ func (x *StepEvent) GetNoticed() *Noticed {
 	return nil
 }
 
+func (x *StepEvent) GetCompacted() *Compacted {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_Compacted); ok {
+			return x.Compacted
+		}
+	}
+	return nil
+}
+
+func (x *StepEvent) GetHistoryRepaired() *HistoryRepaired {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_HistoryRepaired); ok {
+			return x.HistoryRepaired
+		}
+	}
+	return nil
+}
+
+func (x *StepEvent) GetMessagesAppended() *MessagesAppended {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_MessagesAppended); ok {
+			return x.MessagesAppended
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetReflected() *Reflected {
 	if x != nil {
 		if x, ok := x.Fact.(*StepEvent_Reflected); ok {
@@ -1315,6 +1411,21 @@ type StepEvent_Noticed struct {
 	Noticed *Noticed `protobuf:"bytes,31,opt,name=noticed,proto3,oneof"`
 }
 
+type StepEvent_Compacted struct {
+	// A model is sent less of the conversation from here on.
+	Compacted *Compacted `protobuf:"bytes,32,opt,name=compacted,proto3,oneof"`
+}
+
+type StepEvent_HistoryRepaired struct {
+	// What a model was to be sent had to be made sound first.
+	HistoryRepaired *HistoryRepaired `protobuf:"bytes,33,opt,name=history_repaired,json=historyRepaired,proto3,oneof"`
+}
+
+type StepEvent_MessagesAppended struct {
+	// The turn of the run in its thread has come, with the messages that the thread has by now.
+	MessagesAppended *MessagesAppended `protobuf:"bytes,34,opt,name=messages_appended,json=messagesAppended,proto3,oneof"`
+}
+
 type StepEvent_Reflected struct {
 	// How the turns of a visit have gone was looked at.
 	Reflected *Reflected `protobuf:"bytes,35,opt,name=reflected,proto3,oneof"`
@@ -1379,6 +1490,12 @@ func (*StepEvent_TimerFired) isStepEvent_Fact() {}
 
 func (*StepEvent_Noticed) isStepEvent_Fact() {}
 
+func (*StepEvent_Compacted) isStepEvent_Fact() {}
+
+func (*StepEvent_HistoryRepaired) isStepEvent_Fact() {}
+
+func (*StepEvent_MessagesAppended) isStepEvent_Fact() {}
+
 func (*StepEvent_Reflected) isStepEvent_Fact() {}
 
 func (*StepEvent_Grounded) isStepEvent_Fact() {}
@@ -1406,7 +1523,9 @@ type RunStarted struct {
 	OnQuestion OnQuestion `protobuf:"varint,7,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
 	// What the run was forked from; unset for a run that began by itself. The events of a fork up to that sequence are
 	// those of the other run, recorded anew.
-	ForkedFrom    *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	ForkedFrom *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// The conversation that it continues; unset without.
+	Thread        *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1497,6 +1616,141 @@ func (x *RunStarted) GetForkedFrom() *ForkOrigin {
 	return nil
 }
 
+func (x *RunStarted) GetThread() *ThreadStart {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+// How a run begins in a thread.
+type ThreadStart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The thread; empty for a fork, which goes on with what was said and leaves the thread alone.
+	ThreadId string `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// How many messages the thread had.
+	Position uint64 `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
+	// How many of them, the newest, the run has: their digests are in the content.
+	MessageCount uint32 `protobuf:"varint,3,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
+	// True if another run was active: MessagesAppended follows when the turn of this one has come.
+	Waits         bool `protobuf:"varint,4,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadStart) Reset() {
+	*x = ThreadStart{}
+	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadStart) ProtoMessage() {}
+
+func (x *ThreadStart) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadStart.ProtoReflect.Descriptor instead.
+func (*ThreadStart) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ThreadStart) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ThreadStart) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *ThreadStart) GetMessageCount() uint32 {
+	if x != nil {
+		return x.MessageCount
+	}
+	return 0
+}
+
+func (x *ThreadStart) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+// The turn of a run that had waited in its thread has come.
+type MessagesAppended struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many messages the thread has.
+	Position uint64 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	// How many of them, the newest, the run has: their digests are in the content.
+	MessageCount  uint32 `protobuf:"varint,2,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessagesAppended) Reset() {
+	*x = MessagesAppended{}
+	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessagesAppended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessagesAppended) ProtoMessage() {}
+
+func (x *MessagesAppended) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessagesAppended.ProtoReflect.Descriptor instead.
+func (*MessagesAppended) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *MessagesAppended) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *MessagesAppended) GetMessageCount() uint32 {
+	if x != nil {
+		return x.MessageCount
+	}
+	return 0
+}
+
 // A worker took the run over.
 type RunRecovered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1510,7 +1764,7 @@ type RunRecovered struct {
 
 func (x *RunRecovered) Reset() {
 	*x = RunRecovered{}
-	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	mi := &file_jackline_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1776,7 @@ func (x *RunRecovered) String() string {
 func (*RunRecovered) ProtoMessage() {}
 
 func (x *RunRecovered) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	mi := &file_jackline_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1789,7 @@ func (x *RunRecovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRecovered.ProtoReflect.Descriptor instead.
 func (*RunRecovered) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunRecovered) GetEpoch() uint64 {
@@ -1563,7 +1817,7 @@ type RunSuspended struct {
 
 func (x *RunSuspended) Reset() {
 	*x = RunSuspended{}
-	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	mi := &file_jackline_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1829,7 @@ func (x *RunSuspended) String() string {
 func (*RunSuspended) ProtoMessage() {}
 
 func (x *RunSuspended) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	mi := &file_jackline_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1842,7 @@ func (x *RunSuspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSuspended.ProtoReflect.Descriptor instead.
 func (*RunSuspended) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunSuspended) GetEpoch() uint64 {
@@ -1617,7 +1871,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[4]
+	mi := &file_jackline_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1883,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[4]
+	mi := &file_jackline_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1896,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunFinished) GetState() RunState {
@@ -1691,7 +1945,7 @@ type StepStarted struct {
 
 func (x *StepStarted) Reset() {
 	*x = StepStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[5]
+	mi := &file_jackline_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1957,7 @@ func (x *StepStarted) String() string {
 func (*StepStarted) ProtoMessage() {}
 
 func (x *StepStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[5]
+	mi := &file_jackline_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1970,7 @@ func (x *StepStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepStarted.ProtoReflect.Descriptor instead.
 func (*StepStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StepStarted) GetSteps() uint32 {
@@ -1747,7 +2001,7 @@ type StepFinished struct {
 
 func (x *StepFinished) Reset() {
 	*x = StepFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[6]
+	mi := &file_jackline_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +2013,7 @@ func (x *StepFinished) String() string {
 func (*StepFinished) ProtoMessage() {}
 
 func (x *StepFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[6]
+	mi := &file_jackline_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +2026,7 @@ func (x *StepFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFinished.ProtoReflect.Descriptor instead.
 func (*StepFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StepFinished) GetSignal() string {
@@ -1835,14 +2089,16 @@ type ModelCallStarted struct {
 	// For a closing answer: the limit that led to it.
 	Limit StopReason `protobuf:"varint,7,opt,name=limit,proto3,enum=jackline.v1.StopReason" json:"limit,omitempty"`
 	// For a closing answer: the scope and name of that limit.
-	LimitLeaf     string `protobuf:"bytes,8,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
+	LimitLeaf string `protobuf:"bytes,8,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
+	// For a summary: how many entries of the visit it stands for, counted from its first.
+	Summarised    uint32 `protobuf:"varint,12,opt,name=summarised,proto3" json:"summarised,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelCallStarted) Reset() {
 	*x = ModelCallStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[7]
+	mi := &file_jackline_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +2110,7 @@ func (x *ModelCallStarted) String() string {
 func (*ModelCallStarted) ProtoMessage() {}
 
 func (x *ModelCallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[7]
+	mi := &file_jackline_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +2123,7 @@ func (x *ModelCallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallStarted.ProtoReflect.Descriptor instead.
 func (*ModelCallStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ModelCallStarted) GetPurpose() ModelCallPurpose {
@@ -1926,6 +2182,13 @@ func (x *ModelCallStarted) GetLimitLeaf() string {
 	return ""
 }
 
+func (x *ModelCallStarted) GetSummarised() uint32 {
+	if x != nil {
+		return x.Summarised
+	}
+	return 0
+}
+
 // The model replied.
 type ModelReplied struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1949,7 +2212,7 @@ type ModelReplied struct {
 
 func (x *ModelReplied) Reset() {
 	*x = ModelReplied{}
-	mi := &file_jackline_v1_event_proto_msgTypes[8]
+	mi := &file_jackline_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2224,7 @@ func (x *ModelReplied) String() string {
 func (*ModelReplied) ProtoMessage() {}
 
 func (x *ModelReplied) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[8]
+	mi := &file_jackline_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2237,7 @@ func (x *ModelReplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelReplied.ProtoReflect.Descriptor instead.
 func (*ModelReplied) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ModelReplied) GetUsage() *Usage {
@@ -2037,15 +2300,17 @@ type ModelCallFailed struct {
 	Usage *Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Its price, in millionths of a US dollar.
 	CostMicros uint64 `protobuf:"varint,4,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// True if a part of the reply's text had come; it is kept in the content.
+	Interrupted bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	// The timer or cap that ended it; unset if it ended by itself.
-	Limit         ModelAttemptLimit `protobuf:"varint,5,opt,name=limit,proto3,enum=jackline.v1.ModelAttemptLimit" json:"limit,omitempty"`
+	Limit         ModelAttemptLimit `protobuf:"varint,6,opt,name=limit,proto3,enum=jackline.v1.ModelAttemptLimit" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelCallFailed) Reset() {
 	*x = ModelCallFailed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[9]
+	mi := &file_jackline_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2322,7 @@ func (x *ModelCallFailed) String() string {
 func (*ModelCallFailed) ProtoMessage() {}
 
 func (x *ModelCallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[9]
+	mi := &file_jackline_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2335,7 @@ func (x *ModelCallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFailed.ProtoReflect.Descriptor instead.
 func (*ModelCallFailed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ModelCallFailed) GetFailure() ModelFailureClass {
@@ -2101,6 +2366,13 @@ func (x *ModelCallFailed) GetCostMicros() uint64 {
 	return 0
 }
 
+func (x *ModelCallFailed) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
+	}
+	return false
+}
+
 func (x *ModelCallFailed) GetLimit() ModelAttemptLimit {
 	if x != nil {
 		return x.Limit
@@ -2123,7 +2395,7 @@ type ToolCallRequested struct {
 
 func (x *ToolCallRequested) Reset() {
 	*x = ToolCallRequested{}
-	mi := &file_jackline_v1_event_proto_msgTypes[10]
+	mi := &file_jackline_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2407,7 @@ func (x *ToolCallRequested) String() string {
 func (*ToolCallRequested) ProtoMessage() {}
 
 func (x *ToolCallRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[10]
+	mi := &file_jackline_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2420,7 @@ func (x *ToolCallRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallRequested.ProtoReflect.Descriptor instead.
 func (*ToolCallRequested) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ToolCallRequested) GetCallId() string {
@@ -2191,7 +2463,7 @@ type ToolCallStarted struct {
 
 func (x *ToolCallStarted) Reset() {
 	*x = ToolCallStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[11]
+	mi := &file_jackline_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2475,7 @@ func (x *ToolCallStarted) String() string {
 func (*ToolCallStarted) ProtoMessage() {}
 
 func (x *ToolCallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[11]
+	mi := &file_jackline_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2488,7 @@ func (x *ToolCallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallStarted.ProtoReflect.Descriptor instead.
 func (*ToolCallStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ToolCallStarted) GetCallId() string {
@@ -2285,7 +2557,7 @@ type ToolCallFinished struct {
 
 func (x *ToolCallFinished) Reset() {
 	*x = ToolCallFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[12]
+	mi := &file_jackline_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2569,7 @@ func (x *ToolCallFinished) String() string {
 func (*ToolCallFinished) ProtoMessage() {}
 
 func (x *ToolCallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[12]
+	mi := &file_jackline_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2582,7 @@ func (x *ToolCallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallFinished.ProtoReflect.Descriptor instead.
 func (*ToolCallFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ToolCallFinished) GetCallId() string {
@@ -2405,7 +2677,7 @@ type AnswerRejected struct {
 
 func (x *AnswerRejected) Reset() {
 	*x = AnswerRejected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[13]
+	mi := &file_jackline_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2689,7 @@ func (x *AnswerRejected) String() string {
 func (*AnswerRejected) ProtoMessage() {}
 
 func (x *AnswerRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[13]
+	mi := &file_jackline_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2702,7 @@ func (x *AnswerRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRejected.ProtoReflect.Descriptor instead.
 func (*AnswerRejected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AnswerRejected) GetProblem() AnswerProblem {
@@ -2473,7 +2745,7 @@ type InterruptRaised struct {
 
 func (x *InterruptRaised) Reset() {
 	*x = InterruptRaised{}
-	mi := &file_jackline_v1_event_proto_msgTypes[14]
+	mi := &file_jackline_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2757,7 @@ func (x *InterruptRaised) String() string {
 func (*InterruptRaised) ProtoMessage() {}
 
 func (x *InterruptRaised) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[14]
+	mi := &file_jackline_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2770,7 @@ func (x *InterruptRaised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptRaised.ProtoReflect.Descriptor instead.
 func (*InterruptRaised) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *InterruptRaised) GetInterruptId() string {
@@ -2551,7 +2823,7 @@ type InterruptResolved struct {
 
 func (x *InterruptResolved) Reset() {
 	*x = InterruptResolved{}
-	mi := &file_jackline_v1_event_proto_msgTypes[15]
+	mi := &file_jackline_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +2835,7 @@ func (x *InterruptResolved) String() string {
 func (*InterruptResolved) ProtoMessage() {}
 
 func (x *InterruptResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[15]
+	mi := &file_jackline_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2576,7 +2848,7 @@ func (x *InterruptResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptResolved.ProtoReflect.Descriptor instead.
 func (*InterruptResolved) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InterruptResolved) GetInterruptId() string {
@@ -2612,14 +2884,16 @@ type CommandApplied struct {
 	// How an abort stops what is under way.
 	AbortMode AbortMode `protobuf:"varint,4,opt,name=abort_mode,json=abortMode,proto3,enum=jackline.v1.AbortMode" json:"abort_mode,omitempty"`
 	// True if an abort leaves out the cleanup path.
-	SkipRoutes    bool `protobuf:"varint,5,opt,name=skip_routes,json=skipRoutes,proto3" json:"skip_routes,omitempty"`
+	SkipRoutes bool `protobuf:"varint,5,opt,name=skip_routes,json=skipRoutes,proto3" json:"skip_routes,omitempty"`
+	// Why the run is aborted; OPERATOR when unspecified.
+	AbortCause    StopReason `protobuf:"varint,6,opt,name=abort_cause,json=abortCause,proto3,enum=jackline.v1.StopReason" json:"abort_cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommandApplied) Reset() {
 	*x = CommandApplied{}
-	mi := &file_jackline_v1_event_proto_msgTypes[16]
+	mi := &file_jackline_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2905,7 @@ func (x *CommandApplied) String() string {
 func (*CommandApplied) ProtoMessage() {}
 
 func (x *CommandApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[16]
+	mi := &file_jackline_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2918,7 @@ func (x *CommandApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandApplied.ProtoReflect.Descriptor instead.
 func (*CommandApplied) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommandApplied) GetCommandId() string {
@@ -2682,6 +2956,13 @@ func (x *CommandApplied) GetSkipRoutes() bool {
 	return false
 }
 
+func (x *CommandApplied) GetAbortCause() StopReason {
+	if x != nil {
+		return x.AbortCause
+	}
+	return StopReason_STOP_REASON_UNSPECIFIED
+}
+
 // A command can take no effect.
 type CommandRejected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2699,7 +2980,7 @@ type CommandRejected struct {
 
 func (x *CommandRejected) Reset() {
 	*x = CommandRejected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[17]
+	mi := &file_jackline_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +2992,7 @@ func (x *CommandRejected) String() string {
 func (*CommandRejected) ProtoMessage() {}
 
 func (x *CommandRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[17]
+	mi := &file_jackline_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +3005,7 @@ func (x *CommandRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRejected.ProtoReflect.Descriptor instead.
 func (*CommandRejected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CommandRejected) GetCommandId() string {
@@ -2766,7 +3047,7 @@ type Paused struct {
 
 func (x *Paused) Reset() {
 	*x = Paused{}
-	mi := &file_jackline_v1_event_proto_msgTypes[18]
+	mi := &file_jackline_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +3059,7 @@ func (x *Paused) String() string {
 func (*Paused) ProtoMessage() {}
 
 func (x *Paused) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[18]
+	mi := &file_jackline_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +3072,7 @@ func (x *Paused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Paused.ProtoReflect.Descriptor instead.
 func (*Paused) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Paused) GetPrincipal() string {
@@ -2812,7 +3093,7 @@ type Resumed struct {
 
 func (x *Resumed) Reset() {
 	*x = Resumed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[19]
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +3105,7 @@ func (x *Resumed) String() string {
 func (*Resumed) ProtoMessage() {}
 
 func (x *Resumed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[19]
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3118,7 @@ func (x *Resumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resumed.ProtoReflect.Descriptor instead.
 func (*Resumed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Resumed) GetPrincipal() string {
@@ -2860,7 +3141,7 @@ type Steered struct {
 
 func (x *Steered) Reset() {
 	*x = Steered{}
-	mi := &file_jackline_v1_event_proto_msgTypes[20]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +3153,7 @@ func (x *Steered) String() string {
 func (*Steered) ProtoMessage() {}
 
 func (x *Steered) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[20]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +3166,7 @@ func (x *Steered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steered.ProtoReflect.Descriptor instead.
 func (*Steered) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Steered) GetPrincipal() string {
@@ -2917,7 +3198,7 @@ type BoundsAdjusted struct {
 
 func (x *BoundsAdjusted) Reset() {
 	*x = BoundsAdjusted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3210,7 @@ func (x *BoundsAdjusted) String() string {
 func (*BoundsAdjusted) ProtoMessage() {}
 
 func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3223,7 @@ func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsAdjusted.ProtoReflect.Descriptor instead.
 func (*BoundsAdjusted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BoundsAdjusted) GetPrincipal() string {
@@ -2979,7 +3260,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3272,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3285,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TimerFired) GetKind() TimerKind {
@@ -3032,7 +3313,7 @@ type Noticed struct {
 
 func (x *Noticed) Reset() {
 	*x = Noticed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3325,7 @@ func (x *Noticed) String() string {
 func (*Noticed) ProtoMessage() {}
 
 func (x *Noticed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3338,7 @@ func (x *Noticed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noticed.ProtoReflect.Descriptor instead.
 func (*Noticed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Noticed) GetCode() NoticeCode {
@@ -3084,7 +3365,7 @@ type Consulted struct {
 
 func (x *Consulted) Reset() {
 	*x = Consulted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3377,7 @@ func (x *Consulted) String() string {
 func (*Consulted) ProtoMessage() {}
 
 func (x *Consulted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3390,7 @@ func (x *Consulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consulted.ProtoReflect.Descriptor instead.
 func (*Consulted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Consulted) GetKind() ConsultKind {
@@ -3140,6 +3421,233 @@ func (x *Consulted) GetDurationMs() uint32 {
 	return 0
 }
 
+// A model is sent less of a visit's conversation from here on. The log keeps all of it.
+type Compacted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How.
+	Kind CompactionKind `protobuf:"varint,1,opt,name=kind,proto3,enum=jackline.v1.CompactionKind" json:"kind,omitempty"`
+	// True if the provider had refused the conversation as too long; the call is then made once more.
+	Overflow bool `protobuf:"varint,2,opt,name=overflow,proto3" json:"overflow,omitempty"`
+	// The first entry of the visit that is sent, counted from 0.
+	KeptFrom uint32 `protobuf:"varint,3,opt,name=kept_from,json=keptFrom,proto3" json:"kept_from,omitempty"`
+	// The first entry of the visit whose results are sent whole.
+	PrunedTo uint32 `protobuf:"varint,4,opt,name=pruned_to,json=prunedTo,proto3" json:"pruned_to,omitempty"`
+	// How many turns this left out.
+	Turns uint32 `protobuf:"varint,5,opt,name=turns,proto3" json:"turns,omitempty"`
+	// How many results this replaced.
+	Results uint32 `protobuf:"varint,6,opt,name=results,proto3" json:"results,omitempty"`
+	// The estimate of the next prompt before, in tokens.
+	TokensBefore uint64 `protobuf:"varint,7,opt,name=tokens_before,json=tokensBefore,proto3" json:"tokens_before,omitempty"`
+	// The estimate after.
+	TokensAfter   uint64 `protobuf:"varint,8,opt,name=tokens_after,json=tokensAfter,proto3" json:"tokens_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compacted) Reset() {
+	*x = Compacted{}
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compacted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compacted) ProtoMessage() {}
+
+func (x *Compacted) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
+func (*Compacted) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Compacted) GetKind() CompactionKind {
+	if x != nil {
+		return x.Kind
+	}
+	return CompactionKind_COMPACTION_KIND_UNSPECIFIED
+}
+
+func (x *Compacted) GetOverflow() bool {
+	if x != nil {
+		return x.Overflow
+	}
+	return false
+}
+
+func (x *Compacted) GetKeptFrom() uint32 {
+	if x != nil {
+		return x.KeptFrom
+	}
+	return 0
+}
+
+func (x *Compacted) GetPrunedTo() uint32 {
+	if x != nil {
+		return x.PrunedTo
+	}
+	return 0
+}
+
+func (x *Compacted) GetTurns() uint32 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *Compacted) GetResults() uint32 {
+	if x != nil {
+		return x.Results
+	}
+	return 0
+}
+
+func (x *Compacted) GetTokensBefore() uint64 {
+	if x != nil {
+		return x.TokensBefore
+	}
+	return 0
+}
+
+func (x *Compacted) GetTokensAfter() uint64 {
+	if x != nil {
+		return x.TokensAfter
+	}
+	return 0
+}
+
+// What a model was to be sent had to be made sound first; these are the repairs that came new.
+type HistoryRepaired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Calls without a result, which got a neutral one.
+	Dangling uint32 `protobuf:"varint,1,opt,name=dangling,proto3" json:"dangling,omitempty"`
+	// Results without a call, which were left out.
+	Orphans uint32 `protobuf:"varint,2,opt,name=orphans,proto3" json:"orphans,omitempty"`
+	// Results that stood away from their reply.
+	Moved uint32 `protobuf:"varint,3,opt,name=moved,proto3" json:"moved,omitempty"`
+	// Messages with nothing in them, which were left out.
+	Empty uint32 `protobuf:"varint,4,opt,name=empty,proto3" json:"empty,omitempty"`
+	// Requests or replies that stood in a row and became one.
+	Merged uint32 `protobuf:"varint,5,opt,name=merged,proto3" json:"merged,omitempty"`
+	// Malformed arguments, which are quoted as text.
+	Quoted uint32 `protobuf:"varint,6,opt,name=quoted,proto3" json:"quoted,omitempty"`
+	// Ids and names that were missing, odd or used before.
+	Renamed uint32 `protobuf:"varint,7,opt,name=renamed,proto3" json:"renamed,omitempty"`
+	// System messages from outside, which lost their rank.
+	Demoted uint32 `protobuf:"varint,8,opt,name=demoted,proto3" json:"demoted,omitempty"`
+	// Replies that no request came before.
+	Unasked       uint32 `protobuf:"varint,9,opt,name=unasked,proto3" json:"unasked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRepaired) Reset() {
+	*x = HistoryRepaired{}
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRepaired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRepaired) ProtoMessage() {}
+
+func (x *HistoryRepaired) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRepaired.ProtoReflect.Descriptor instead.
+func (*HistoryRepaired) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *HistoryRepaired) GetDangling() uint32 {
+	if x != nil {
+		return x.Dangling
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetOrphans() uint32 {
+	if x != nil {
+		return x.Orphans
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetMoved() uint32 {
+	if x != nil {
+		return x.Moved
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetEmpty() uint32 {
+	if x != nil {
+		return x.Empty
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetMerged() uint32 {
+	if x != nil {
+		return x.Merged
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetQuoted() uint32 {
+	if x != nil {
+		return x.Quoted
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetRenamed() uint32 {
+	if x != nil {
+		return x.Renamed
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetDemoted() uint32 {
+	if x != nil {
+		return x.Demoted
+	}
+	return 0
+}
+
+func (x *HistoryRepaired) GetUnasked() uint32 {
+	if x != nil {
+		return x.Unasked
+	}
+	return 0
+}
+
 // How the turns of a visit have gone was looked at. No model is asked for it.
 type Reflected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3157,7 +3665,7 @@ type Reflected struct {
 
 func (x *Reflected) Reset() {
 	*x = Reflected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3677,7 @@ func (x *Reflected) String() string {
 func (*Reflected) ProtoMessage() {}
 
 func (x *Reflected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3690,7 @@ func (x *Reflected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflected.ProtoReflect.Descriptor instead.
 func (*Reflected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Reflected) GetPattern() ReflectionPattern {
@@ -3230,7 +3738,7 @@ type Grounded struct {
 
 func (x *Grounded) Reset() {
 	*x = Grounded{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3750,7 @@ func (x *Grounded) String() string {
 func (*Grounded) ProtoMessage() {}
 
 func (x *Grounded) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +3763,7 @@ func (x *Grounded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grounded.ProtoReflect.Descriptor instead.
 func (*Grounded) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Grounded) GetScorePermille() uint32 {
@@ -3300,7 +3808,9 @@ type Content struct {
 	//	*Content_ToolResult
 	//	*Content_Answer
 	//	*Content_Text
+	//	*Content_Thread
 	//	*Content_Consult
+	//	*Content_Compacted
 	//	*Content_Grounded
 	Body          isContent_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -3309,7 +3819,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3831,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3844,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -3407,10 +3917,28 @@ func (x *Content) GetText() string {
 	return ""
 }
 
+func (x *Content) GetThread() *ThreadContent {
+	if x != nil {
+		if x, ok := x.Body.(*Content_Thread); ok {
+			return x.Thread
+		}
+	}
+	return nil
+}
+
 func (x *Content) GetConsult() *ConsultContent {
 	if x != nil {
 		if x, ok := x.Body.(*Content_Consult); ok {
 			return x.Consult
+		}
+	}
+	return nil
+}
+
+func (x *Content) GetCompacted() *CompactedContent {
+	if x != nil {
+		if x, ok := x.Body.(*Content_Compacted); ok {
+			return x.Compacted
 		}
 	}
 	return nil
@@ -3440,7 +3968,7 @@ type Content_Result struct {
 }
 
 type Content_Reply struct {
-	// Of ModelReplied.
+	// Of ModelReplied, and of ModelCallFailed where a part of the reply had come.
 	Reply *ReplyContent `protobuf:"bytes,3,opt,name=reply,proto3,oneof"`
 }
 
@@ -3460,13 +3988,24 @@ type Content_Answer struct {
 }
 
 type Content_Text struct {
-	// Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice.
+	// Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice, guidance that came too
+	// late and stays in the thread.
 	Text string `protobuf:"bytes,7,opt,name=text,proto3,oneof"`
+}
+
+type Content_Thread struct {
+	// Of MessagesAppended.
+	Thread *ThreadContent `protobuf:"bytes,9,opt,name=thread,proto3,oneof"`
 }
 
 type Content_Consult struct {
 	// Of Consulted.
 	Consult *ConsultContent `protobuf:"bytes,12,opt,name=consult,proto3,oneof"`
+}
+
+type Content_Compacted struct {
+	// Of Compacted.
+	Compacted *CompactedContent `protobuf:"bytes,8,opt,name=compacted,proto3,oneof"`
 }
 
 type Content_Grounded struct {
@@ -3488,7 +4027,11 @@ func (*Content_Answer) isContent_Body() {}
 
 func (*Content_Text) isContent_Body() {}
 
+func (*Content_Thread) isContent_Body() {}
+
 func (*Content_Consult) isContent_Body() {}
+
+func (*Content_Compacted) isContent_Body() {}
 
 func (*Content_Grounded) isContent_Body() {}
 
@@ -3498,14 +4041,16 @@ type RunInput struct {
 	// The input as JSON.
 	InputJson []byte `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// On whose behalf; passed to tools, never to the model.
-	Subject       *structpb.Struct `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	Subject *structpb.Struct `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	// The messages of the thread that the run begins with, oldest first.
+	Thread        *ThreadContent `protobuf:"bytes,3,opt,name=thread,proto3" json:"thread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +4062,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +4075,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -3543,6 +4088,59 @@ func (x *RunInput) GetInputJson() []byte {
 func (x *RunInput) GetSubject() *structpb.Struct {
 	if x != nil {
 		return x.Subject
+	}
+	return nil
+}
+
+func (x *RunInput) GetThread() *ThreadContent {
+	if x != nil {
+		return x.Thread
+	}
+	return nil
+}
+
+// Messages of a thread, each by the SHA-256 of what is stored of it.
+type ThreadContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 32 bytes each.
+	Digests       [][]byte `protobuf:"bytes,1,rep,name=digests,proto3" json:"digests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThreadContent) Reset() {
+	*x = ThreadContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThreadContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThreadContent) ProtoMessage() {}
+
+func (x *ThreadContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThreadContent.ProtoReflect.Descriptor instead.
+func (*ThreadContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ThreadContent) GetDigests() [][]byte {
+	if x != nil {
+		return x.Digests
 	}
 	return nil
 }
@@ -3562,7 +4160,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3574,7 +4172,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3587,7 +4185,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -3617,14 +4215,18 @@ type ReplyContent struct {
 	// Its text.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Its reasoning, where the provider shows it.
-	Reasoning     string `protobuf:"bytes,2,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	Reasoning string `protobuf:"bytes,2,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	// The reasoning as it has to be sent back to the model; unset if there is nothing to send back.
+	Blocks *ReasoningBlocks `protobuf:"bytes,3,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	// Of ModelCallFailed: why the reply was cut off here.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +4238,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +4251,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -3666,6 +4268,93 @@ func (x *ReplyContent) GetReasoning() string {
 	return ""
 }
 
+func (x *ReplyContent) GetBlocks() *ReasoningBlocks {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *ReplyContent) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// A model's reasoning as it is sent back to it, unchanged, and to no other model.
+type ReasoningBlocks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The profile that it belongs to.
+	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The model of that profile.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// The field of the provider's wire that takes `reasoning` as it is; empty for none.
+	Field string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
+	// Further fields of the wire's message, signed ones among them, as a JSON object; empty without.
+	BlocksJson    []byte `protobuf:"bytes,4,opt,name=blocks_json,json=blocksJson,proto3" json:"blocks_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReasoningBlocks) Reset() {
+	*x = ReasoningBlocks{}
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReasoningBlocks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReasoningBlocks) ProtoMessage() {}
+
+func (x *ReasoningBlocks) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReasoningBlocks.ProtoReflect.Descriptor instead.
+func (*ReasoningBlocks) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ReasoningBlocks) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *ReasoningBlocks) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ReasoningBlocks) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *ReasoningBlocks) GetBlocksJson() []byte {
+	if x != nil {
+		return x.BlocksJson
+	}
+	return nil
+}
+
 // A tool call as it was asked for.
 type CallContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3679,7 +4368,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +4380,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +4393,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallContent) GetTool() string {
@@ -3734,7 +4423,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +4435,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +4448,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -3789,7 +4478,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3801,7 +4490,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3814,7 +4503,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -3842,7 +4531,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3854,7 +4543,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3867,12 +4556,58 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ConsultContent) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+// What stands for turns that were left out.
+type CompactedContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The summary, in the words of the model that was asked for it.
+	Summary       string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactedContent) Reset() {
+	*x = CompactedContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactedContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactedContent) ProtoMessage() {}
+
+func (x *CompactedContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
+func (*CompactedContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CompactedContent) GetSummary() string {
+	if x != nil {
+		return x.Summary
 	}
 	return ""
 }
@@ -3890,7 +4625,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +4637,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4650,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -3956,7 +4691,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4703,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +4716,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -4096,7 +4831,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +4843,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4856,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -4156,7 +4891,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4168,7 +4903,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4181,7 +4916,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -4195,7 +4930,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x87\x10\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xd2\x11\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -4231,12 +4966,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vtimer_fired\x18\x1e \x01(\v2\x17.jackline.v1.TimerFiredH\x00R\n" +
 	"timerFired\x120\n" +
 	"\anoticed\x18\x1f \x01(\v2\x14.jackline.v1.NoticedH\x00R\anoticed\x126\n" +
+	"\tcompacted\x18  \x01(\v2\x16.jackline.v1.CompactedH\x00R\tcompacted\x12I\n" +
+	"\x10history_repaired\x18! \x01(\v2\x1c.jackline.v1.HistoryRepairedH\x00R\x0fhistoryRepaired\x12L\n" +
+	"\x11messages_appended\x18\" \x01(\v2\x1d.jackline.v1.MessagesAppendedH\x00R\x10messagesAppended\x126\n" +
 	"\treflected\x18# \x01(\v2\x16.jackline.v1.ReflectedH\x00R\treflected\x123\n" +
 	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x12F\n" +
 	"\x0fbounds_adjusted\x18% \x01(\v2\x1b.jackline.v1.BoundsAdjustedH\x00R\x0eboundsAdjusted\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b \x10#J\x04\b'\x10F\"\xd9\x02\n" +
+	"\x04factJ\x04\b'\x10F\"\x8b\x03\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -4249,7 +4987,16 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\von_question\x18\a \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
 	"onQuestion\x128\n" +
 	"\vforked_from\x18\b \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
-	"forkedFrom\"V\n" +
+	"forkedFrom\x120\n" +
+	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\"\x81\x01\n" +
+	"\vThreadStart\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\x04R\bposition\x12#\n" +
+	"\rmessage_count\x18\x03 \x01(\rR\fmessageCount\x12\x14\n" +
+	"\x05waits\x18\x04 \x01(\bR\x05waits\"S\n" +
+	"\x10MessagesAppended\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x04R\bposition\x12#\n" +
+	"\rmessage_count\x18\x02 \x01(\rR\fmessageCount\"V\n" +
 	"\fRunRecovered\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x120\n" +
 	"\x05cause\x18\x02 \x01(\x0e2\x1a.jackline.v1.RecoveryCauseR\x05cause\"$\n" +
@@ -4271,7 +5018,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tstop_leaf\x18\x03 \x01(\tR\bstopLeaf\x12\x16\n" +
 	"\x06writes\x18\x04 \x03(\tR\x06writes\x12\x18\n" +
 	"\apartial\x18\x05 \x01(\bR\apartial\x12\x1b\n" +
-	"\tnext_step\x18\x06 \x01(\tR\bnextStep\"\xd0\x02\n" +
+	"\tnext_step\x18\x06 \x01(\tR\bnextStep\"\xf0\x02\n" +
 	"\x10ModelCallStarted\x127\n" +
 	"\apurpose\x18\x01 \x01(\x0e2\x1d.jackline.v1.ModelCallPurposeR\apurpose\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -4281,7 +5028,10 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x11max_output_tokens\x18\x06 \x01(\rR\x0fmaxOutputTokens\x12-\n" +
 	"\x05limit\x18\a \x01(\x0e2\x17.jackline.v1.StopReasonR\x05limit\x12\x1d\n" +
 	"\n" +
-	"limit_leaf\x18\b \x01(\tR\tlimitLeaf\"\x9e\x02\n" +
+	"limit_leaf\x18\b \x01(\tR\tlimitLeaf\x12\x1e\n" +
+	"\n" +
+	"summarised\x18\f \x01(\rR\n" +
+	"summarised\"\x9e\x02\n" +
 	"\fModelReplied\x12(\n" +
 	"\x05usage\x18\x01 \x01(\v2\x12.jackline.v1.UsageR\x05usage\x12\x1f\n" +
 	"\vcost_micros\x18\x02 \x01(\x04R\n" +
@@ -4293,14 +5043,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"tokensUsed\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\rR\tlatencyMs\x12$\n" +
-	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\x81\x02\n" +
+	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\xa3\x02\n" +
 	"\x0fModelCallFailed\x128\n" +
 	"\afailure\x18\x01 \x01(\x0e2\x1e.jackline.v1.ModelFailureClassR\afailure\x12#\n" +
 	"\vretry_in_ms\x18\x02 \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12(\n" +
 	"\x05usage\x18\x03 \x01(\v2\x12.jackline.v1.UsageR\x05usage\x12\x1f\n" +
 	"\vcost_micros\x18\x04 \x01(\x04R\n" +
-	"costMicros\x124\n" +
-	"\x05limit\x18\x05 \x01(\x0e2\x1e.jackline.v1.ModelAttemptLimitR\x05limitB\x0e\n" +
+	"costMicros\x12 \n" +
+	"\vinterrupted\x18\x05 \x01(\bR\vinterrupted\x124\n" +
+	"\x05limit\x18\x06 \x01(\x0e2\x1e.jackline.v1.ModelAttemptLimitR\x05limitB\x0e\n" +
 	"\f_retry_in_ms\"Z\n" +
 	"\x11ToolCallRequested\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x18\n" +
@@ -4342,7 +5093,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x11InterruptResolved\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x16\n" +
 	"\x06option\x18\x02 \x01(\tR\x06option\x12\x1c\n" +
-	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\xd3\x01\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\x8d\x02\n" +
 	"\x0eCommandApplied\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -4351,7 +5102,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"abort_mode\x18\x04 \x01(\x0e2\x16.jackline.v1.AbortModeR\tabortMode\x12\x1f\n" +
 	"\vskip_routes\x18\x05 \x01(\bR\n" +
-	"skipRoutes\"\xae\x01\n" +
+	"skipRoutes\x128\n" +
+	"\vabort_cause\x18\x06 \x01(\x0e2\x17.jackline.v1.StopReasonR\n" +
+	"abortCause\"\xae\x01\n" +
 	"\x0fCommandRejected\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -4380,7 +5133,26 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x122\n" +
 	"\x06answer\x18\x03 \x01(\x0e2\x1a.jackline.v1.ConsultAnswerR\x06answer\x12\x1f\n" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
-	"durationMs\"\xac\x01\n" +
+	"durationMs\"\x8a\x02\n" +
+	"\tCompacted\x12/\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.jackline.v1.CompactionKindR\x04kind\x12\x1a\n" +
+	"\boverflow\x18\x02 \x01(\bR\boverflow\x12\x1b\n" +
+	"\tkept_from\x18\x03 \x01(\rR\bkeptFrom\x12\x1b\n" +
+	"\tpruned_to\x18\x04 \x01(\rR\bprunedTo\x12\x14\n" +
+	"\x05turns\x18\x05 \x01(\rR\x05turns\x12\x18\n" +
+	"\aresults\x18\x06 \x01(\rR\aresults\x12#\n" +
+	"\rtokens_before\x18\a \x01(\x04R\ftokensBefore\x12!\n" +
+	"\ftokens_after\x18\b \x01(\x04R\vtokensAfter\"\xf1\x01\n" +
+	"\x0fHistoryRepaired\x12\x1a\n" +
+	"\bdangling\x18\x01 \x01(\rR\bdangling\x12\x18\n" +
+	"\aorphans\x18\x02 \x01(\rR\aorphans\x12\x14\n" +
+	"\x05moved\x18\x03 \x01(\rR\x05moved\x12\x14\n" +
+	"\x05empty\x18\x04 \x01(\rR\x05empty\x12\x16\n" +
+	"\x06merged\x18\x05 \x01(\rR\x06merged\x12\x16\n" +
+	"\x06quoted\x18\x06 \x01(\rR\x06quoted\x12\x18\n" +
+	"\arenamed\x18\a \x01(\rR\arenamed\x12\x18\n" +
+	"\ademoted\x18\b \x01(\rR\ademoted\x12\x18\n" +
+	"\aunasked\x18\t \x01(\rR\aunasked\"\xac\x01\n" +
 	"\tReflected\x128\n" +
 	"\apattern\x18\x01 \x01(\x0e2\x1e.jackline.v1.ReflectionPatternR\apattern\x12\x1c\n" +
 	"\tsucceeded\x18\x02 \x01(\rR\tsucceeded\x12\x16\n" +
@@ -4391,7 +5163,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\x16\n" +
 	"\x06replan\x18\x03 \x01(\rR\x06replan\x12 \n" +
 	"\vunsupported\x18\x04 \x01(\rR\vunsupportedB\x11\n" +
-	"\x0f_score_permille\"\xf6\x03\n" +
+	"\x0f_score_permille\"\xe5\x04\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -4400,25 +5172,37 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vtool_result\x18\x05 \x01(\v2\x1e.jackline.v1.ToolResultContentH\x00R\n" +
 	"toolResult\x124\n" +
 	"\x06answer\x18\x06 \x01(\v2\x1a.jackline.v1.AnswerContentH\x00R\x06answer\x12\x14\n" +
-	"\x04text\x18\a \x01(\tH\x00R\x04text\x127\n" +
-	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12:\n" +
+	"\x04text\x18\a \x01(\tH\x00R\x04text\x124\n" +
+	"\x06thread\x18\t \x01(\v2\x1a.jackline.v1.ThreadContentH\x00R\x06thread\x127\n" +
+	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12=\n" +
+	"\tcompacted\x18\b \x01(\v2\x1d.jackline.v1.CompactedContentH\x00R\tcompacted\x12:\n" +
 	"\bgrounded\x18\n" +
 	" \x01(\v2\x1c.jackline.v1.GroundedContentH\x00R\bgroundedB\x06\n" +
-	"\x04bodyJ\x04\b\b\x10\n" +
-	"J\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\\\n" +
+	"\x04bodyJ\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\x90\x01\n" +
 	"\bRunInput\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\fR\tinputJson\x121\n" +
-	"\asubject\x18\x02 \x01(\v2\x17.google.protobuf.StructR\asubject\"g\n" +
+	"\asubject\x18\x02 \x01(\v2\x17.google.protobuf.StructR\asubject\x122\n" +
+	"\x06thread\x18\x03 \x01(\v2\x1a.jackline.v1.ThreadContentR\x06thread\")\n" +
+	"\rThreadContent\x12\x18\n" +
+	"\adigests\x18\x01 \x03(\fR\adigests\"g\n" +
 	"\rResultContent\x12\x1f\n" +
 	"\vresult_json\x18\x01 \x01(\fR\n" +
 	"resultJson\x12\x1f\n" +
 	"\vwrites_json\x18\x02 \x01(\fR\n" +
 	"writesJson\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"@\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\x8c\x01\n" +
 	"\fReplyContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1c\n" +
-	"\treasoning\x18\x02 \x01(\tR\treasoning\"?\n" +
+	"\treasoning\x18\x02 \x01(\tR\treasoning\x124\n" +
+	"\x06blocks\x18\x03 \x01(\v2\x1c.jackline.v1.ReasoningBlocksR\x06blocks\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"x\n" +
+	"\x0fReasoningBlocks\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
+	"\x05field\x18\x03 \x01(\tR\x05field\x12\x1f\n" +
+	"\vblocks_json\x18\x04 \x01(\fR\n" +
+	"blocksJson\"?\n" +
 	"\vCallContent\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x02 \x01(\fR\targuments\"J\n" +
@@ -4431,7 +5215,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\voutput_json\x18\x02 \x01(\fR\n" +
 	"outputJson\"&\n" +
 	"\x0eConsultContent\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\"M\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\",\n" +
+	"\x10CompactedContent\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\"M\n" +
 	"\x0fGroundedContent\x12 \n" +
 	"\vunsupported\x18\x01 \x03(\tR\vunsupported\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\"\x93\x02\n" +
@@ -4457,13 +5243,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x14RECOVERY_CAUSE_CRASH\x10\x01\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_DRAIN\x10\x02\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_QUEUE\x10\x03\x12\x17\n" +
-	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xb6\x01\n" +
+	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xd6\x01\n" +
 	"\x10ModelCallPurpose\x12\"\n" +
 	"\x1eMODEL_CALL_PURPOSE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MODEL_CALL_PURPOSE_TURN\x10\x01\x12\x1d\n" +
 	"\x19MODEL_CALL_PURPOSE_REPAIR\x10\x02\x12#\n" +
 	"\x1fMODEL_CALL_PURPOSE_FINAL_ANSWER\x10\x03\x12\x1d\n" +
-	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04*\xb8\x01\n" +
+	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04\x12\x1e\n" +
+	"\x1aMODEL_CALL_PURPOSE_SUMMARY\x10\x05*\xb8\x01\n" +
 	"\fFinishReason\x12\x1d\n" +
 	"\x19FINISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x1c\n" +
@@ -4514,14 +5301,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
-	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xa9\x01\n" +
+	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xc2\x01\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eNOTICE_CODE_BUDGET_NEARLY_USED\x10\x01\x12\x1c\n" +
 	"\x18NOTICE_CODE_FILE_MISSING\x10\x02\x12 \n" +
 	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03\x12\x1a\n" +
-	"\x16NOTICE_CODE_REPETITION\x10\x04*L\n" +
+	"\x16NOTICE_CODE_REPETITION\x10\x04\x12\x17\n" +
+	"\x13NOTICE_CODE_HISTORY\x10\x06*L\n" +
 	"\vConsultKind\x12\x1c\n" +
 	"\x18CONSULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONSULT_KIND_STOP_CONDITION\x10\x01*y\n" +
@@ -4529,7 +5317,12 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1aCONSULT_ANSWER_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CONSULT_ANSWER_YES\x10\x01\x12\x15\n" +
 	"\x11CONSULT_ANSWER_NO\x10\x02\x12\x19\n" +
-	"\x15CONSULT_ANSWER_FAILED\x10\x03*\xb7\x01\n" +
+	"\x15CONSULT_ANSWER_FAILED\x10\x03*\x86\x01\n" +
+	"\x0eCompactionKind\x12\x1f\n" +
+	"\x1bCOMPACTION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16COMPACTION_KIND_PRUNED\x10\x01\x12\x1a\n" +
+	"\x16COMPACTION_KIND_WINDOW\x10\x02\x12\x1b\n" +
+	"\x17COMPACTION_KIND_SUMMARY\x10\x03*\xb7\x01\n" +
 	"\x11ReflectionPattern\x12\"\n" +
 	"\x1eREFLECTION_PATTERN_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cREFLECTION_PATTERN_ADVANCING\x10\x01\x12\x1c\n" +
@@ -4551,8 +5344,8 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_event_proto_rawDescData
 }
 
-var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -4565,138 +5358,156 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(NoticeCode)(0),               // 8: jackline.v1.NoticeCode
 	(ConsultKind)(0),              // 9: jackline.v1.ConsultKind
 	(ConsultAnswer)(0),            // 10: jackline.v1.ConsultAnswer
-	(ReflectionPattern)(0),        // 11: jackline.v1.ReflectionPattern
-	(*StepEvent)(nil),             // 12: jackline.v1.StepEvent
-	(*RunStarted)(nil),            // 13: jackline.v1.RunStarted
-	(*RunRecovered)(nil),          // 14: jackline.v1.RunRecovered
-	(*RunSuspended)(nil),          // 15: jackline.v1.RunSuspended
-	(*RunFinished)(nil),           // 16: jackline.v1.RunFinished
-	(*StepStarted)(nil),           // 17: jackline.v1.StepStarted
-	(*StepFinished)(nil),          // 18: jackline.v1.StepFinished
-	(*ModelCallStarted)(nil),      // 19: jackline.v1.ModelCallStarted
-	(*ModelReplied)(nil),          // 20: jackline.v1.ModelReplied
-	(*ModelCallFailed)(nil),       // 21: jackline.v1.ModelCallFailed
-	(*ToolCallRequested)(nil),     // 22: jackline.v1.ToolCallRequested
-	(*ToolCallStarted)(nil),       // 23: jackline.v1.ToolCallStarted
-	(*ToolCallFinished)(nil),      // 24: jackline.v1.ToolCallFinished
-	(*AnswerRejected)(nil),        // 25: jackline.v1.AnswerRejected
-	(*InterruptRaised)(nil),       // 26: jackline.v1.InterruptRaised
-	(*InterruptResolved)(nil),     // 27: jackline.v1.InterruptResolved
-	(*CommandApplied)(nil),        // 28: jackline.v1.CommandApplied
-	(*CommandRejected)(nil),       // 29: jackline.v1.CommandRejected
-	(*Paused)(nil),                // 30: jackline.v1.Paused
-	(*Resumed)(nil),               // 31: jackline.v1.Resumed
-	(*Steered)(nil),               // 32: jackline.v1.Steered
-	(*BoundsAdjusted)(nil),        // 33: jackline.v1.BoundsAdjusted
-	(*TimerFired)(nil),            // 34: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 35: jackline.v1.Noticed
-	(*Consulted)(nil),             // 36: jackline.v1.Consulted
-	(*Reflected)(nil),             // 37: jackline.v1.Reflected
-	(*Grounded)(nil),              // 38: jackline.v1.Grounded
-	(*Content)(nil),               // 39: jackline.v1.Content
-	(*RunInput)(nil),              // 40: jackline.v1.RunInput
-	(*ResultContent)(nil),         // 41: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 42: jackline.v1.ReplyContent
-	(*CallContent)(nil),           // 43: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 44: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 45: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 46: jackline.v1.ConsultContent
-	(*GroundedContent)(nil),       // 47: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 48: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 49: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 50: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 52: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 53: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 54: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 55: jackline.v1.RunState
-	(StopReason)(0),               // 56: jackline.v1.StopReason
-	(*Usage)(nil),                 // 57: jackline.v1.Usage
-	(Effect)(0),                   // 58: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 59: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 60: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 61: jackline.v1.CommandKind
-	(AbortMode)(0),                // 62: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 63: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 64: jackline.v1.VisitBounds
-	(*structpb.Struct)(nil),       // 65: google.protobuf.Struct
+	(CompactionKind)(0),           // 11: jackline.v1.CompactionKind
+	(ReflectionPattern)(0),        // 12: jackline.v1.ReflectionPattern
+	(*StepEvent)(nil),             // 13: jackline.v1.StepEvent
+	(*RunStarted)(nil),            // 14: jackline.v1.RunStarted
+	(*ThreadStart)(nil),           // 15: jackline.v1.ThreadStart
+	(*MessagesAppended)(nil),      // 16: jackline.v1.MessagesAppended
+	(*RunRecovered)(nil),          // 17: jackline.v1.RunRecovered
+	(*RunSuspended)(nil),          // 18: jackline.v1.RunSuspended
+	(*RunFinished)(nil),           // 19: jackline.v1.RunFinished
+	(*StepStarted)(nil),           // 20: jackline.v1.StepStarted
+	(*StepFinished)(nil),          // 21: jackline.v1.StepFinished
+	(*ModelCallStarted)(nil),      // 22: jackline.v1.ModelCallStarted
+	(*ModelReplied)(nil),          // 23: jackline.v1.ModelReplied
+	(*ModelCallFailed)(nil),       // 24: jackline.v1.ModelCallFailed
+	(*ToolCallRequested)(nil),     // 25: jackline.v1.ToolCallRequested
+	(*ToolCallStarted)(nil),       // 26: jackline.v1.ToolCallStarted
+	(*ToolCallFinished)(nil),      // 27: jackline.v1.ToolCallFinished
+	(*AnswerRejected)(nil),        // 28: jackline.v1.AnswerRejected
+	(*InterruptRaised)(nil),       // 29: jackline.v1.InterruptRaised
+	(*InterruptResolved)(nil),     // 30: jackline.v1.InterruptResolved
+	(*CommandApplied)(nil),        // 31: jackline.v1.CommandApplied
+	(*CommandRejected)(nil),       // 32: jackline.v1.CommandRejected
+	(*Paused)(nil),                // 33: jackline.v1.Paused
+	(*Resumed)(nil),               // 34: jackline.v1.Resumed
+	(*Steered)(nil),               // 35: jackline.v1.Steered
+	(*BoundsAdjusted)(nil),        // 36: jackline.v1.BoundsAdjusted
+	(*TimerFired)(nil),            // 37: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 38: jackline.v1.Noticed
+	(*Consulted)(nil),             // 39: jackline.v1.Consulted
+	(*Compacted)(nil),             // 40: jackline.v1.Compacted
+	(*HistoryRepaired)(nil),       // 41: jackline.v1.HistoryRepaired
+	(*Reflected)(nil),             // 42: jackline.v1.Reflected
+	(*Grounded)(nil),              // 43: jackline.v1.Grounded
+	(*Content)(nil),               // 44: jackline.v1.Content
+	(*RunInput)(nil),              // 45: jackline.v1.RunInput
+	(*ThreadContent)(nil),         // 46: jackline.v1.ThreadContent
+	(*ResultContent)(nil),         // 47: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 48: jackline.v1.ReplyContent
+	(*ReasoningBlocks)(nil),       // 49: jackline.v1.ReasoningBlocks
+	(*CallContent)(nil),           // 50: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 51: jackline.v1.ToolResultContent
+	(*AnswerContent)(nil),         // 52: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 53: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 54: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 55: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 56: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 57: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 58: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 60: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 61: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 62: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 63: jackline.v1.RunState
+	(StopReason)(0),               // 64: jackline.v1.StopReason
+	(*Usage)(nil),                 // 65: jackline.v1.Usage
+	(Effect)(0),                   // 66: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 67: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 68: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 69: jackline.v1.CommandKind
+	(AbortMode)(0),                // 70: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 71: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 72: jackline.v1.VisitBounds
+	(*structpb.Struct)(nil),       // 73: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	51, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
-	13, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
-	14, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	15, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	16, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	17, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	18, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	19, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	20, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	21, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	22, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	23, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	24, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	25, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	26, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	27, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	28, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	29, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	30, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	31, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	32, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	34, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	35, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	37, // 23: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	38, // 24: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	33, // 25: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
-	36, // 26: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	39, // 27: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	51, // 28: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	52, // 29: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	53, // 30: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	54, // 31: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	0,  // 32: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	55, // 33: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	56, // 34: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	56, // 35: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 36: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	56, // 37: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	57, // 38: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 39: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 40: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	57, // 41: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	4,  // 42: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	58, // 43: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	59, // 44: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	5,  // 45: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	6,  // 46: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	60, // 47: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	51, // 48: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	61, // 49: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	62, // 50: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	61, // 51: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	63, // 52: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	52, // 53: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	64, // 54: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	7,  // 55: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,  // 56: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,  // 57: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10, // 58: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	11, // 59: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	40, // 60: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	41, // 61: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	42, // 62: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	43, // 63: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	44, // 64: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	45, // 65: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	46, // 66: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	47, // 67: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	65, // 68: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	49, // 69: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	59, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	14, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
+	17, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	18, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	19, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	20, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	21, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	22, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	23, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	24, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	25, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	26, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	27, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	28, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	29, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	30, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	31, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	32, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	33, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	34, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	35, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	37, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	38, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	40, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
+	41, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
+	16, // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
+	42, // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	43, // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	36, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
+	39, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	44, // 30: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	59, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	60, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	61, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	62, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	15, // 35: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
+	0,  // 36: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	63, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	64, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	64, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 40: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	64, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	65, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 43: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 44: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	65, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	4,  // 46: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
+	66, // 47: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	67, // 48: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	5,  // 49: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	6,  // 50: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	68, // 51: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	59, // 52: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	69, // 53: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	70, // 54: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	64, // 55: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	69, // 56: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	71, // 57: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	60, // 58: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	72, // 59: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,  // 60: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,  // 61: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,  // 62: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10, // 63: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	11, // 64: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12, // 65: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	45, // 66: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	47, // 67: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	48, // 68: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	50, // 69: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	51, // 70: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	52, // 71: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	46, // 72: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	53, // 73: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	54, // 74: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	55, // 75: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	73, // 76: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	46, // 77: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	49, // 78: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	57, // 79: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -4730,15 +5541,18 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Steered)(nil),
 		(*StepEvent_TimerFired)(nil),
 		(*StepEvent_Noticed)(nil),
+		(*StepEvent_Compacted)(nil),
+		(*StepEvent_HistoryRepaired)(nil),
+		(*StepEvent_MessagesAppended)(nil),
 		(*StepEvent_Reflected)(nil),
 		(*StepEvent_Grounded)(nil),
 		(*StepEvent_BoundsAdjusted)(nil),
 		(*StepEvent_Consulted)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[9].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[26].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[27].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[11].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[14].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[31].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -4746,10 +5560,12 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_ToolResult)(nil),
 		(*Content_Answer)(nil),
 		(*Content_Text)(nil),
+		(*Content_Thread)(nil),
 		(*Content_Consult)(nil),
+		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[36].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[43].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -4760,8 +5576,8 @@ func file_jackline_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
-			NumEnums:      12,
-			NumMessages:   39,
+			NumEnums:      13,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -360,6 +360,63 @@ func (ToolExecution) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
+// What becomes of a conversation that grows too long for its model.
+type CompactionMode int32
+
+const (
+	// Never stored.
+	CompactionMode_COMPACTION_MODE_UNSPECIFIED CompactionMode = 0
+	// It is sent as it is.
+	CompactionMode_COMPACTION_MODE_NONE CompactionMode = 1
+	// The oldest turns are left out.
+	CompactionMode_COMPACTION_MODE_WINDOW CompactionMode = 2
+	// The oldest turns are left out, and a summary stands for them.
+	CompactionMode_COMPACTION_MODE_SUMMARISE CompactionMode = 3
+)
+
+// Enum value maps for CompactionMode.
+var (
+	CompactionMode_name = map[int32]string{
+		0: "COMPACTION_MODE_UNSPECIFIED",
+		1: "COMPACTION_MODE_NONE",
+		2: "COMPACTION_MODE_WINDOW",
+		3: "COMPACTION_MODE_SUMMARISE",
+	}
+	CompactionMode_value = map[string]int32{
+		"COMPACTION_MODE_UNSPECIFIED": 0,
+		"COMPACTION_MODE_NONE":        1,
+		"COMPACTION_MODE_WINDOW":      2,
+		"COMPACTION_MODE_SUMMARISE":   3,
+	}
+)
+
+func (x CompactionMode) Enum() *CompactionMode {
+	p := new(CompactionMode)
+	*p = x
+	return p
+}
+
+func (x CompactionMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CompactionMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
+}
+
+func (CompactionMode) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[6]
+}
+
+func (x CompactionMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CompactionMode.Descriptor instead.
+func (CompactionMode) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+}
+
 // By what a turn counts as the same as an earlier one.
 type RepeatBy int32
 
@@ -401,11 +458,11 @@ func (x RepeatBy) String() string {
 }
 
 func (RepeatBy) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
 }
 
 func (RepeatBy) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[6]
+	return &file_jackline_v1_plan_proto_enumTypes[7]
 }
 
 func (x RepeatBy) Number() protoreflect.EnumNumber {
@@ -414,7 +471,7 @@ func (x RepeatBy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RepeatBy.Descriptor instead.
 func (RepeatBy) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 // What follows when a judge fails.
@@ -454,11 +511,11 @@ func (x OnJudgeError) String() string {
 }
 
 func (OnJudgeError) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
 }
 
 func (OnJudgeError) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[7]
+	return &file_jackline_v1_plan_proto_enumTypes[8]
 }
 
 func (x OnJudgeError) Number() protoreflect.EnumNumber {
@@ -467,7 +524,7 @@ func (x OnJudgeError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnJudgeError.Descriptor instead.
 func (OnJudgeError) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 // What follows when nobody knows whether a write happened.
@@ -511,11 +568,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[9].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[8]
+	return &file_jackline_v1_plan_proto_enumTypes[9]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -524,7 +581,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 // A whole workflow, ready to run.
@@ -2114,6 +2171,143 @@ func (x *FunctionCondition) GetTimeoutMs() uint64 {
 	return 0
 }
 
+// When results of old tool calls are left out of a conversation.
+type PrunePlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// So many tokens of the newest results stay.
+	KeepTokens uint64 `protobuf:"varint,1,opt,name=keep_tokens,json=keepTokens,proto3" json:"keep_tokens,omitempty"`
+	// So many have to be saved by it.
+	SaveTokens    uint64 `protobuf:"varint,2,opt,name=save_tokens,json=saveTokens,proto3" json:"save_tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrunePlan) Reset() {
+	*x = PrunePlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrunePlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrunePlan) ProtoMessage() {}
+
+func (x *PrunePlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrunePlan.ProtoReflect.Descriptor instead.
+func (*PrunePlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PrunePlan) GetKeepTokens() uint64 {
+	if x != nil {
+		return x.KeepTokens
+	}
+	return 0
+}
+
+func (x *PrunePlan) GetSaveTokens() uint64 {
+	if x != nil {
+		return x.SaveTokens
+	}
+	return 0
+}
+
+// How a conversation is kept within what its model can read.
+type CompactionPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What becomes of it when it grows too long.
+	Mode CompactionMode `protobuf:"varint,1,opt,name=mode,proto3,enum=jackline.v1.CompactionMode" json:"mode,omitempty"`
+	// It is too long above this part of the model's context window, in thousandths.
+	AtPermille uint32 `protobuf:"varint,2,opt,name=at_permille,json=atPermille,proto3" json:"at_permille,omitempty"`
+	// It is made as short as this part.
+	ToPermille uint32 `protobuf:"varint,3,opt,name=to_permille,json=toPermille,proto3" json:"to_permille,omitempty"`
+	// The profile that is asked for summaries.
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// Unset keeps every result.
+	Prune         *PrunePlan `protobuf:"bytes,5,opt,name=prune,proto3" json:"prune,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactionPlan) Reset() {
+	*x = CompactionPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactionPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactionPlan) ProtoMessage() {}
+
+func (x *CompactionPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactionPlan.ProtoReflect.Descriptor instead.
+func (*CompactionPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *CompactionPlan) GetMode() CompactionMode {
+	if x != nil {
+		return x.Mode
+	}
+	return CompactionMode_COMPACTION_MODE_UNSPECIFIED
+}
+
+func (x *CompactionPlan) GetAtPermille() uint32 {
+	if x != nil {
+		return x.AtPermille
+	}
+	return 0
+}
+
+func (x *CompactionPlan) GetToPermille() uint32 {
+	if x != nil {
+		return x.ToPermille
+	}
+	return 0
+}
+
+func (x *CompactionPlan) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *CompactionPlan) GetPrune() *PrunePlan {
+	if x != nil {
+		return x.Prune
+	}
+	return nil
+}
+
 // A step that asks a model.
 type ModelStepPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2152,14 +2346,18 @@ type ModelStepPlan struct {
 	// When it looks at how its turns have gone; unset: never.
 	Reflect *ReflectPlan `protobuf:"bytes,18,opt,name=reflect,proto3" json:"reflect,omitempty"`
 	// How its answer is held against what its tools returned; unset: it is not.
-	Ground        *GroundPlan `protobuf:"bytes,19,opt,name=ground,proto3" json:"ground,omitempty"`
+	Ground *GroundPlan `protobuf:"bytes,19,opt,name=ground,proto3" json:"ground,omitempty"`
+	// How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is.
+	Compaction *CompactionPlan `protobuf:"bytes,20,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	// True if it takes part in the conversation of a run's thread.
+	Thread        bool `protobuf:"varint,26,opt,name=thread,proto3" json:"thread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelStepPlan) Reset() {
 	*x = ModelStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2369,7 @@ func (x *ModelStepPlan) String() string {
 func (*ModelStepPlan) ProtoMessage() {}
 
 func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2382,7 @@ func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStepPlan.ProtoReflect.Descriptor instead.
 func (*ModelStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ModelStepPlan) GetModel() string {
@@ -2313,6 +2511,20 @@ func (x *ModelStepPlan) GetGround() *GroundPlan {
 	return nil
 }
 
+func (x *ModelStepPlan) GetCompaction() *CompactionPlan {
+	if x != nil {
+		return x.Compaction
+	}
+	return nil
+}
+
+func (x *ModelStepPlan) GetThread() bool {
+	if x != nil {
+		return x.Thread
+	}
+	return false
+}
+
 // When repeated calls end a step.
 type RepeatPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2329,7 +2541,7 @@ type RepeatPlan struct {
 
 func (x *RepeatPlan) Reset() {
 	*x = RepeatPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2553,7 @@ func (x *RepeatPlan) String() string {
 func (*RepeatPlan) ProtoMessage() {}
 
 func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2566,7 @@ func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatPlan.ProtoReflect.Descriptor instead.
 func (*RepeatPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RepeatPlan) GetBy() RepeatBy {
@@ -2391,7 +2603,7 @@ type ReflectPlan struct {
 
 func (x *ReflectPlan) Reset() {
 	*x = ReflectPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2615,7 @@ func (x *ReflectPlan) String() string {
 func (*ReflectPlan) ProtoMessage() {}
 
 func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2628,7 @@ func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectPlan.ProtoReflect.Descriptor instead.
 func (*ReflectPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReflectPlan) GetEvery() uint32 {
@@ -2450,7 +2662,7 @@ type GroundPlan struct {
 
 func (x *GroundPlan) Reset() {
 	*x = GroundPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2674,7 @@ func (x *GroundPlan) String() string {
 func (*GroundPlan) ProtoMessage() {}
 
 func (x *GroundPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2687,7 @@ func (x *GroundPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundPlan.ProtoReflect.Descriptor instead.
 func (*GroundPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GroundPlan) GetModel() string {
@@ -2537,7 +2749,7 @@ type ToolStepPlan struct {
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2761,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2774,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -2694,7 +2906,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2918,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2931,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -2775,7 +2987,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2999,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +3012,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -2827,7 +3039,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3051,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3064,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -2896,7 +3108,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3120,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3133,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -2949,7 +3161,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3173,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3186,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -3170,7 +3382,20 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x11FunctionCondition\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"\x8e\a\n" +
+	"timeout_ms\x18\x02 \x01(\x04R\ttimeoutMs\"M\n" +
+	"\tPrunePlan\x12\x1f\n" +
+	"\vkeep_tokens\x18\x01 \x01(\x04R\n" +
+	"keepTokens\x12\x1f\n" +
+	"\vsave_tokens\x18\x02 \x01(\x04R\n" +
+	"saveTokens\"\xc7\x01\n" +
+	"\x0eCompactionPlan\x12/\n" +
+	"\x04mode\x18\x01 \x01(\x0e2\x1b.jackline.v1.CompactionModeR\x04mode\x12\x1f\n" +
+	"\vat_permille\x18\x02 \x01(\rR\n" +
+	"atPermille\x12\x1f\n" +
+	"\vto_permille\x18\x03 \x01(\rR\n" +
+	"toPermille\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
+	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xe9\a\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -3193,8 +3418,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"completion\x12/\n" +
 	"\x06repeat\x18\x11 \x01(\v2\x17.jackline.v1.RepeatPlanR\x06repeat\x122\n" +
 	"\areflect\x18\x12 \x01(\v2\x18.jackline.v1.ReflectPlanR\areflect\x12/\n" +
-	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06groundB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x14\x10(\"_\n" +
+	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06ground\x12;\n" +
+	"\n" +
+	"compaction\x18\x14 \x01(\v2\x1b.jackline.v1.CompactionPlanR\n" +
+	"compaction\x12\x16\n" +
+	"\x06thread\x18\x1a \x01(\bR\x06threadB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x15\x10\x1aJ\x04\b\x1b\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
@@ -3291,7 +3520,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x1aTOOL_EXECUTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18TOOL_EXECUTION_BY_EFFECT\x10\x01\x12\x1d\n" +
 	"\x19TOOL_EXECUTION_SEQUENTIAL\x10\x02\x12\x1d\n" +
-	"\x19TOOL_EXECUTION_CONCURRENT\x10\x03*h\n" +
+	"\x19TOOL_EXECUTION_CONCURRENT\x10\x03*\x86\x01\n" +
+	"\x0eCompactionMode\x12\x1f\n" +
+	"\x1bCOMPACTION_MODE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14COMPACTION_MODE_NONE\x10\x01\x12\x1a\n" +
+	"\x16COMPACTION_MODE_WINDOW\x10\x02\x12\x1d\n" +
+	"\x19COMPACTION_MODE_SUMMARISE\x10\x03*h\n" +
 	"\bRepeatBy\x12\x19\n" +
 	"\x15REPEAT_BY_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15REPEAT_BY_ARGS_RESULT\x10\x01\x12\x12\n" +
@@ -3320,8 +3554,8 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
 	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
@@ -3329,94 +3563,100 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(Completion)(0),              // 3: jackline.v1.Completion
 	(OnLimit)(0),                 // 4: jackline.v1.OnLimit
 	(ToolExecution)(0),           // 5: jackline.v1.ToolExecution
-	(RepeatBy)(0),                // 6: jackline.v1.RepeatBy
-	(OnJudgeError)(0),            // 7: jackline.v1.OnJudgeError
-	(OnUnknown)(0),               // 8: jackline.v1.OnUnknown
-	(*Plan)(nil),                 // 9: jackline.v1.Plan
-	(*BoundsCap)(nil),            // 10: jackline.v1.BoundsCap
-	(*ModelPlan)(nil),            // 11: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 12: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 13: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 14: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 15: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 16: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 17: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 18: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 19: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 20: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 21: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 22: jackline.v1.FunctionCondition
-	(*ModelStepPlan)(nil),        // 23: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 24: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 25: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 26: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 27: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),           // 28: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 29: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 30: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 31: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 32: jackline.v1.RouterStepPlan
-	nil,                          // 33: jackline.v1.StepPlan.InputEntry
-	nil,                          // 34: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 35: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 36: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 37: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 38: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 39: jackline.v1.OnQuestion
-	(Effect)(0),                  // 40: jackline.v1.Effect
+	(CompactionMode)(0),          // 6: jackline.v1.CompactionMode
+	(RepeatBy)(0),                // 7: jackline.v1.RepeatBy
+	(OnJudgeError)(0),            // 8: jackline.v1.OnJudgeError
+	(OnUnknown)(0),               // 9: jackline.v1.OnUnknown
+	(*Plan)(nil),                 // 10: jackline.v1.Plan
+	(*BoundsCap)(nil),            // 11: jackline.v1.BoundsCap
+	(*ModelPlan)(nil),            // 12: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 13: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 14: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 15: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 16: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 17: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 18: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 19: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 20: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 21: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 22: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 23: jackline.v1.FunctionCondition
+	(*PrunePlan)(nil),            // 24: jackline.v1.PrunePlan
+	(*CompactionPlan)(nil),       // 25: jackline.v1.CompactionPlan
+	(*ModelStepPlan)(nil),        // 26: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 27: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 28: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 29: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 30: jackline.v1.ToolStepPlan
+	(*HttpAction)(nil),           // 31: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 32: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 33: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 34: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 35: jackline.v1.RouterStepPlan
+	nil,                          // 36: jackline.v1.StepPlan.InputEntry
+	nil,                          // 37: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 38: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 39: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 40: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 41: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 42: jackline.v1.OnQuestion
+	(Effect)(0),                  // 43: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	12, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	11, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	38, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	39, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	10, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	33, // 5: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	34, // 6: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	23, // 7: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	27, // 8: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	32, // 9: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	13, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	12, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	41, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	42, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	11, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
+	36, // 5: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	37, // 6: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	26, // 7: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	30, // 8: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	35, // 9: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	0,  // 10: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	0,  // 11: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	35, // 12: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	15, // 13: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	38, // 12: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	16, // 13: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	1,  // 14: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	19, // 15: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	19, // 16: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	18, // 17: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	20, // 18: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	21, // 19: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	22, // 20: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	18, // 21: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	14, // 22: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	16, // 23: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	40, // 24: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	2,  // 25: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	13, // 26: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	17, // 27: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	4,  // 28: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	5,  // 29: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	18, // 30: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	3,  // 31: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	24, // 32: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	25, // 33: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	26, // 34: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	6,  // 35: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	7,  // 36: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	40, // 37: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	8,  // 38: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	28, // 39: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	29, // 40: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	30, // 41: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	15, // 42: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	36, // 43: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	37, // 44: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	31, // 45: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	20, // 15: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	20, // 16: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	19, // 17: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	21, // 18: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	22, // 19: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	23, // 20: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	19, // 21: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	6,  // 22: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
+	24, // 23: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
+	15, // 24: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	17, // 25: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	43, // 26: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	2,  // 27: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	14, // 28: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	18, // 29: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	4,  // 30: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	5,  // 31: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	19, // 32: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	3,  // 33: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	27, // 34: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	28, // 35: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	29, // 36: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	25, // 37: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
+	7,  // 38: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	8,  // 39: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	43, // 40: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	9,  // 41: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	31, // 42: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	32, // 43: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	33, // 44: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	16, // 45: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	39, // 46: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	40, // 47: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	34, // 48: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -3453,20 +3693,20 @@ func file_jackline_v1_plan_proto_init() {
 		(*StopCondition_Function)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[11].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[14].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[18].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[16].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[20].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[19].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   29,
+			NumEnums:      10,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -72,9 +72,9 @@ def call(
         messages=messages,
         tools=(),
         tool_choice=ToolChoice(),
-        total_ms=turns.total_ms(state, own_request, step, now_active_ms),
-        request_ms=turns.request_ms(own_request, step, now_active_ms),
-        idle_ms=step.bounds.idle_timeout_ms,
+        total_ms=turns.total_ms(state, own_request, step, model, now_active_ms),
+        request_ms=turns.request_ms(own_request, step, model, now_active_ms),
+        idle_ms=turns.idle_ms(step, model),
     )
 
 

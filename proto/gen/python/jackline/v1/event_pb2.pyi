@@ -1123,26 +1123,18 @@ class ModelCallFailed(_message.Message):
     RETRY_IN_MS_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     COST_MICROS_FIELD_NUMBER: _builtins.int
-<<<<<<< HEAD
     INTERRUPTED_FIELD_NUMBER: _builtins.int
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-=======
     LIMIT_FIELD_NUMBER: _builtins.int
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
     failure: Global___ModelFailureClass.ValueType
     """What kind of failure."""
     retry_in_ms: _builtins.int
     """When the next attempt starts, counted from here; unset if there is none."""
     cost_micros: _builtins.int
     """Its price, in millionths of a US dollar."""
-<<<<<<< HEAD
     interrupted: _builtins.bool
     """True if a part of the reply's text had come; it is kept in the content."""
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-=======
     limit: Global___ModelAttemptLimit.ValueType
     """The timer or cap that ended it; unset if it ended by itself."""
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
     @_builtins.property
     def usage(self) -> _run_pb2.Usage:
         """What the attempt is charged."""
@@ -1154,22 +1146,12 @@ class ModelCallFailed(_message.Message):
         retry_in_ms: _builtins.int | None = ...,
         usage: _run_pb2.Usage | None = ...,
         cost_micros: _builtins.int = ...,
-<<<<<<< HEAD
         interrupted: _builtins.bool = ...,
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-=======
         limit: Global___ModelAttemptLimit.ValueType = ...,
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-<<<<<<< HEAD
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "interrupted", b"interrupted", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
-||||||| parent of 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
-=======
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "limit", b"limit", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
->>>>>>> 6b1971d (Four timers and three caps for each model profile, and the fact says which ended an attempt)
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "interrupted", b"interrupted", "limit", b"limit", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retry_in_ms: _TypeAlias = _typing.Literal["retry_in_ms"]  # noqa: Y015
     _WhichOneofArgType__retry_in_ms: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms"]  # noqa: Y015

@@ -24,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/event.proto.
  */
 export const file_jackline_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEiwwwKCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCglyZWZsZWN0ZWQYIyABKAsyFi5qYWNrbGluZS52MS5SZWZsZWN0ZWRIABIpCghncm91bmRlZBgkIAEoCzIVLmphY2tsaW5lLnYxLkdyb3VuZGVkSAASNgoPYm91bmRzX2FkanVzdGVkGCUgASgLMhsuamFja2xpbmUudjEuQm91bmRzQWRqdXN0ZWRIABIrCgljb25zdWx0ZWQYJiABKAsyFi5qYWNrbGluZS52MS5Db25zdWx0ZWRIABIlCgdjb250ZW50GGQgASgLMhQuamFja2xpbmUudjEuQ29udGVudEIGCgRmYWN0SgQIIBAjSgQIJxBGIocCCgpSdW5TdGFydGVkEhAKCHdvcmtmbG93GAEgASgJEhMKC3BsYW5fZGlnZXN0GAIgASgJEg0KBWVwb2NoGAMgASgEEhEKCXByaW5jaXBhbBgEIAEoCRIsCghkZWFkbGluZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKC29uX3F1ZXN0aW9uGAcgASgOMhcuamFja2xpbmUudjEuT25RdWVzdGlvbhIsCgtmb3JrZWRfZnJvbRgIIAEoCzIXLmphY2tsaW5lLnYxLkZvcmtPcmlnaW4iSAoMUnVuUmVjb3ZlcmVkEg0KBWVwb2NoGAEgASgEEikKBWNhdXNlGAIgASgOMhouamFja2xpbmUudjEuUmVjb3ZlcnlDYXVzZSIdCgxSdW5TdXNwZW5kZWQSDQoFZXBvY2gYASABKAQilQEKC1J1bkZpbmlzaGVkEiQKBXN0YXRlGAEgASgOMhUuamFja2xpbmUudjEuUnVuU3RhdGUSDgoGc2lnbmFsGAIgASgJEiwKC3N0b3BfcmVhc29uGAMgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYBCABKAkSDwoHcGFydGlhbBgFIAEoCCIcCgtTdGVwU3RhcnRlZBINCgVzdGVwcxgBIAEoDSKTAQoMU3RlcEZpbmlzaGVkEg4KBnNpZ25hbBgBIAEoCRIsCgtzdG9wX3JlYXNvbhgCIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24SEQoJc3RvcF9sZWFmGAMgASgJEg4KBndyaXRlcxgEIAMoCRIPCgdwYXJ0aWFsGAUgASgIEhEKCW5leHRfc3RlcBgGIAEoCSLwAQoQTW9kZWxDYWxsU3RhcnRlZBIuCgdwdXJwb3NlGAEgASgOMh0uamFja2xpbmUudjEuTW9kZWxDYWxsUHVycG9zZRIPCgdhdHRlbXB0GAIgASgNEg0KBW1vZGVsGAMgASgJEhcKD3Jlc2VydmVkX3Rva2VucxgEIAEoBBIcChRyZXNlcnZlZF9jb3N0X21pY3JvcxgFIAEoBBIZChFtYXhfb3V0cHV0X3Rva2VucxgGIAEoDRImCgVsaW1pdBgHIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24SEgoKbGltaXRfbGVhZhgIIAEoCSLNAQoMTW9kZWxSZXBsaWVkEiEKBXVzYWdlGAEgASgLMhIuamFja2xpbmUudjEuVXNhZ2USEwoLY29zdF9taWNyb3MYAiABKAQSMAoNZmluaXNoX3JlYXNvbhgDIAEoDjIZLmphY2tsaW5lLnYxLkZpbmlzaFJlYXNvbhISCgp0b29sX2NhbGxzGAQgASgNEhMKC3Rva2Vuc191c2VkGAUgASgEEhIKCmxhdGVuY3lfbXMYBiABKA0SFgoOZmlyc3RfdG9rZW5fbXMYByABKA0i0wEKD01vZGVsQ2FsbEZhaWxlZBIvCgdmYWlsdXJlGAEgASgOMh4uamFja2xpbmUudjEuTW9kZWxGYWlsdXJlQ2xhc3MSGAoLcmV0cnlfaW5fbXMYAiABKA1IAIgBARIhCgV1c2FnZRgDIAEoCzISLmphY2tsaW5lLnYxLlVzYWdlEhMKC2Nvc3RfbWljcm9zGAQgASgEEi0KBWxpbWl0GAUgASgOMh4uamFja2xpbmUudjEuTW9kZWxBdHRlbXB0TGltaXRCDgoMX3JldHJ5X2luX21zIkMKEVRvb2xDYWxsUmVxdWVzdGVkEg8KB2NhbGxfaWQYASABKAkSDwoHb3JkaW5hbBgCIAEoDRIMCgR0b29sGAMgASgJIngKD1Rvb2xDYWxsU3RhcnRlZBIPCgdjYWxsX2lkGAEgASgJEgwKBHRvb2wYAiABKAkSEAoIY2FsbF9rZXkYAyABKAkSIwoGZWZmZWN0GAQgASgOMhMuamFja2xpbmUudjEuRWZmZWN0Eg8KB2F0dGVtcHQYBSABKA0iqwIKEFRvb2xDYWxsRmluaXNoZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEisKBnN0YXR1cxgDIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDYWxsU3RhdHVzEg4KBnNpZ25hbBgEIAEoCRITCgtkdXJhdGlvbl9tcxgFIAEoDRIpCgdwcm9ibGVtGAYgASgOMhguamFja2xpbmUudjEuQ2FsbFByb2JsZW0SFgoOY3V0X2Zyb21fYnl0ZXMYByABKAQSEQoJYWJhbmRvbmVkGAggASgIEhMKC3JldXNlZF9mcm9tGAkgASgJEhgKC3JldHJ5X2luX21zGAogASgNSACIAQESEQoJdGltZWRfb3V0GAsgASgIQg4KDF9yZXRyeV9pbl9tcyJeCg5BbnN3ZXJSZWplY3RlZBIrCgdwcm9ibGVtGAEgASgOMhouamFja2xpbmUudjEuQW5zd2VyUHJvYmxlbRIOCgZyZXBhaXIYAiABKA0SDwoHY2FsbF9pZBgDIAEoCSKjAQoPSW50ZXJydXB0UmFpc2VkEhQKDGludGVycnVwdF9pZBgBIAEoCRIoCgRraW5kGAIgASgOMhouamFja2xpbmUudjEuSW50ZXJydXB0S2luZBIPCgdjYWxsX2lkGAMgASgJEg8KB29wdGlvbnMYBCADKAkSLgoKZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTAoRSW50ZXJydXB0UmVzb2x2ZWQSFAoMaW50ZXJydXB0X2lkGAEgASgJEg4KBm9wdGlvbhgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkioAEKDkNvbW1hbmRBcHBsaWVkEhIKCmNvbW1hbmRfaWQYASABKAkSJgoEa2luZBgCIAEoDjIYLmphY2tsaW5lLnYxLkNvbW1hbmRLaW5kEhEKCXByaW5jaXBhbBgDIAEoCRIqCgphYm9ydF9tb2RlGAQgASgOMhYuamFja2xpbmUudjEuQWJvcnRNb2RlEhMKC3NraXBfcm91dGVzGAUgASgIIooBCg9Db21tYW5kUmVqZWN0ZWQSEgoKY29tbWFuZF9pZBgBIAEoCRImCgRraW5kGAIgASgOMhguamFja2xpbmUudjEuQ29tbWFuZEtpbmQSEQoJcHJpbmNpcGFsGAMgASgJEigKBnJlYXNvbhgEIAEoDjIYLmphY2tsaW5lLnYxLkVycm9yUmVhc29uIhsKBlBhdXNlZBIRCglwcmluY2lwYWwYASABKAkiHAoHUmVzdW1lZBIRCglwcmluY2lwYWwYASABKAkiKwoHU3RlZXJlZBIRCglwcmluY2lwYWwYASABKAkSDQoFYnl0ZXMYAiABKA0icQoOQm91bmRzQWRqdXN0ZWQSEQoJcHJpbmNpcGFsGAEgASgJEiMKA3J1bhgCIAEoCzIWLmphY2tsaW5lLnYxLlJ1bkJvdW5kcxInCgV2aXNpdBgDIAEoCzIYLmphY2tsaW5lLnYxLlZpc2l0Qm91bmRzIkMKClRpbWVyRmlyZWQSJAoEa2luZBgBIAEoDjIWLmphY2tsaW5lLnYxLlRpbWVyS2luZBIPCgdzdWJqZWN0GAIgASgJIjAKB05vdGljZWQSJQoEY29kZRgBIAEoDjIXLmphY2tsaW5lLnYxLk5vdGljZUNvZGUigQEKCUNvbnN1bHRlZBImCgRraW5kGAEgASgOMhguamFja2xpbmUudjEuQ29uc3VsdEtpbmQSCwoDd2hvGAIgASgJEioKBmFuc3dlchgDIAEoDjIaLmphY2tsaW5lLnYxLkNvbnN1bHRBbnN3ZXISEwoLZHVyYXRpb25fbXMYBCABKA0ifAoJUmVmbGVjdGVkEi8KB3BhdHRlcm4YASABKA4yHi5qYWNrbGluZS52MS5SZWZsZWN0aW9uUGF0dGVybhIRCglzdWNjZWVkZWQYAiABKA0SDgoGZmFpbGVkGAMgASgNEhsKE2NvbmZpZGVuY2VfcGVybWlsbGUYBCABKA0ibwoIR3JvdW5kZWQSGwoOc2NvcmVfcGVybWlsbGUYASABKA1IAIgBARIOCgZwYXNzZWQYAiABKAgSDgoGcmVwbGFuGAMgASgNEhMKC3Vuc3VwcG9ydGVkGAQgASgNQhEKD19zY29yZV9wZXJtaWxsZSKqAwoHQ29udGVudBIqCglydW5faW5wdXQYASABKAsyFS5qYWNrbGluZS52MS5SdW5JbnB1dEgAEiwKBnJlc3VsdBgCIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VsdENvbnRlbnRIABIqCgVyZXBseRgDIAEoCzIZLmphY2tsaW5lLnYxLlJlcGx5Q29udGVudEgAEigKBGNhbGwYBCABKAsyGC5qYWNrbGluZS52MS5DYWxsQ29udGVudEgAEjUKC3Rvb2xfcmVzdWx0GAUgASgLMh4uamFja2xpbmUudjEuVG9vbFJlc3VsdENvbnRlbnRIABIsCgZhbnN3ZXIYBiABKAsyGi5qYWNrbGluZS52MS5BbnN3ZXJDb250ZW50SAASDgoEdGV4dBgHIAEoCUgAEi4KB2NvbnN1bHQYDCABKAsyGy5qYWNrbGluZS52MS5Db25zdWx0Q29udGVudEgAEjAKCGdyb3VuZGVkGAogASgLMhwuamFja2xpbmUudjEuR3JvdW5kZWRDb250ZW50SABCBgoEYm9keUoECAgQCkoECAsQDEoECA0QHiJICghSdW5JbnB1dBISCgppbnB1dF9qc29uGAEgASgMEigKB3N1YmplY3QYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkgKDVJlc3VsdENvbnRlbnQSEwoLcmVzdWx0X2pzb24YASABKAwSEwoLd3JpdGVzX2pzb24YAiABKAwSDQoFZXJyb3IYAyABKAkiLwoMUmVwbHlDb250ZW50EgwKBHRleHQYASABKAkSEQoJcmVhc29uaW5nGAIgASgJIi4KC0NhbGxDb250ZW50EgwKBHRvb2wYASABKAkSEQoJYXJndW1lbnRzGAIgASgMIjcKEVRvb2xSZXN1bHRDb250ZW50EhMKC291dHB1dF9qc29uGAEgASgMEg0KBWVycm9yGAIgASgJIjIKDUFuc3dlckNvbnRlbnQSDAoEdGV4dBgBIAEoCRITCgtvdXRwdXRfanNvbhgCIAEoDCIfCg5Db25zdWx0Q29udGVudBINCgVlcnJvchgBIAEoCSI3Cg9Hcm91bmRlZENvbnRlbnQSEwoLdW5zdXBwb3J0ZWQYASADKAkSDwoHcHJvYmxlbRgCIAEoCSLEAQoFRGVsdGESEgoKYXR0ZW1wdF9pZBgBIAEoBBIPCgdzdGVwX2lkGAIgASgJEhEKCWl0ZXJhdGlvbhgDIAEoDRIOCgR0ZXh0GAQgASgJSAASEwoJcmVhc29uaW5nGAUgASgJSAASOQoOdG9vbF9hcmd1bWVudHMYBiABKAsyHy5qYWNrbGluZS52MS5Ub29sQXJndW1lbnRzRGVsdGFIABIbChF3YWl0aW5nX2Zvcl9tb2RlbBgHIAEoCUgAQgYKBHBhcnQiQwoSVG9vbEFyZ3VtZW50c0RlbHRhEg0KBWluZGV4GAEgASgNEgwKBHRvb2wYAiABKAkSEAoIZnJhZ21lbnQYAyABKAkiGwoFUmVzZXQSEgoKYXR0ZW1wdF9pZBgBIAEoBCqWAQoNUmVjb3ZlcnlDYXVzZRIeChpSRUNPVkVSWV9DQVVTRV9VTlNQRUNJRklFRBAAEhgKFFJFQ09WRVJZX0NBVVNFX0NSQVNIEAESGAoUUkVDT1ZFUllfQ0FVU0VfRFJBSU4QAhIYChRSRUNPVkVSWV9DQVVTRV9RVUVVRRADEhcKE1JFQ09WRVJZX0NBVVNFX1dBS0UQBCq2AQoQTW9kZWxDYWxsUHVycG9zZRIiCh5NT0RFTF9DQUxMX1BVUlBPU0VfVU5TUEVDSUZJRUQQABIbChdNT0RFTF9DQUxMX1BVUlBPU0VfVFVSThABEh0KGU1PREVMX0NBTExfUFVSUE9TRV9SRVBBSVIQAhIjCh9NT0RFTF9DQUxMX1BVUlBPU0VfRklOQUxfQU5TV0VSEAMSHQoZTU9ERUxfQ0FMTF9QVVJQT1NFX0dST1VORBAEKrgBCgxGaW5pc2hSZWFzb24SHQoZRklOSVNIX1JFQVNPTl9VTlNQRUNJRklFRBAAEhYKEkZJTklTSF9SRUFTT05fU1RPUBABEhwKGEZJTklTSF9SRUFTT05fVE9PTF9DQUxMUxACEhgKFEZJTklTSF9SRUFTT05fTEVOR1RIEAMSIAocRklOSVNIX1JFQVNPTl9DT05URU5UX0ZJTFRFUhAEEhcKE0ZJTklTSF9SRUFTT05fT1RIRVIQBSqnAwoRTW9kZWxGYWlsdXJlQ2xhc3MSIwofTU9ERUxfRkFJTFVSRV9DTEFTU19VTlNQRUNJRklFRBAAEiQKIE1PREVMX0ZBSUxVUkVfQ0xBU1NfUkFURV9MSU1JVEVEEAESIwofTU9ERUxfRkFJTFVSRV9DTEFTU19VTkFWQUlMQUJMRRACEiIKHk1PREVMX0ZBSUxVUkVfQ0xBU1NfQ09OTkVDVElPThADEh8KG01PREVMX0ZBSUxVUkVfQ0xBU1NfVElNRU9VVBAEEiEKHU1PREVMX0ZBSUxVUkVfQ0xBU1NfTUFMRk9STUVEEAUSJgoiTU9ERUxfRkFJTFVSRV9DTEFTU19BVVRIRU5USUNBVElPThAGEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfQkFEX1JFUVVFU1QQBxIoCiRNT0RFTF9GQUlMVVJFX0NMQVNTX0NPTlRFWFRfT1ZFUkZMT1cQCBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX0NBTkNFTExFRBAJEiAKHE1PREVMX0ZBSUxVUkVfQ0xBU1NfSU5URVJOQUwQCir6AQoRTW9kZWxBdHRlbXB0TGltaXQSIwofTU9ERUxfQVRURU1QVF9MSU1JVF9VTlNQRUNJRklFRBAAEh8KG01PREVMX0FUVEVNUFRfTElNSVRfQ09OTkVDVBABEiMKH01PREVMX0FUVEVNUFRfTElNSVRfRklSU1RfVE9LRU4QAhIcChhNT0RFTF9BVFRFTVBUX0xJTUlUX0lETEUQAxIdChlNT0RFTF9BVFRFTVBUX0xJTUlUX1RPVEFMEAQSHQoZTU9ERUxfQVRURU1QVF9MSU1JVF9CWVRFUxAFEh4KGk1PREVMX0FUVEVNUFRfTElNSVRfQ0hVTktTEAYqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcqngIKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBhIfChtBTlNXRVJfUFJPQkxFTV9OT1RfRklOSVNIRUQQBxIeChpBTlNXRVJfUFJPQkxFTV9DQUxMX0ZBSUxFRBAIKloKCVRpbWVyS2luZBIaChZUSU1FUl9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTVElNRVJfS0lORF9ERUFETElORRABEhgKFFRJTUVSX0tJTkRfSU5URVJSVVBUEAIqqQEKCk5vdGljZUNvZGUSGwoXTk9USUNFX0NPREVfVU5TUEVDSUZJRUQQABIiCh5OT1RJQ0VfQ09ERV9CVURHRVRfTkVBUkxZX1VTRUQQARIcChhOT1RJQ0VfQ09ERV9GSUxFX01JU1NJTkcQAhIgChxOT1RJQ0VfQ09ERV9DT05ESVRJT05fRkFJTEVEEAMSGgoWTk9USUNFX0NPREVfUkVQRVRJVElPThAEKkwKC0NvbnN1bHRLaW5kEhwKGENPTlNVTFRfS0lORF9VTlNQRUNJRklFRBAAEh8KG0NPTlNVTFRfS0lORF9TVE9QX0NPTkRJVElPThABKnkKDUNvbnN1bHRBbnN3ZXISHgoaQ09OU1VMVF9BTlNXRVJfVU5TUEVDSUZJRUQQABIWChJDT05TVUxUX0FOU1dFUl9ZRVMQARIVChFDT05TVUxUX0FOU1dFUl9OTxACEhkKFUNPTlNVTFRfQU5TV0VSX0ZBSUxFRBADKrcBChFSZWZsZWN0aW9uUGF0dGVybhIiCh5SRUZMRUNUSU9OX1BBVFRFUk5fVU5TUEVDSUZJRUQQABIgChxSRUZMRUNUSU9OX1BBVFRFUk5fQURWQU5DSU5HEAESHAoYUkVGTEVDVElPTl9QQVRURVJOX01JWEVEEAISHgoaUkVGTEVDVElPTl9QQVRURVJOX0ZBSUxJTkcQAxIeChpSRUZMRUNUSU9OX1BBVFRFUk5fTE9PUElORxAEYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
+  fileDesc("ChdqYWNrbGluZS92MS9ldmVudC5wcm90bxILamFja2xpbmUudjEi4A0KCVN0ZXBFdmVudBIOCgZydW5faWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQSKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHc3RlcF9pZBgEIAEoCRIRCglpdGVyYXRpb24YBSABKA0SDgoGc2lnbmFsGAYgASgJEhUKDXBhcmVudF9ydW5faWQYByABKAkSEQoJYWN0aXZlX21zGAggASgEEg0KBXZpc2l0GAkgASgNEi4KC3J1bl9zdGFydGVkGAogASgLMhcuamFja2xpbmUudjEuUnVuU3RhcnRlZEgAEjIKDXJ1bl9yZWNvdmVyZWQYCyABKAsyGS5qYWNrbGluZS52MS5SdW5SZWNvdmVyZWRIABIyCg1ydW5fc3VzcGVuZGVkGAwgASgLMhkuamFja2xpbmUudjEuUnVuU3VzcGVuZGVkSAASMAoMcnVuX2ZpbmlzaGVkGA0gASgLMhguamFja2xpbmUudjEuUnVuRmluaXNoZWRIABIwCgxzdGVwX3N0YXJ0ZWQYDiABKAsyGC5qYWNrbGluZS52MS5TdGVwU3RhcnRlZEgAEjIKDXN0ZXBfZmluaXNoZWQYDyABKAsyGS5qYWNrbGluZS52MS5TdGVwRmluaXNoZWRIABI7ChJtb2RlbF9jYWxsX3N0YXJ0ZWQYECABKAsyHS5qYWNrbGluZS52MS5Nb2RlbENhbGxTdGFydGVkSAASMgoNbW9kZWxfcmVwbGllZBgRIAEoCzIZLmphY2tsaW5lLnYxLk1vZGVsUmVwbGllZEgAEjkKEW1vZGVsX2NhbGxfZmFpbGVkGBIgASgLMhwuamFja2xpbmUudjEuTW9kZWxDYWxsRmFpbGVkSAASPQoTdG9vbF9jYWxsX3JlcXVlc3RlZBgTIAEoCzIeLmphY2tsaW5lLnYxLlRvb2xDYWxsUmVxdWVzdGVkSAASOQoRdG9vbF9jYWxsX3N0YXJ0ZWQYFCABKAsyHC5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXJ0ZWRIABI7ChJ0b29sX2NhbGxfZmluaXNoZWQYFSABKAsyHS5qYWNrbGluZS52MS5Ub29sQ2FsbEZpbmlzaGVkSAASNgoPYW5zd2VyX3JlamVjdGVkGBYgASgLMhsuamFja2xpbmUudjEuQW5zd2VyUmVqZWN0ZWRIABI4ChBpbnRlcnJ1cHRfcmFpc2VkGBcgASgLMhwuamFja2xpbmUudjEuSW50ZXJydXB0UmFpc2VkSAASPAoSaW50ZXJydXB0X3Jlc29sdmVkGBggASgLMh4uamFja2xpbmUudjEuSW50ZXJydXB0UmVzb2x2ZWRIABI2Cg9jb21tYW5kX2FwcGxpZWQYGSABKAsyGy5qYWNrbGluZS52MS5Db21tYW5kQXBwbGllZEgAEjgKEGNvbW1hbmRfcmVqZWN0ZWQYGiABKAsyHC5qYWNrbGluZS52MS5Db21tYW5kUmVqZWN0ZWRIABIlCgZwYXVzZWQYGyABKAsyEy5qYWNrbGluZS52MS5QYXVzZWRIABInCgdyZXN1bWVkGBwgASgLMhQuamFja2xpbmUudjEuUmVzdW1lZEgAEicKB3N0ZWVyZWQYHSABKAsyFC5qYWNrbGluZS52MS5TdGVlcmVkSAASLgoLdGltZXJfZmlyZWQYHiABKAsyFy5qYWNrbGluZS52MS5UaW1lckZpcmVkSAASJwoHbm90aWNlZBgfIAEoCzIULmphY2tsaW5lLnYxLk5vdGljZWRIABIrCgljb21wYWN0ZWQYICABKAsyFi5qYWNrbGluZS52MS5Db21wYWN0ZWRIABI4ChBoaXN0b3J5X3JlcGFpcmVkGCEgASgLMhwuamFja2xpbmUudjEuSGlzdG9yeVJlcGFpcmVkSAASOgoRbWVzc2FnZXNfYXBwZW5kZWQYIiABKAsyHS5qYWNrbGluZS52MS5NZXNzYWdlc0FwcGVuZGVkSAASKwoJcmVmbGVjdGVkGCMgASgLMhYuamFja2xpbmUudjEuUmVmbGVjdGVkSAASKQoIZ3JvdW5kZWQYJCABKAsyFS5qYWNrbGluZS52MS5Hcm91bmRlZEgAEjYKD2JvdW5kc19hZGp1c3RlZBglIAEoCzIbLmphY2tsaW5lLnYxLkJvdW5kc0FkanVzdGVkSAASKwoJY29uc3VsdGVkGCYgASgLMhYuamFja2xpbmUudjEuQ29uc3VsdGVkSAASJQoHY29udGVudBhkIAEoCzIULmphY2tsaW5lLnYxLkNvbnRlbnRCBgoEZmFjdEoECCcQRiKxAgoKUnVuU3RhcnRlZBIQCgh3b3JrZmxvdxgBIAEoCRITCgtwbGFuX2RpZ2VzdBgCIAEoCRINCgVlcG9jaBgDIAEoBBIRCglwcmluY2lwYWwYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKBmJvdW5kcxgGIAEoCzIWLmphY2tsaW5lLnYxLlJ1bkJvdW5kcxIsCgtvbl9xdWVzdGlvbhgHIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24SLAoLZm9ya2VkX2Zyb20YCCABKAsyFy5qYWNrbGluZS52MS5Gb3JrT3JpZ2luEigKBnRocmVhZBgJIAEoCzIYLmphY2tsaW5lLnYxLlRocmVhZFN0YXJ0IlgKC1RocmVhZFN0YXJ0EhEKCXRocmVhZF9pZBgBIAEoCRIQCghwb3NpdGlvbhgCIAEoBBIVCg1tZXNzYWdlX2NvdW50GAMgASgNEg0KBXdhaXRzGAQgASgIIjsKEE1lc3NhZ2VzQXBwZW5kZWQSEAoIcG9zaXRpb24YASABKAQSFQoNbWVzc2FnZV9jb3VudBgCIAEoDSJICgxSdW5SZWNvdmVyZWQSDQoFZXBvY2gYASABKAQSKQoFY2F1c2UYAiABKA4yGi5qYWNrbGluZS52MS5SZWNvdmVyeUNhdXNlIh0KDFJ1blN1c3BlbmRlZBINCgVlcG9jaBgBIAEoBCKVAQoLUnVuRmluaXNoZWQSJAoFc3RhdGUYASABKA4yFS5qYWNrbGluZS52MS5SdW5TdGF0ZRIOCgZzaWduYWwYAiABKAkSLAoLc3RvcF9yZWFzb24YAyABKA4yFy5qYWNrbGluZS52MS5TdG9wUmVhc29uEhEKCXN0b3BfbGVhZhgEIAEoCRIPCgdwYXJ0aWFsGAUgASgIIhwKC1N0ZXBTdGFydGVkEg0KBXN0ZXBzGAEgASgNIpMBCgxTdGVwRmluaXNoZWQSDgoGc2lnbmFsGAEgASgJEiwKC3N0b3BfcmVhc29uGAIgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhIRCglzdG9wX2xlYWYYAyABKAkSDgoGd3JpdGVzGAQgAygJEg8KB3BhcnRpYWwYBSABKAgSEQoJbmV4dF9zdGVwGAYgASgJIoQCChBNb2RlbENhbGxTdGFydGVkEi4KB3B1cnBvc2UYASABKA4yHS5qYWNrbGluZS52MS5Nb2RlbENhbGxQdXJwb3NlEg8KB2F0dGVtcHQYAiABKA0SDQoFbW9kZWwYAyABKAkSFwoPcmVzZXJ2ZWRfdG9rZW5zGAQgASgEEhwKFHJlc2VydmVkX2Nvc3RfbWljcm9zGAUgASgEEhkKEW1heF9vdXRwdXRfdG9rZW5zGAYgASgNEiYKBWxpbWl0GAcgASgOMhcuamFja2xpbmUudjEuU3RvcFJlYXNvbhISCgpsaW1pdF9sZWFmGAggASgJEhIKCnN1bW1hcmlzZWQYDCABKA0izQEKDE1vZGVsUmVwbGllZBIhCgV1c2FnZRgBIAEoCzISLmphY2tsaW5lLnYxLlVzYWdlEhMKC2Nvc3RfbWljcm9zGAIgASgEEjAKDWZpbmlzaF9yZWFzb24YAyABKA4yGS5qYWNrbGluZS52MS5GaW5pc2hSZWFzb24SEgoKdG9vbF9jYWxscxgEIAEoDRITCgt0b2tlbnNfdXNlZBgFIAEoBBISCgpsYXRlbmN5X21zGAYgASgNEhYKDmZpcnN0X3Rva2VuX21zGAcgASgNIugBCg9Nb2RlbENhbGxGYWlsZWQSLwoHZmFpbHVyZRgBIAEoDjIeLmphY2tsaW5lLnYxLk1vZGVsRmFpbHVyZUNsYXNzEhgKC3JldHJ5X2luX21zGAIgASgNSACIAQESIQoFdXNhZ2UYAyABKAsyEi5qYWNrbGluZS52MS5Vc2FnZRITCgtjb3N0X21pY3JvcxgEIAEoBBITCgtpbnRlcnJ1cHRlZBgFIAEoCBItCgVsaW1pdBgGIAEoDjIeLmphY2tsaW5lLnYxLk1vZGVsQXR0ZW1wdExpbWl0Qg4KDF9yZXRyeV9pbl9tcyJDChFUb29sQ2FsbFJlcXVlc3RlZBIPCgdjYWxsX2lkGAEgASgJEg8KB29yZGluYWwYAiABKA0SDAoEdG9vbBgDIAEoCSJ4Cg9Ub29sQ2FsbFN0YXJ0ZWQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJEhAKCGNhbGxfa2V5GAMgASgJEiMKBmVmZmVjdBgEIAEoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIPCgdhdHRlbXB0GAUgASgNIqsCChBUb29sQ2FsbEZpbmlzaGVkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCRIrCgZzdGF0dXMYAyABKA4yGy5qYWNrbGluZS52MS5Ub29sQ2FsbFN0YXR1cxIOCgZzaWduYWwYBCABKAkSEwoLZHVyYXRpb25fbXMYBSABKA0SKQoHcHJvYmxlbRgGIAEoDjIYLmphY2tsaW5lLnYxLkNhbGxQcm9ibGVtEhYKDmN1dF9mcm9tX2J5dGVzGAcgASgEEhEKCWFiYW5kb25lZBgIIAEoCBITCgtyZXVzZWRfZnJvbRgJIAEoCRIYCgtyZXRyeV9pbl9tcxgKIAEoDUgAiAEBEhEKCXRpbWVkX291dBgLIAEoCEIOCgxfcmV0cnlfaW5fbXMiXgoOQW5zd2VyUmVqZWN0ZWQSKwoHcHJvYmxlbRgBIAEoDjIaLmphY2tsaW5lLnYxLkFuc3dlclByb2JsZW0SDgoGcmVwYWlyGAIgASgNEg8KB2NhbGxfaWQYAyABKAkiowEKD0ludGVycnVwdFJhaXNlZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSKAoEa2luZBgCIAEoDjIaLmphY2tsaW5lLnYxLkludGVycnVwdEtpbmQSDwoHY2FsbF9pZBgDIAEoCRIPCgdvcHRpb25zGAQgAygJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkwKEUludGVycnVwdFJlc29sdmVkEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJIs4BCg5Db21tYW5kQXBwbGllZBISCgpjb21tYW5kX2lkGAEgASgJEiYKBGtpbmQYAiABKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIRCglwcmluY2lwYWwYAyABKAkSKgoKYWJvcnRfbW9kZRgEIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgFIAEoCBIsCgthYm9ydF9jYXVzZRgGIAEoDjIXLmphY2tsaW5lLnYxLlN0b3BSZWFzb24iigEKD0NvbW1hbmRSZWplY3RlZBISCgpjb21tYW5kX2lkGAEgASgJEiYKBGtpbmQYAiABKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIRCglwcmluY2lwYWwYAyABKAkSKAoGcmVhc29uGAQgASgOMhguamFja2xpbmUudjEuRXJyb3JSZWFzb24iGwoGUGF1c2VkEhEKCXByaW5jaXBhbBgBIAEoCSIcCgdSZXN1bWVkEhEKCXByaW5jaXBhbBgBIAEoCSIrCgdTdGVlcmVkEhEKCXByaW5jaXBhbBgBIAEoCRINCgVieXRlcxgCIAEoDSJxCg5Cb3VuZHNBZGp1c3RlZBIRCglwcmluY2lwYWwYASABKAkSIwoDcnVuGAIgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEicKBXZpc2l0GAMgASgLMhguamFja2xpbmUudjEuVmlzaXRCb3VuZHMiQwoKVGltZXJGaXJlZBIkCgRraW5kGAEgASgOMhYuamFja2xpbmUudjEuVGltZXJLaW5kEg8KB3N1YmplY3QYAiABKAkiMAoHTm90aWNlZBIlCgRjb2RlGAEgASgOMhcuamFja2xpbmUudjEuTm90aWNlQ29kZSKBAQoJQ29uc3VsdGVkEiYKBGtpbmQYASABKA4yGC5qYWNrbGluZS52MS5Db25zdWx0S2luZBILCgN3aG8YAiABKAkSKgoGYW5zd2VyGAMgASgOMhouamFja2xpbmUudjEuQ29uc3VsdEFuc3dlchITCgtkdXJhdGlvbl9tcxgEIAEoDSK7AQoJQ29tcGFjdGVkEikKBGtpbmQYASABKA4yGy5qYWNrbGluZS52MS5Db21wYWN0aW9uS2luZBIQCghvdmVyZmxvdxgCIAEoCBIRCglrZXB0X2Zyb20YAyABKA0SEQoJcHJ1bmVkX3RvGAQgASgNEg0KBXR1cm5zGAUgASgNEg8KB3Jlc3VsdHMYBiABKA0SFQoNdG9rZW5zX2JlZm9yZRgHIAEoBBIUCgx0b2tlbnNfYWZ0ZXIYCCABKAQipQEKD0hpc3RvcnlSZXBhaXJlZBIQCghkYW5nbGluZxgBIAEoDRIPCgdvcnBoYW5zGAIgASgNEg0KBW1vdmVkGAMgASgNEg0KBWVtcHR5GAQgASgNEg4KBm1lcmdlZBgFIAEoDRIOCgZxdW90ZWQYBiABKA0SDwoHcmVuYW1lZBgHIAEoDRIPCgdkZW1vdGVkGAggASgNEg8KB3VuYXNrZWQYCSABKA0ifAoJUmVmbGVjdGVkEi8KB3BhdHRlcm4YASABKA4yHi5qYWNrbGluZS52MS5SZWZsZWN0aW9uUGF0dGVybhIRCglzdWNjZWVkZWQYAiABKA0SDgoGZmFpbGVkGAMgASgNEhsKE2NvbmZpZGVuY2VfcGVybWlsbGUYBCABKA0ibwoIR3JvdW5kZWQSGwoOc2NvcmVfcGVybWlsbGUYASABKA1IAIgBARIOCgZwYXNzZWQYAiABKAgSDgoGcmVwbGFuGAMgASgNEhMKC3Vuc3VwcG9ydGVkGAQgASgNQhEKD19zY29yZV9wZXJtaWxsZSKGBAoHQ29udGVudBIqCglydW5faW5wdXQYASABKAsyFS5qYWNrbGluZS52MS5SdW5JbnB1dEgAEiwKBnJlc3VsdBgCIAEoCzIaLmphY2tsaW5lLnYxLlJlc3VsdENvbnRlbnRIABIqCgVyZXBseRgDIAEoCzIZLmphY2tsaW5lLnYxLlJlcGx5Q29udGVudEgAEigKBGNhbGwYBCABKAsyGC5qYWNrbGluZS52MS5DYWxsQ29udGVudEgAEjUKC3Rvb2xfcmVzdWx0GAUgASgLMh4uamFja2xpbmUudjEuVG9vbFJlc3VsdENvbnRlbnRIABIsCgZhbnN3ZXIYBiABKAsyGi5qYWNrbGluZS52MS5BbnN3ZXJDb250ZW50SAASDgoEdGV4dBgHIAEoCUgAEiwKBnRocmVhZBgJIAEoCzIaLmphY2tsaW5lLnYxLlRocmVhZENvbnRlbnRIABIuCgdjb25zdWx0GAwgASgLMhsuamFja2xpbmUudjEuQ29uc3VsdENvbnRlbnRIABIyCgljb21wYWN0ZWQYCCABKAsyHS5qYWNrbGluZS52MS5Db21wYWN0ZWRDb250ZW50SAASMAoIZ3JvdW5kZWQYCiABKAsyHC5qYWNrbGluZS52MS5Hcm91bmRlZENvbnRlbnRIAEIGCgRib2R5SgQICxAMSgQIDRAeInQKCFJ1bklucHV0EhIKCmlucHV0X2pzb24YASABKAwSKAoHc3ViamVjdBgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoGdGhyZWFkGAMgASgLMhouamFja2xpbmUudjEuVGhyZWFkQ29udGVudCIgCg1UaHJlYWRDb250ZW50Eg8KB2RpZ2VzdHMYASADKAwiSAoNUmVzdWx0Q29udGVudBITCgtyZXN1bHRfanNvbhgBIAEoDBITCgt3cml0ZXNfanNvbhgCIAEoDBINCgVlcnJvchgDIAEoCSJsCgxSZXBseUNvbnRlbnQSDAoEdGV4dBgBIAEoCRIRCglyZWFzb25pbmcYAiABKAkSLAoGYmxvY2tzGAMgASgLMhwuamFja2xpbmUudjEuUmVhc29uaW5nQmxvY2tzEg0KBWVycm9yGAQgASgJIlUKD1JlYXNvbmluZ0Jsb2NrcxIPCgdwcm9maWxlGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWZpZWxkGAMgASgJEhMKC2Jsb2Nrc19qc29uGAQgASgMIi4KC0NhbGxDb250ZW50EgwKBHRvb2wYASABKAkSEQoJYXJndW1lbnRzGAIgASgMIjcKEVRvb2xSZXN1bHRDb250ZW50EhMKC291dHB1dF9qc29uGAEgASgMEg0KBWVycm9yGAIgASgJIjIKDUFuc3dlckNvbnRlbnQSDAoEdGV4dBgBIAEoCRITCgtvdXRwdXRfanNvbhgCIAEoDCIfCg5Db25zdWx0Q29udGVudBINCgVlcnJvchgBIAEoCSIjChBDb21wYWN0ZWRDb250ZW50Eg8KB3N1bW1hcnkYASABKAkiNwoPR3JvdW5kZWRDb250ZW50EhMKC3Vuc3VwcG9ydGVkGAEgAygJEg8KB3Byb2JsZW0YAiABKAkixAEKBURlbHRhEhIKCmF0dGVtcHRfaWQYASABKAQSDwoHc3RlcF9pZBgCIAEoCRIRCglpdGVyYXRpb24YAyABKA0SDgoEdGV4dBgEIAEoCUgAEhMKCXJlYXNvbmluZxgFIAEoCUgAEjkKDnRvb2xfYXJndW1lbnRzGAYgASgLMh8uamFja2xpbmUudjEuVG9vbEFyZ3VtZW50c0RlbHRhSAASGwoRd2FpdGluZ19mb3JfbW9kZWwYByABKAlIAEIGCgRwYXJ0IkMKElRvb2xBcmd1bWVudHNEZWx0YRINCgVpbmRleBgBIAEoDRIMCgR0b29sGAIgASgJEhAKCGZyYWdtZW50GAMgASgJIhsKBVJlc2V0EhIKCmF0dGVtcHRfaWQYASABKAQqlgEKDVJlY292ZXJ5Q2F1c2USHgoaUkVDT1ZFUllfQ0FVU0VfVU5TUEVDSUZJRUQQABIYChRSRUNPVkVSWV9DQVVTRV9DUkFTSBABEhgKFFJFQ09WRVJZX0NBVVNFX0RSQUlOEAISGAoUUkVDT1ZFUllfQ0FVU0VfUVVFVUUQAxIXChNSRUNPVkVSWV9DQVVTRV9XQUtFEAQq1gEKEE1vZGVsQ2FsbFB1cnBvc2USIgoeTU9ERUxfQ0FMTF9QVVJQT1NFX1VOU1BFQ0lGSUVEEAASGwoXTU9ERUxfQ0FMTF9QVVJQT1NFX1RVUk4QARIdChlNT0RFTF9DQUxMX1BVUlBPU0VfUkVQQUlSEAISIwofTU9ERUxfQ0FMTF9QVVJQT1NFX0ZJTkFMX0FOU1dFUhADEh0KGU1PREVMX0NBTExfUFVSUE9TRV9HUk9VTkQQBBIeChpNT0RFTF9DQUxMX1BVUlBPU0VfU1VNTUFSWRAFKrgBCgxGaW5pc2hSZWFzb24SHQoZRklOSVNIX1JFQVNPTl9VTlNQRUNJRklFRBAAEhYKEkZJTklTSF9SRUFTT05fU1RPUBABEhwKGEZJTklTSF9SRUFTT05fVE9PTF9DQUxMUxACEhgKFEZJTklTSF9SRUFTT05fTEVOR1RIEAMSIAocRklOSVNIX1JFQVNPTl9DT05URU5UX0ZJTFRFUhAEEhcKE0ZJTklTSF9SRUFTT05fT1RIRVIQBSqnAwoRTW9kZWxGYWlsdXJlQ2xhc3MSIwofTU9ERUxfRkFJTFVSRV9DTEFTU19VTlNQRUNJRklFRBAAEiQKIE1PREVMX0ZBSUxVUkVfQ0xBU1NfUkFURV9MSU1JVEVEEAESIwofTU9ERUxfRkFJTFVSRV9DTEFTU19VTkFWQUlMQUJMRRACEiIKHk1PREVMX0ZBSUxVUkVfQ0xBU1NfQ09OTkVDVElPThADEh8KG01PREVMX0ZBSUxVUkVfQ0xBU1NfVElNRU9VVBAEEiEKHU1PREVMX0ZBSUxVUkVfQ0xBU1NfTUFMRk9STUVEEAUSJgoiTU9ERUxfRkFJTFVSRV9DTEFTU19BVVRIRU5USUNBVElPThAGEiMKH01PREVMX0ZBSUxVUkVfQ0xBU1NfQkFEX1JFUVVFU1QQBxIoCiRNT0RFTF9GQUlMVVJFX0NMQVNTX0NPTlRFWFRfT1ZFUkZMT1cQCBIhCh1NT0RFTF9GQUlMVVJFX0NMQVNTX0NBTkNFTExFRBAJEiAKHE1PREVMX0ZBSUxVUkVfQ0xBU1NfSU5URVJOQUwQCir6AQoRTW9kZWxBdHRlbXB0TGltaXQSIwofTU9ERUxfQVRURU1QVF9MSU1JVF9VTlNQRUNJRklFRBAAEh8KG01PREVMX0FUVEVNUFRfTElNSVRfQ09OTkVDVBABEiMKH01PREVMX0FUVEVNUFRfTElNSVRfRklSU1RfVE9LRU4QAhIcChhNT0RFTF9BVFRFTVBUX0xJTUlUX0lETEUQAxIdChlNT0RFTF9BVFRFTVBUX0xJTUlUX1RPVEFMEAQSHQoZTU9ERUxfQVRURU1QVF9MSU1JVF9CWVRFUxAFEh4KGk1PREVMX0FUVEVNUFRfTElNSVRfQ0hVTktTEAYqjgIKC0NhbGxQcm9ibGVtEhwKGENBTExfUFJPQkxFTV9VTlNQRUNJRklFRBAAEh0KGUNBTExfUFJPQkxFTV9VTktOT1dOX1RPT0wQARIkCiBDQUxMX1BST0JMRU1fTUFMRk9STUVEX0FSR1VNRU5UUxACEiIKHkNBTExfUFJPQkxFTV9JTlZBTElEX0FSR1VNRU5UUxADEhwKGENBTExfUFJPQkxFTV9OT1RfQUxMT1dFRBAEEiAKHENBTExfUFJPQkxFTV9PVkVSX1RPT0xfTElNSVQQBRIbChdDQUxMX1BST0JMRU1fT1ZFUl9MSU1JVBAGEhsKF0NBTExfUFJPQkxFTV9TVEVQX0VOREVEEAcqngIKDUFuc3dlclByb2JsZW0SHgoaQU5TV0VSX1BST0JMRU1fVU5TUEVDSUZJRUQQABIYChRBTlNXRVJfUFJPQkxFTV9FTVBUWRABEhwKGEFOU1dFUl9QUk9CTEVNX1RSVU5DQVRFRBACEhsKF0FOU1dFUl9QUk9CTEVNX05PVF9KU09OEAMSGgoWQU5TV0VSX1BST0JMRU1fT1VUQ09NRRAEEhkKFUFOU1dFUl9QUk9CTEVNX1NDSEVNQRAFEiAKHEFOU1dFUl9QUk9CTEVNX1RPT0xfUkVRVUlSRUQQBhIfChtBTlNXRVJfUFJPQkxFTV9OT1RfRklOSVNIRUQQBxIeChpBTlNXRVJfUFJPQkxFTV9DQUxMX0ZBSUxFRBAIKloKCVRpbWVyS2luZBIaChZUSU1FUl9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTVElNRVJfS0lORF9ERUFETElORRABEhgKFFRJTUVSX0tJTkRfSU5URVJSVVBUEAIqwgEKCk5vdGljZUNvZGUSGwoXTk9USUNFX0NPREVfVU5TUEVDSUZJRUQQABIiCh5OT1RJQ0VfQ09ERV9CVURHRVRfTkVBUkxZX1VTRUQQARIcChhOT1RJQ0VfQ09ERV9GSUxFX01JU1NJTkcQAhIgChxOT1RJQ0VfQ09ERV9DT05ESVRJT05fRkFJTEVEEAMSGgoWTk9USUNFX0NPREVfUkVQRVRJVElPThAEEhcKE05PVElDRV9DT0RFX0hJU1RPUlkQBipMCgtDb25zdWx0S2luZBIcChhDT05TVUxUX0tJTkRfVU5TUEVDSUZJRUQQABIfChtDT05TVUxUX0tJTkRfU1RPUF9DT05ESVRJT04QASp5Cg1Db25zdWx0QW5zd2VyEh4KGkNPTlNVTFRfQU5TV0VSX1VOU1BFQ0lGSUVEEAASFgoSQ09OU1VMVF9BTlNXRVJfWUVTEAESFQoRQ09OU1VMVF9BTlNXRVJfTk8QAhIZChVDT05TVUxUX0FOU1dFUl9GQUlMRUQQAyqGAQoOQ29tcGFjdGlvbktpbmQSHwobQ09NUEFDVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWQ09NUEFDVElPTl9LSU5EX1BSVU5FRBABEhoKFkNPTVBBQ1RJT05fS0lORF9XSU5ET1cQAhIbChdDT01QQUNUSU9OX0tJTkRfU1VNTUFSWRADKrcBChFSZWZsZWN0aW9uUGF0dGVybhIiCh5SRUZMRUNUSU9OX1BBVFRFUk5fVU5TUEVDSUZJRUQQABIgChxSRUZMRUNUSU9OX1BBVFRFUk5fQURWQU5DSU5HEAESHAoYUkVGTEVDVElPTl9QQVRURVJOX01JWEVEEAISHgoaUkVGTEVDVElPTl9QQVRURVJOX0ZBSUxJTkcQAxIeChpSRUZMRUNUSU9OX1BBVFRFUk5fTE9PUElORxAEYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_control, file_jackline_v1_error_reason, file_jackline_v1_run]);
 
 /**
  * One fact of one run.
@@ -278,6 +278,30 @@ export type StepEvent = Message<"jackline.v1.StepEvent"> & {
     case: "noticed";
   } | {
     /**
+     * A model is sent less of the conversation from here on.
+     *
+     * @generated from field: jackline.v1.Compacted compacted = 32;
+     */
+    value: Compacted;
+    case: "compacted";
+  } | {
+    /**
+     * What a model was to be sent had to be made sound first.
+     *
+     * @generated from field: jackline.v1.HistoryRepaired history_repaired = 33;
+     */
+    value: HistoryRepaired;
+    case: "historyRepaired";
+  } | {
+    /**
+     * The turn of the run in its thread has come, with the messages that the thread has by now.
+     *
+     * @generated from field: jackline.v1.MessagesAppended messages_appended = 34;
+     */
+    value: MessagesAppended;
+    case: "messagesAppended";
+  } | {
+    /**
      * How the turns of a visit have gone was looked at.
      *
      * @generated from field: jackline.v1.Reflected reflected = 35;
@@ -387,6 +411,13 @@ export type RunStarted = Message<"jackline.v1.RunStarted"> & {
    * @generated from field: jackline.v1.ForkOrigin forked_from = 8;
    */
   forkedFrom?: ForkOrigin | undefined;
+
+  /**
+   * The conversation that it continues; unset without.
+   *
+   * @generated from field: jackline.v1.ThreadStart thread = 9;
+   */
+  thread?: ThreadStart | undefined;
 };
 
 /**
@@ -395,6 +426,76 @@ export type RunStarted = Message<"jackline.v1.RunStarted"> & {
  */
 export const RunStartedSchema: GenMessage<RunStarted> = /*@__PURE__*/
   messageDesc(file_jackline_v1_event, 1);
+
+/**
+ * How a run begins in a thread.
+ *
+ * @generated from message jackline.v1.ThreadStart
+ */
+export type ThreadStart = Message<"jackline.v1.ThreadStart"> & {
+  /**
+   * The thread; empty for a fork, which goes on with what was said and leaves the thread alone.
+   *
+   * @generated from field: string thread_id = 1;
+   */
+  threadId: string;
+
+  /**
+   * How many messages the thread had.
+   *
+   * @generated from field: uint64 position = 2;
+   */
+  position: bigint;
+
+  /**
+   * How many of them, the newest, the run has: their digests are in the content.
+   *
+   * @generated from field: uint32 message_count = 3;
+   */
+  messageCount: number;
+
+  /**
+   * True if another run was active: MessagesAppended follows when the turn of this one has come.
+   *
+   * @generated from field: bool waits = 4;
+   */
+  waits: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.ThreadStart.
+ * Use `create(ThreadStartSchema)` to create a new message.
+ */
+export const ThreadStartSchema: GenMessage<ThreadStart> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 2);
+
+/**
+ * The turn of a run that had waited in its thread has come.
+ *
+ * @generated from message jackline.v1.MessagesAppended
+ */
+export type MessagesAppended = Message<"jackline.v1.MessagesAppended"> & {
+  /**
+   * How many messages the thread has.
+   *
+   * @generated from field: uint64 position = 1;
+   */
+  position: bigint;
+
+  /**
+   * How many of them, the newest, the run has: their digests are in the content.
+   *
+   * @generated from field: uint32 message_count = 2;
+   */
+  messageCount: number;
+};
+
+/**
+ * Describes the message jackline.v1.MessagesAppended.
+ * Use `create(MessagesAppendedSchema)` to create a new message.
+ */
+export const MessagesAppendedSchema: GenMessage<MessagesAppended> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 3);
 
 /**
  * A worker took the run over.
@@ -422,7 +523,7 @@ export type RunRecovered = Message<"jackline.v1.RunRecovered"> & {
  * Use `create(RunRecoveredSchema)` to create a new message.
  */
 export const RunRecoveredSchema: GenMessage<RunRecovered> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 2);
+  messageDesc(file_jackline_v1_event, 4);
 
 /**
  * The worker let go of the run in good order.
@@ -443,7 +544,7 @@ export type RunSuspended = Message<"jackline.v1.RunSuspended"> & {
  * Use `create(RunSuspendedSchema)` to create a new message.
  */
 export const RunSuspendedSchema: GenMessage<RunSuspended> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 3);
+  messageDesc(file_jackline_v1_event, 5);
 
 /**
  * The run ended.
@@ -492,7 +593,7 @@ export type RunFinished = Message<"jackline.v1.RunFinished"> & {
  * Use `create(RunFinishedSchema)` to create a new message.
  */
 export const RunFinishedSchema: GenMessage<RunFinished> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 4);
+  messageDesc(file_jackline_v1_event, 6);
 
 /**
  * A visit of a step began.
@@ -513,7 +614,7 @@ export type StepStarted = Message<"jackline.v1.StepStarted"> & {
  * Use `create(StepStartedSchema)` to create a new message.
  */
 export const StepStartedSchema: GenMessage<StepStarted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 5);
+  messageDesc(file_jackline_v1_event, 7);
 
 /**
  * A visit of a step ended.
@@ -569,7 +670,7 @@ export type StepFinished = Message<"jackline.v1.StepFinished"> & {
  * Use `create(StepFinishedSchema)` to create a new message.
  */
 export const StepFinishedSchema: GenMessage<StepFinished> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 6);
+  messageDesc(file_jackline_v1_event, 8);
 
 /**
  * A call of a model is reserved and about to start.
@@ -632,6 +733,13 @@ export type ModelCallStarted = Message<"jackline.v1.ModelCallStarted"> & {
    * @generated from field: string limit_leaf = 8;
    */
   limitLeaf: string;
+
+  /**
+   * For a summary: how many entries of the visit it stands for, counted from its first.
+   *
+   * @generated from field: uint32 summarised = 12;
+   */
+  summarised: number;
 };
 
 /**
@@ -639,7 +747,7 @@ export type ModelCallStarted = Message<"jackline.v1.ModelCallStarted"> & {
  * Use `create(ModelCallStartedSchema)` to create a new message.
  */
 export const ModelCallStartedSchema: GenMessage<ModelCallStarted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 7);
+  messageDesc(file_jackline_v1_event, 9);
 
 /**
  * The model replied.
@@ -702,7 +810,7 @@ export type ModelReplied = Message<"jackline.v1.ModelReplied"> & {
  * Use `create(ModelRepliedSchema)` to create a new message.
  */
 export const ModelRepliedSchema: GenMessage<ModelReplied> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 8);
+  messageDesc(file_jackline_v1_event, 10);
 
 /**
  * The attempt at the model failed.
@@ -739,9 +847,16 @@ export type ModelCallFailed = Message<"jackline.v1.ModelCallFailed"> & {
   costMicros: bigint;
 
   /**
+   * True if a part of the reply's text had come; it is kept in the content.
+   *
+   * @generated from field: bool interrupted = 5;
+   */
+  interrupted: boolean;
+
+  /**
    * The timer or cap that ended it; unset if it ended by itself.
    *
-   * @generated from field: jackline.v1.ModelAttemptLimit limit = 5;
+   * @generated from field: jackline.v1.ModelAttemptLimit limit = 6;
    */
   limit: ModelAttemptLimit;
 };
@@ -751,7 +866,7 @@ export type ModelCallFailed = Message<"jackline.v1.ModelCallFailed"> & {
  * Use `create(ModelCallFailedSchema)` to create a new message.
  */
 export const ModelCallFailedSchema: GenMessage<ModelCallFailed> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 9);
+  messageDesc(file_jackline_v1_event, 11);
 
 /**
  * A tool call was asked for.
@@ -786,7 +901,7 @@ export type ToolCallRequested = Message<"jackline.v1.ToolCallRequested"> & {
  * Use `create(ToolCallRequestedSchema)` to create a new message.
  */
 export const ToolCallRequestedSchema: GenMessage<ToolCallRequested> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 10);
+  messageDesc(file_jackline_v1_event, 12);
 
 /**
  * A tool call is reserved and about to start.
@@ -835,7 +950,7 @@ export type ToolCallStarted = Message<"jackline.v1.ToolCallStarted"> & {
  * Use `create(ToolCallStartedSchema)` to create a new message.
  */
 export const ToolCallStartedSchema: GenMessage<ToolCallStarted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 11);
+  messageDesc(file_jackline_v1_event, 13);
 
 /**
  * A tool call ended, or was never started.
@@ -926,7 +1041,7 @@ export type ToolCallFinished = Message<"jackline.v1.ToolCallFinished"> & {
  * Use `create(ToolCallFinishedSchema)` to create a new message.
  */
 export const ToolCallFinishedSchema: GenMessage<ToolCallFinished> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 12);
+  messageDesc(file_jackline_v1_event, 14);
 
 /**
  * An answer did not meet its contract.
@@ -961,7 +1076,7 @@ export type AnswerRejected = Message<"jackline.v1.AnswerRejected"> & {
  * Use `create(AnswerRejectedSchema)` to create a new message.
  */
 export const AnswerRejectedSchema: GenMessage<AnswerRejected> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 13);
+  messageDesc(file_jackline_v1_event, 15);
 
 /**
  * A question was opened.
@@ -1010,7 +1125,7 @@ export type InterruptRaised = Message<"jackline.v1.InterruptRaised"> & {
  * Use `create(InterruptRaisedSchema)` to create a new message.
  */
 export const InterruptRaisedSchema: GenMessage<InterruptRaised> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 14);
+  messageDesc(file_jackline_v1_event, 16);
 
 /**
  * A question was answered or expired.
@@ -1045,7 +1160,7 @@ export type InterruptResolved = Message<"jackline.v1.InterruptResolved"> & {
  * Use `create(InterruptResolvedSchema)` to create a new message.
  */
 export const InterruptResolvedSchema: GenMessage<InterruptResolved> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 15);
+  messageDesc(file_jackline_v1_event, 17);
 
 /**
  * A command took effect.
@@ -1087,6 +1202,13 @@ export type CommandApplied = Message<"jackline.v1.CommandApplied"> & {
    * @generated from field: bool skip_routes = 5;
    */
   skipRoutes: boolean;
+
+  /**
+   * Why the run is aborted; OPERATOR when unspecified.
+   *
+   * @generated from field: jackline.v1.StopReason abort_cause = 6;
+   */
+  abortCause: StopReason;
 };
 
 /**
@@ -1094,7 +1216,7 @@ export type CommandApplied = Message<"jackline.v1.CommandApplied"> & {
  * Use `create(CommandAppliedSchema)` to create a new message.
  */
 export const CommandAppliedSchema: GenMessage<CommandApplied> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 16);
+  messageDesc(file_jackline_v1_event, 18);
 
 /**
  * A command can take no effect.
@@ -1136,7 +1258,7 @@ export type CommandRejected = Message<"jackline.v1.CommandRejected"> & {
  * Use `create(CommandRejectedSchema)` to create a new message.
  */
 export const CommandRejectedSchema: GenMessage<CommandRejected> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 17);
+  messageDesc(file_jackline_v1_event, 19);
 
 /**
  * The run is held.
@@ -1157,7 +1279,7 @@ export type Paused = Message<"jackline.v1.Paused"> & {
  * Use `create(PausedSchema)` to create a new message.
  */
 export const PausedSchema: GenMessage<Paused> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 18);
+  messageDesc(file_jackline_v1_event, 20);
 
 /**
  * The run goes on.
@@ -1178,7 +1300,7 @@ export type Resumed = Message<"jackline.v1.Resumed"> & {
  * Use `create(ResumedSchema)` to create a new message.
  */
 export const ResumedSchema: GenMessage<Resumed> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 19);
+  messageDesc(file_jackline_v1_event, 21);
 
 /**
  * Guidance was put into the conversation.
@@ -1206,7 +1328,7 @@ export type Steered = Message<"jackline.v1.Steered"> & {
  * Use `create(SteeredSchema)` to create a new message.
  */
 export const SteeredSchema: GenMessage<Steered> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 20);
+  messageDesc(file_jackline_v1_event, 22);
 
 /**
  * Caps of the run, or of the visit under way, were changed.
@@ -1241,7 +1363,7 @@ export type BoundsAdjusted = Message<"jackline.v1.BoundsAdjusted"> & {
  * Use `create(BoundsAdjustedSchema)` to create a new message.
  */
 export const BoundsAdjustedSchema: GenMessage<BoundsAdjusted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 21);
+  messageDesc(file_jackline_v1_event, 23);
 
 /**
  * A timer in absolute time went off.
@@ -1269,7 +1391,7 @@ export type TimerFired = Message<"jackline.v1.TimerFired"> & {
  * Use `create(TimerFiredSchema)` to create a new message.
  */
 export const TimerFiredSchema: GenMessage<TimerFired> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 22);
+  messageDesc(file_jackline_v1_event, 24);
 
 /**
  * Something worth knowing that changes nothing by itself.
@@ -1290,7 +1412,7 @@ export type Noticed = Message<"jackline.v1.Noticed"> & {
  * Use `create(NoticedSchema)` to create a new message.
  */
 export const NoticedSchema: GenMessage<Noticed> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 23);
+  messageDesc(file_jackline_v1_event, 25);
 
 /**
  * Somebody who can change nothing was asked, and this is the answer. Nothing announces it.
@@ -1332,7 +1454,154 @@ export type Consulted = Message<"jackline.v1.Consulted"> & {
  * Use `create(ConsultedSchema)` to create a new message.
  */
 export const ConsultedSchema: GenMessage<Consulted> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 24);
+  messageDesc(file_jackline_v1_event, 26);
+
+/**
+ * A model is sent less of a visit's conversation from here on. The log keeps all of it.
+ *
+ * @generated from message jackline.v1.Compacted
+ */
+export type Compacted = Message<"jackline.v1.Compacted"> & {
+  /**
+   * How.
+   *
+   * @generated from field: jackline.v1.CompactionKind kind = 1;
+   */
+  kind: CompactionKind;
+
+  /**
+   * True if the provider had refused the conversation as too long; the call is then made once more.
+   *
+   * @generated from field: bool overflow = 2;
+   */
+  overflow: boolean;
+
+  /**
+   * The first entry of the visit that is sent, counted from 0.
+   *
+   * @generated from field: uint32 kept_from = 3;
+   */
+  keptFrom: number;
+
+  /**
+   * The first entry of the visit whose results are sent whole.
+   *
+   * @generated from field: uint32 pruned_to = 4;
+   */
+  prunedTo: number;
+
+  /**
+   * How many turns this left out.
+   *
+   * @generated from field: uint32 turns = 5;
+   */
+  turns: number;
+
+  /**
+   * How many results this replaced.
+   *
+   * @generated from field: uint32 results = 6;
+   */
+  results: number;
+
+  /**
+   * The estimate of the next prompt before, in tokens.
+   *
+   * @generated from field: uint64 tokens_before = 7;
+   */
+  tokensBefore: bigint;
+
+  /**
+   * The estimate after.
+   *
+   * @generated from field: uint64 tokens_after = 8;
+   */
+  tokensAfter: bigint;
+};
+
+/**
+ * Describes the message jackline.v1.Compacted.
+ * Use `create(CompactedSchema)` to create a new message.
+ */
+export const CompactedSchema: GenMessage<Compacted> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 27);
+
+/**
+ * What a model was to be sent had to be made sound first; these are the repairs that came new.
+ *
+ * @generated from message jackline.v1.HistoryRepaired
+ */
+export type HistoryRepaired = Message<"jackline.v1.HistoryRepaired"> & {
+  /**
+   * Calls without a result, which got a neutral one.
+   *
+   * @generated from field: uint32 dangling = 1;
+   */
+  dangling: number;
+
+  /**
+   * Results without a call, which were left out.
+   *
+   * @generated from field: uint32 orphans = 2;
+   */
+  orphans: number;
+
+  /**
+   * Results that stood away from their reply.
+   *
+   * @generated from field: uint32 moved = 3;
+   */
+  moved: number;
+
+  /**
+   * Messages with nothing in them, which were left out.
+   *
+   * @generated from field: uint32 empty = 4;
+   */
+  empty: number;
+
+  /**
+   * Requests or replies that stood in a row and became one.
+   *
+   * @generated from field: uint32 merged = 5;
+   */
+  merged: number;
+
+  /**
+   * Malformed arguments, which are quoted as text.
+   *
+   * @generated from field: uint32 quoted = 6;
+   */
+  quoted: number;
+
+  /**
+   * Ids and names that were missing, odd or used before.
+   *
+   * @generated from field: uint32 renamed = 7;
+   */
+  renamed: number;
+
+  /**
+   * System messages from outside, which lost their rank.
+   *
+   * @generated from field: uint32 demoted = 8;
+   */
+  demoted: number;
+
+  /**
+   * Replies that no request came before.
+   *
+   * @generated from field: uint32 unasked = 9;
+   */
+  unasked: number;
+};
+
+/**
+ * Describes the message jackline.v1.HistoryRepaired.
+ * Use `create(HistoryRepairedSchema)` to create a new message.
+ */
+export const HistoryRepairedSchema: GenMessage<HistoryRepaired> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 28);
 
 /**
  * How the turns of a visit have gone was looked at. No model is asked for it.
@@ -1374,7 +1643,7 @@ export type Reflected = Message<"jackline.v1.Reflected"> & {
  * Use `create(ReflectedSchema)` to create a new message.
  */
 export const ReflectedSchema: GenMessage<Reflected> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 25);
+  messageDesc(file_jackline_v1_event, 29);
 
 /**
  * An answer was held against what the tools had returned.
@@ -1416,7 +1685,7 @@ export type Grounded = Message<"jackline.v1.Grounded"> & {
  * Use `create(GroundedSchema)` to create a new message.
  */
 export const GroundedSchema: GenMessage<Grounded> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 26);
+  messageDesc(file_jackline_v1_event, 30);
 
 /**
  * What was said, given and returned: the part of an event that is not metadata.
@@ -1447,7 +1716,7 @@ export type Content = Message<"jackline.v1.Content"> & {
     case: "result";
   } | {
     /**
-     * Of ModelReplied.
+     * Of ModelReplied, and of ModelCallFailed where a part of the reply had come.
      *
      * @generated from field: jackline.v1.ReplyContent reply = 3;
      */
@@ -1479,12 +1748,21 @@ export type Content = Message<"jackline.v1.Content"> & {
     case: "answer";
   } | {
     /**
-     * Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice.
+     * Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice, guidance that came too
+     * late and stays in the thread.
      *
      * @generated from field: string text = 7;
      */
     value: string;
     case: "text";
+  } | {
+    /**
+     * Of MessagesAppended.
+     *
+     * @generated from field: jackline.v1.ThreadContent thread = 9;
+     */
+    value: ThreadContent;
+    case: "thread";
   } | {
     /**
      * Of Consulted.
@@ -1493,6 +1771,14 @@ export type Content = Message<"jackline.v1.Content"> & {
      */
     value: ConsultContent;
     case: "consult";
+  } | {
+    /**
+     * Of Compacted.
+     *
+     * @generated from field: jackline.v1.CompactedContent compacted = 8;
+     */
+    value: CompactedContent;
+    case: "compacted";
   } | {
     /**
      * Of Grounded.
@@ -1509,7 +1795,7 @@ export type Content = Message<"jackline.v1.Content"> & {
  * Use `create(ContentSchema)` to create a new message.
  */
 export const ContentSchema: GenMessage<Content> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 27);
+  messageDesc(file_jackline_v1_event, 31);
 
 /**
  * What a run was started with.
@@ -1530,6 +1816,13 @@ export type RunInput = Message<"jackline.v1.RunInput"> & {
    * @generated from field: google.protobuf.Struct subject = 2;
    */
   subject?: JsonObject | undefined;
+
+  /**
+   * The messages of the thread that the run begins with, oldest first.
+   *
+   * @generated from field: jackline.v1.ThreadContent thread = 3;
+   */
+  thread?: ThreadContent | undefined;
 };
 
 /**
@@ -1537,7 +1830,28 @@ export type RunInput = Message<"jackline.v1.RunInput"> & {
  * Use `create(RunInputSchema)` to create a new message.
  */
 export const RunInputSchema: GenMessage<RunInput> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 28);
+  messageDesc(file_jackline_v1_event, 32);
+
+/**
+ * Messages of a thread, each by the SHA-256 of what is stored of it.
+ *
+ * @generated from message jackline.v1.ThreadContent
+ */
+export type ThreadContent = Message<"jackline.v1.ThreadContent"> & {
+  /**
+   * 32 bytes each.
+   *
+   * @generated from field: repeated bytes digests = 1;
+   */
+  digests: Uint8Array[];
+};
+
+/**
+ * Describes the message jackline.v1.ThreadContent.
+ * Use `create(ThreadContentSchema)` to create a new message.
+ */
+export const ThreadContentSchema: GenMessage<ThreadContent> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 33);
 
 /**
  * What a step or run came to.
@@ -1572,7 +1886,7 @@ export type ResultContent = Message<"jackline.v1.ResultContent"> & {
  * Use `create(ResultContentSchema)` to create a new message.
  */
 export const ResultContentSchema: GenMessage<ResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 29);
+  messageDesc(file_jackline_v1_event, 34);
 
 /**
  * What a model said.
@@ -1593,6 +1907,20 @@ export type ReplyContent = Message<"jackline.v1.ReplyContent"> & {
    * @generated from field: string reasoning = 2;
    */
   reasoning: string;
+
+  /**
+   * The reasoning as it has to be sent back to the model; unset if there is nothing to send back.
+   *
+   * @generated from field: jackline.v1.ReasoningBlocks blocks = 3;
+   */
+  blocks?: ReasoningBlocks | undefined;
+
+  /**
+   * Of ModelCallFailed: why the reply was cut off here.
+   *
+   * @generated from field: string error = 4;
+   */
+  error: string;
 };
 
 /**
@@ -1600,7 +1928,49 @@ export type ReplyContent = Message<"jackline.v1.ReplyContent"> & {
  * Use `create(ReplyContentSchema)` to create a new message.
  */
 export const ReplyContentSchema: GenMessage<ReplyContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 30);
+  messageDesc(file_jackline_v1_event, 35);
+
+/**
+ * A model's reasoning as it is sent back to it, unchanged, and to no other model.
+ *
+ * @generated from message jackline.v1.ReasoningBlocks
+ */
+export type ReasoningBlocks = Message<"jackline.v1.ReasoningBlocks"> & {
+  /**
+   * The profile that it belongs to.
+   *
+   * @generated from field: string profile = 1;
+   */
+  profile: string;
+
+  /**
+   * The model of that profile.
+   *
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * The field of the provider's wire that takes `reasoning` as it is; empty for none.
+   *
+   * @generated from field: string field = 3;
+   */
+  field: string;
+
+  /**
+   * Further fields of the wire's message, signed ones among them, as a JSON object; empty without.
+   *
+   * @generated from field: bytes blocks_json = 4;
+   */
+  blocksJson: Uint8Array;
+};
+
+/**
+ * Describes the message jackline.v1.ReasoningBlocks.
+ * Use `create(ReasoningBlocksSchema)` to create a new message.
+ */
+export const ReasoningBlocksSchema: GenMessage<ReasoningBlocks> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 36);
 
 /**
  * A tool call as it was asked for.
@@ -1628,7 +1998,7 @@ export type CallContent = Message<"jackline.v1.CallContent"> & {
  * Use `create(CallContentSchema)` to create a new message.
  */
 export const CallContentSchema: GenMessage<CallContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 31);
+  messageDesc(file_jackline_v1_event, 37);
 
 /**
  * What a tool returned.
@@ -1656,7 +2026,7 @@ export type ToolResultContent = Message<"jackline.v1.ToolResultContent"> & {
  * Use `create(ToolResultContentSchema)` to create a new message.
  */
 export const ToolResultContentSchema: GenMessage<ToolResultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 32);
+  messageDesc(file_jackline_v1_event, 38);
 
 /**
  * What was answered to a question.
@@ -1684,7 +2054,7 @@ export type AnswerContent = Message<"jackline.v1.AnswerContent"> & {
  * Use `create(AnswerContentSchema)` to create a new message.
  */
 export const AnswerContentSchema: GenMessage<AnswerContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 33);
+  messageDesc(file_jackline_v1_event, 39);
 
 /**
  * What came with an answer.
@@ -1705,7 +2075,28 @@ export type ConsultContent = Message<"jackline.v1.ConsultContent"> & {
  * Use `create(ConsultContentSchema)` to create a new message.
  */
 export const ConsultContentSchema: GenMessage<ConsultContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 34);
+  messageDesc(file_jackline_v1_event, 40);
+
+/**
+ * What stands for turns that were left out.
+ *
+ * @generated from message jackline.v1.CompactedContent
+ */
+export type CompactedContent = Message<"jackline.v1.CompactedContent"> & {
+  /**
+   * The summary, in the words of the model that was asked for it.
+   *
+   * @generated from field: string summary = 1;
+   */
+  summary: string;
+};
+
+/**
+ * Describes the message jackline.v1.CompactedContent.
+ * Use `create(CompactedContentSchema)` to create a new message.
+ */
+export const CompactedContentSchema: GenMessage<CompactedContent> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_event, 41);
 
 /**
  * What a judge found.
@@ -1733,7 +2124,7 @@ export type GroundedContent = Message<"jackline.v1.GroundedContent"> & {
  * Use `create(GroundedContentSchema)` to create a new message.
  */
 export const GroundedContentSchema: GenMessage<GroundedContent> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 35);
+  messageDesc(file_jackline_v1_event, 42);
 
 /**
  * A live piece of what is being made. Never stored, never replayed.
@@ -1808,7 +2199,7 @@ export type Delta = Message<"jackline.v1.Delta"> & {
  * Use `create(DeltaSchema)` to create a new message.
  */
 export const DeltaSchema: GenMessage<Delta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 36);
+  messageDesc(file_jackline_v1_event, 43);
 
 /**
  * A piece of a tool call's arguments.
@@ -1843,7 +2234,7 @@ export type ToolArgumentsDelta = Message<"jackline.v1.ToolArgumentsDelta"> & {
  * Use `create(ToolArgumentsDeltaSchema)` to create a new message.
  */
 export const ToolArgumentsDeltaSchema: GenMessage<ToolArgumentsDelta> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 37);
+  messageDesc(file_jackline_v1_event, 44);
 
 /**
  * An attempt was given up: drop what its deltas showed.
@@ -1864,7 +2255,7 @@ export type Reset = Message<"jackline.v1.Reset"> & {
  * Use `create(ResetSchema)` to create a new message.
  */
 export const ResetSchema: GenMessage<Reset> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_event, 38);
+  messageDesc(file_jackline_v1_event, 45);
 
 /**
  * Why a worker took a run over.
@@ -1955,6 +2346,14 @@ export enum ModelCallPurpose {
    * @generated from enum value: MODEL_CALL_PURPOSE_GROUND = 4;
    */
   GROUND = 4,
+
+  /**
+   * The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
+   * conversation.
+   *
+   * @generated from enum value: MODEL_CALL_PURPOSE_SUMMARY = 5;
+   */
+  SUMMARY = 5,
 }
 
 /**
@@ -2389,6 +2788,13 @@ export enum NoticeCode {
    * @generated from enum value: NOTICE_CODE_REPETITION = 4;
    */
   REPETITION = 4,
+
+  /**
+   * The conversation that a model is sent was not sound, or could not be shortened as the workflow says.
+   *
+   * @generated from enum value: NOTICE_CODE_HISTORY = 6;
+   */
+  HISTORY = 6,
 }
 
 /**
@@ -2466,6 +2872,47 @@ export const ConsultAnswerSchema: GenEnum<ConsultAnswer> = /*@__PURE__*/
   enumDesc(file_jackline_v1_event, 10);
 
 /**
+ * How a conversation was made shorter.
+ *
+ * @generated from enum jackline.v1.CompactionKind
+ */
+export enum CompactionKind {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: COMPACTION_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Results of old tool calls were replaced by what names them.
+   *
+   * @generated from enum value: COMPACTION_KIND_PRUNED = 1;
+   */
+  PRUNED = 1,
+
+  /**
+   * The oldest turns were left out.
+   *
+   * @generated from enum value: COMPACTION_KIND_WINDOW = 2;
+   */
+  WINDOW = 2,
+
+  /**
+   * The oldest turns were left out, and a summary stands for them.
+   *
+   * @generated from enum value: COMPACTION_KIND_SUMMARY = 3;
+   */
+  SUMMARY = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.CompactionKind.
+ */
+export const CompactionKindSchema: GenEnum<CompactionKind> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_event, 11);
+
+/**
  * How the turns since the last look have gone.
  *
  * @generated from enum jackline.v1.ReflectionPattern
@@ -2511,5 +2958,5 @@ export enum ReflectionPattern {
  * Describes the enum jackline.v1.ReflectionPattern.
  */
 export const ReflectionPatternSchema: GenEnum<ReflectionPattern> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_event, 11);
+  enumDesc(file_jackline_v1_event, 12);
 

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSLYAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJEioKCmJvdW5kc19jYXAYCyABKAsyFi5qYWNrbGluZS52MS5Cb3VuZHNDYXBCFAoSX2lucHV0X3NjaGVtYV9qc29uSgQIChALSgQIDBAeIuUCCglCb3VuZHNDYXASGwoOcnVuX3RpbWVvdXRfbXMYASABKARIAIgBARIZCgx0b2tlbl9idWRnZXQYAiABKARIAYgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYAyABKARIAogBARISCgVzdGVwcxgEIAEoDUgDiAEBEhMKBmV2ZW50cxgFIAEoDUgEiAEBEhsKDm1heF9pdGVyYXRpb25zGAYgASgNSAWIAQESGwoObW9kZWxfcmVxdWVzdHMYByABKA1IBogBARIXCgp0b29sX2NhbGxzGAggASgNSAeIAQFCEQoPX3J1bl90aW1lb3V0X21zQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0IICgZfc3RlcHNCCQoHX2V2ZW50c0IRCg9fbWF4X2l0ZXJhdGlvbnNCEQoPX21vZGVsX3JlcXVlc3RzQg0KC190b29sX2NhbGxzIuMECglNb2RlbFBsYW4SDwoHcHJvZmlsZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIPCgdhZGFwdGVyGAMgASgJEhYKDmNvbnRleHRfd2luZG93GAQgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAUgASgNEg4KBnByaWNlZBgGIAEoCBIaChJpbnB1dF9wcmljZV9taWNyb3MYByABKAQSGwoTb3V0cHV0X3ByaWNlX21pY3JvcxgIIAEoBBIPCgdyZXRyaWVzGAkgASgNEhUKDXJldHJ5X2Jhc2VfbXMYCiABKA0SFAoMcmV0cnlfY2FwX21zGAsgASgNEh8KEmNvbm5lY3RfdGltZW91dF9tcxgMIAEoBEgAiAEBEiMKFmZpcnN0X3Rva2VuX3RpbWVvdXRfbXMYDSABKARIAYgBARIYCgtyZXBseV9ieXRlcxgOIAEoBEgCiAEBEhkKDHJlcGx5X2NodW5rcxgPIAEoBEgDiAEBEhUKDW5hdGl2ZV9zY2hlbWEYESABKAgSHAoPaWRsZV90aW1lb3V0X21zGBIgASgESASIAQESHwoScmVxdWVzdF90aW1lb3V0X21zGBMgASgESAWIAQESEAoIbm9fdG9vbHMYFCABKAhCFQoTX2Nvbm5lY3RfdGltZW91dF9tc0IZChdfZmlyc3RfdG9rZW5fdGltZW91dF9tc0IOCgxfcmVwbHlfYnl0ZXNCDwoNX3JlcGx5X2NodW5rc0ISChBfaWRsZV90aW1lb3V0X21zQhUKE19yZXF1ZXN0X3RpbWVvdXRfbXNKBAgQEBFKBAgVEB4i2gMKCFN0ZXBQbGFuEg8KB3N0ZXBfaWQYASABKAkSDAoEa2luZBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIWCg5pbnB1dF9zZWxlY3RlZBgEIAEoCBIvCgVpbnB1dBgFIAMoCzIgLmphY2tsaW5lLnYxLlN0ZXBQbGFuLklucHV0RW50cnkSMQoGcm91dGVzGAYgAygLMiEuamFja2xpbmUudjEuU3RlcFBsYW4uUm91dGVzRW50cnkSEQoJbmV4dF9zdGVwGAcgASgJEjAKCm1vZGVsX3N0ZXAYCiABKAsyGi5qYWNrbGluZS52MS5Nb2RlbFN0ZXBQbGFuSAASLgoJdG9vbF9zdGVwGAsgASgLMhkuamFja2xpbmUudjEuVG9vbFN0ZXBQbGFuSAASMgoLcm91dGVyX3N0ZXAYDCABKAsyGy5qYWNrbGluZS52MS5Sb3V0ZXJTdGVwUGxhbkgAGiwKCklucHV0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtSb3V0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBGJvZHlKBAgIEAlKBAgJEApKBAgNEB4irgIKClN0ZXBCb3VuZHMSFgoObWF4X2l0ZXJhdGlvbnMYASABKA0SFgoObW9kZWxfcmVxdWVzdHMYAiABKA0SEgoKdG9vbF9jYWxscxgDIAEoDRIZCgx0b2tlbl9idWRnZXQYBCABKARIAIgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYBSABKARIAYgBARIXCgp0aW1lb3V0X21zGAYgASgESAKIAQESGAoQbW9kZWxfdGltZW91dF9tcxgHIAEoBBIXCg9pZGxlX3RpbWVvdXRfbXMYCCABKAQSFwoPdG9vbF90aW1lb3V0X21zGAkgASgEQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0INCgtfdGltZW91dF9tc0oECAoQFCIsCg1Qcm9tcHRTZWN0aW9uEg0KBXRpdGxlGAEgASgJEgwKBHRleHQYAiABKAkixQEKClRvb2xQb2xpY3kSDwoHcmV0cmllcxgBIAEoDRIVCg1yZXRyeV9iYXNlX21zGAIgASgNEhQKDHJldHJ5X2NhcF9tcxgDIAEoDRIoCghvbl9lcnJvchgEIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRIqCgpvbl90aW1lb3V0GAUgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEg0KBXJldXNlGAYgASgIEhQKDHNlcmlhbF9ncm91cBgHIAEoCSKsAgoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBInCgZwb2xpY3kYByABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5EgwKBHBvbGwYCyABKAgaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQC0oECAwQFCLFAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybRIaCg1jb250cmFjdF9qc29uGAYgASgJSAGIAQFCDgoMX3NjaGVtYV9qc29uQhAKDl9jb250cmFjdF9qc29uSgQIBxAUIpAECg1TdG9wQ29uZGl0aW9uEi0KBmFueV9vZhgBIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoGYWxsX29mGAIgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgduZWdhdGVkGAMgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbkgAEhQKCml0ZXJhdGlvbnMYBCABKA1IABIQCgZ0b2tlbnMYBSABKARIABIVCgtjb3N0X21pY3JvcxgGIAEoBEgAEhQKCmVsYXBzZWRfbXMYByABKARIABIXCg1ub190b29sX2NhbGxzGAggASgISAASNwoLdG9vbF9jYWxsZWQYCSABKAsyIC5qYWNrbGluZS52MS5Ub29sQ2FsbGVkQ29uZGl0aW9uSAASHQoTY29uZmlkZW5jZV9wZXJtaWxsZRgKIAEoDUgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCLUBQoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBIyCg50b29sX2V4ZWN1dGlvbhgOIAEoDjIaLmphY2tsaW5lLnYxLlRvb2xFeGVjdXRpb24SGQoMaW52YWxpZF9hcmdzGBAgASgNSACIAQESLQoJc3RvcF93aGVuGAwgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbhIrCgpjb21wbGV0aW9uGA0gASgOMhcuamFja2xpbmUudjEuQ29tcGxldGlvbhInCgZyZXBlYXQYESABKAsyFy5qYWNrbGluZS52MS5SZXBlYXRQbGFuEikKB3JlZmxlY3QYEiABKAsyGC5qYWNrbGluZS52MS5SZWZsZWN0UGxhbhInCgZncm91bmQYEyABKAsyFy5qYWNrbGluZS52MS5Hcm91bmRQbGFuQg8KDV9pbnZhbGlkX2FyZ3NKBAgPEBBKBAgUECgiTQoKUmVwZWF0UGxhbhIhCgJieRgBIAEoDjIVLmphY2tsaW5lLnYxLlJlcGVhdEJ5Eg0KBWNvdW50GAIgASgNEg0KBW51ZGdlGAMgASgIIi4KC1JlZmxlY3RQbGFuEg0KBWV2ZXJ5GAEgASgNEhAKCGd1aWRhbmNlGAIgASgIInkKCkdyb3VuZFBsYW4SDQoFbW9kZWwYASABKAkSGgoSdGhyZXNob2xkX3Blcm1pbGxlGAIgASgNEhMKC21heF9yZXBsYW5zGAMgASgNEisKCG9uX2Vycm9yGAQgASgOMhkuamFja2xpbmUudjEuT25KdWRnZUVycm9yIv4CCgxUb29sU3RlcFBsYW4SIwoGZWZmZWN0GAEgASgOMhMuamFja2xpbmUudjEuRWZmZWN0EhIKCm91dHB1dF9rZXkYAiABKAkSEgoKdGltZW91dF9tcxgDIAEoBBIUCgxyZXN1bHRfY2hhcnMYBCABKA0SKgoKb25fdW5rbm93bhgFIAEoDjIWLmphY2tsaW5lLnYxLk9uVW5rbm93bhIZChF1bmtub3duX2V4cGlyeV9tcxgGIAEoBBInCgRodHRwGAogASgLMhcuamFja2xpbmUudjEuSHR0cEFjdGlvbkgAEi8KCGZ1bmN0aW9uGAsgASgLMhsuamFja2xpbmUudjEuRnVuY3Rpb25BY3Rpb25IABIlCgNtY3AYDCABKAsyFi5qYWNrbGluZS52MS5NY3BBY3Rpb25IABInCgZwb2xpY3kYDiABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5QggKBmFjdGlvbkoECAcQCkoECA0QDkoECA8QKCKsAgoKSHR0cEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEg4KBm1ldGhvZBgCIAEoCRIMCgRwYXRoGAMgASgJEjEKBXF1ZXJ5GAQgAygLMiIuamFja2xpbmUudjEuSHR0cEFjdGlvbi5RdWVyeUVudHJ5EjUKB2hlYWRlcnMYBSADKAsyJC5qYWNrbGluZS52MS5IdHRwQWN0aW9uLkhlYWRlcnNFbnRyeRIWCglib2R5X2pzb24YBiABKAlIAIgBARosCgpRdWVyeUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMSGVhZGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX2JvZHlfanNvbiIiCg5GdW5jdGlvbkFjdGlvbhIQCghmdW5jdGlvbhgBIAEoCSJaCglNY3BBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIMCgR0b29sGAIgASgJEhYKDmFyZ3VtZW50c19qc29uGAMgASgJEhMKC3Rvb2xfZGlnZXN0GAQgASgJIioKClJvdXRlckNhc2USDAoEd2hlbhgBIAEoCRIOCgZzaWduYWwYAiABKAkiOAoOUm91dGVyU3RlcFBsYW4SJgoFY2FzZXMYASADKAsyFy5qYWNrbGluZS52MS5Sb3V0ZXJDYXNlKlQKCU9uRmFpbHVyZRIaChZPTl9GQUlMVVJFX1VOU1BFQ0lGSUVEEAASFgoST05fRkFJTFVSRV9PQlNFUlZFEAESEwoPT05fRkFJTFVSRV9GQUlMEAIqlgEKCkFuc3dlckZvcm0SGwoXQU5TV0VSX0ZPUk1fVU5TUEVDSUZJRUQQABIZChVBTlNXRVJfRk9STV9KU09OX1RFWFQQARIUChBBTlNXRVJfRk9STV9URVhUEAISHQoZQU5TV0VSX0ZPUk1fTkFUSVZFX1NDSEVNQRADEhsKF0FOU1dFUl9GT1JNX0ZJTklTSF9UT09MEAQqiAEKDlRvb2xDaG9pY2VNb2RlEiAKHFRPT0xfQ0hPSUNFX01PREVfVU5TUEVDSUZJRUQQABIZChVUT09MX0NIT0lDRV9NT0RFX0FVVE8QARIdChlUT09MX0NIT0lDRV9NT0RFX1JFUVVJUkVEEAISGgoWVE9PTF9DSE9JQ0VfTU9ERV9OQU1FRBADKlYKCkNvbXBsZXRpb24SGgoWQ09NUExFVElPTl9VTlNQRUNJRklFRBAAEhMKD0NPTVBMRVRJT05fQVVUTxABEhcKE0NPTVBMRVRJT05fRVhQTElDSVQQAipRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKosBCg1Ub29sRXhlY3V0aW9uEh4KGlRPT0xfRVhFQ1VUSU9OX1VOU1BFQ0lGSUVEEAASHAoYVE9PTF9FWEVDVVRJT05fQllfRUZGRUNUEAESHQoZVE9PTF9FWEVDVVRJT05fU0VRVUVOVElBTBACEh0KGVRPT0xfRVhFQ1VUSU9OX0NPTkNVUlJFTlQQAypoCghSZXBlYXRCeRIZChVSRVBFQVRfQllfVU5TUEVDSUZJRUQQABIZChVSRVBFQVRfQllfQVJHU19SRVNVTFQQARISCg5SRVBFQVRfQllfQVJHUxACEhIKDlJFUEVBVF9CWV9OQU1FEAMqYgoMT25KdWRnZUVycm9yEh4KGk9OX0pVREdFX0VSUk9SX1VOU1BFQ0lGSUVEEAASGQoVT05fSlVER0VfRVJST1JfSUdOT1JFEAESFwoTT05fSlVER0VfRVJST1JfRVhJVBACKmYKCU9uVW5rbm93bhIaChZPTl9VTktOT1dOX1VOU1BFQ0lGSUVEEAASEgoOT05fVU5LTk9XTl9BU0sQARITCg9PTl9VTktOT1dOX0ZBSUwQAhIUChBPTl9VTktOT1dOX1JFVFJZEANiBnByb3RvMw", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSLYAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJEioKCmJvdW5kc19jYXAYCyABKAsyFi5qYWNrbGluZS52MS5Cb3VuZHNDYXBCFAoSX2lucHV0X3NjaGVtYV9qc29uSgQIChALSgQIDBAeIuUCCglCb3VuZHNDYXASGwoOcnVuX3RpbWVvdXRfbXMYASABKARIAIgBARIZCgx0b2tlbl9idWRnZXQYAiABKARIAYgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYAyABKARIAogBARISCgVzdGVwcxgEIAEoDUgDiAEBEhMKBmV2ZW50cxgFIAEoDUgEiAEBEhsKDm1heF9pdGVyYXRpb25zGAYgASgNSAWIAQESGwoObW9kZWxfcmVxdWVzdHMYByABKA1IBogBARIXCgp0b29sX2NhbGxzGAggASgNSAeIAQFCEQoPX3J1bl90aW1lb3V0X21zQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0IICgZfc3RlcHNCCQoHX2V2ZW50c0IRCg9fbWF4X2l0ZXJhdGlvbnNCEQoPX21vZGVsX3JlcXVlc3RzQg0KC190b29sX2NhbGxzIuMECglNb2RlbFBsYW4SDwoHcHJvZmlsZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIPCgdhZGFwdGVyGAMgASgJEhYKDmNvbnRleHRfd2luZG93GAQgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAUgASgNEg4KBnByaWNlZBgGIAEoCBIaChJpbnB1dF9wcmljZV9taWNyb3MYByABKAQSGwoTb3V0cHV0X3ByaWNlX21pY3JvcxgIIAEoBBIPCgdyZXRyaWVzGAkgASgNEhUKDXJldHJ5X2Jhc2VfbXMYCiABKA0SFAoMcmV0cnlfY2FwX21zGAsgASgNEh8KEmNvbm5lY3RfdGltZW91dF9tcxgMIAEoBEgAiAEBEiMKFmZpcnN0X3Rva2VuX3RpbWVvdXRfbXMYDSABKARIAYgBARIYCgtyZXBseV9ieXRlcxgOIAEoBEgCiAEBEhkKDHJlcGx5X2NodW5rcxgPIAEoBEgDiAEBEhUKDW5hdGl2ZV9zY2hlbWEYESABKAgSHAoPaWRsZV90aW1lb3V0X21zGBIgASgESASIAQESHwoScmVxdWVzdF90aW1lb3V0X21zGBMgASgESAWIAQESEAoIbm9fdG9vbHMYFCABKAhCFQoTX2Nvbm5lY3RfdGltZW91dF9tc0IZChdfZmlyc3RfdG9rZW5fdGltZW91dF9tc0IOCgxfcmVwbHlfYnl0ZXNCDwoNX3JlcGx5X2NodW5rc0ISChBfaWRsZV90aW1lb3V0X21zQhUKE19yZXF1ZXN0X3RpbWVvdXRfbXNKBAgQEBFKBAgVEB4i2gMKCFN0ZXBQbGFuEg8KB3N0ZXBfaWQYASABKAkSDAoEa2luZBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIWCg5pbnB1dF9zZWxlY3RlZBgEIAEoCBIvCgVpbnB1dBgFIAMoCzIgLmphY2tsaW5lLnYxLlN0ZXBQbGFuLklucHV0RW50cnkSMQoGcm91dGVzGAYgAygLMiEuamFja2xpbmUudjEuU3RlcFBsYW4uUm91dGVzRW50cnkSEQoJbmV4dF9zdGVwGAcgASgJEjAKCm1vZGVsX3N0ZXAYCiABKAsyGi5qYWNrbGluZS52MS5Nb2RlbFN0ZXBQbGFuSAASLgoJdG9vbF9zdGVwGAsgASgLMhkuamFja2xpbmUudjEuVG9vbFN0ZXBQbGFuSAASMgoLcm91dGVyX3N0ZXAYDCABKAsyGy5qYWNrbGluZS52MS5Sb3V0ZXJTdGVwUGxhbkgAGiwKCklucHV0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtSb3V0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBGJvZHlKBAgIEAlKBAgJEApKBAgNEB4irgIKClN0ZXBCb3VuZHMSFgoObWF4X2l0ZXJhdGlvbnMYASABKA0SFgoObW9kZWxfcmVxdWVzdHMYAiABKA0SEgoKdG9vbF9jYWxscxgDIAEoDRIZCgx0b2tlbl9idWRnZXQYBCABKARIAIgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYBSABKARIAYgBARIXCgp0aW1lb3V0X21zGAYgASgESAKIAQESGAoQbW9kZWxfdGltZW91dF9tcxgHIAEoBBIXCg9pZGxlX3RpbWVvdXRfbXMYCCABKAQSFwoPdG9vbF90aW1lb3V0X21zGAkgASgEQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0INCgtfdGltZW91dF9tc0oECAoQFCIsCg1Qcm9tcHRTZWN0aW9uEg0KBXRpdGxlGAEgASgJEgwKBHRleHQYAiABKAkixQEKClRvb2xQb2xpY3kSDwoHcmV0cmllcxgBIAEoDRIVCg1yZXRyeV9iYXNlX21zGAIgASgNEhQKDHJldHJ5X2NhcF9tcxgDIAEoDRIoCghvbl9lcnJvchgEIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRIqCgpvbl90aW1lb3V0GAUgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEg0KBXJldXNlGAYgASgIEhQKDHNlcmlhbF9ncm91cBgHIAEoCSKsAgoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBInCgZwb2xpY3kYByABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5EgwKBHBvbGwYCyABKAgaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQC0oECAwQFCLFAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybRIaCg1jb250cmFjdF9qc29uGAYgASgJSAGIAQFCDgoMX3NjaGVtYV9qc29uQhAKDl9jb250cmFjdF9qc29uSgQIBxAUIpAECg1TdG9wQ29uZGl0aW9uEi0KBmFueV9vZhgBIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoGYWxsX29mGAIgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgduZWdhdGVkGAMgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbkgAEhQKCml0ZXJhdGlvbnMYBCABKA1IABIQCgZ0b2tlbnMYBSABKARIABIVCgtjb3N0X21pY3JvcxgGIAEoBEgAEhQKCmVsYXBzZWRfbXMYByABKARIABIXCg1ub190b29sX2NhbGxzGAggASgISAASNwoLdG9vbF9jYWxsZWQYCSABKAsyIC5qYWNrbGluZS52MS5Ub29sQ2FsbGVkQ29uZGl0aW9uSAASHQoTY29uZmlkZW5jZV9wZXJtaWxsZRgKIAEoDUgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCI1CglQcnVuZVBsYW4SEwoLa2VlcF90b2tlbnMYASABKAQSEwoLc2F2ZV90b2tlbnMYAiABKAQimwEKDkNvbXBhY3Rpb25QbGFuEikKBG1vZGUYASABKA4yGy5qYWNrbGluZS52MS5Db21wYWN0aW9uTW9kZRITCgthdF9wZXJtaWxsZRgCIAEoDRITCgt0b19wZXJtaWxsZRgDIAEoDRINCgVtb2RlbBgEIAEoCRIlCgVwcnVuZRgFIAEoCzIWLmphY2tsaW5lLnYxLlBydW5lUGxhbiKbBgoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBIyCg50b29sX2V4ZWN1dGlvbhgOIAEoDjIaLmphY2tsaW5lLnYxLlRvb2xFeGVjdXRpb24SGQoMaW52YWxpZF9hcmdzGBAgASgNSACIAQESLQoJc3RvcF93aGVuGAwgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbhIrCgpjb21wbGV0aW9uGA0gASgOMhcuamFja2xpbmUudjEuQ29tcGxldGlvbhInCgZyZXBlYXQYESABKAsyFy5qYWNrbGluZS52MS5SZXBlYXRQbGFuEikKB3JlZmxlY3QYEiABKAsyGC5qYWNrbGluZS52MS5SZWZsZWN0UGxhbhInCgZncm91bmQYEyABKAsyFy5qYWNrbGluZS52MS5Hcm91bmRQbGFuEi8KCmNvbXBhY3Rpb24YFCABKAsyGy5qYWNrbGluZS52MS5Db21wYWN0aW9uUGxhbhIOCgZ0aHJlYWQYGiABKAhCDwoNX2ludmFsaWRfYXJnc0oECA8QEEoECBUQGkoECBsQKCJNCgpSZXBlYXRQbGFuEiEKAmJ5GAEgASgOMhUuamFja2xpbmUudjEuUmVwZWF0QnkSDQoFY291bnQYAiABKA0SDQoFbnVkZ2UYAyABKAgiLgoLUmVmbGVjdFBsYW4SDQoFZXZlcnkYASABKA0SEAoIZ3VpZGFuY2UYAiABKAgieQoKR3JvdW5kUGxhbhINCgVtb2RlbBgBIAEoCRIaChJ0aHJlc2hvbGRfcGVybWlsbGUYAiABKA0SEwoLbWF4X3JlcGxhbnMYAyABKA0SKwoIb25fZXJyb3IYBCABKA4yGS5qYWNrbGluZS52MS5Pbkp1ZGdlRXJyb3Ii/gIKDFRvb2xTdGVwUGxhbhIjCgZlZmZlY3QYASABKA4yEy5qYWNrbGluZS52MS5FZmZlY3QSEgoKb3V0cHV0X2tleRgCIAEoCRISCgp0aW1lb3V0X21zGAMgASgEEhQKDHJlc3VsdF9jaGFycxgEIAEoDRIqCgpvbl91bmtub3duGAUgASgOMhYuamFja2xpbmUudjEuT25Vbmtub3duEhkKEXVua25vd25fZXhwaXJ5X21zGAYgASgEEicKBGh0dHAYCiABKAsyFy5qYWNrbGluZS52MS5IdHRwQWN0aW9uSAASLwoIZnVuY3Rpb24YCyABKAsyGy5qYWNrbGluZS52MS5GdW5jdGlvbkFjdGlvbkgAEiUKA21jcBgMIAEoCzIWLmphY2tsaW5lLnYxLk1jcEFjdGlvbkgAEicKBnBvbGljeRgOIAEoCzIXLmphY2tsaW5lLnYxLlRvb2xQb2xpY3lCCAoGYWN0aW9uSgQIBxAKSgQIDRAOSgQIDxAoIqwCCgpIdHRwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDgoGbWV0aG9kGAIgASgJEgwKBHBhdGgYAyABKAkSMQoFcXVlcnkYBCADKAsyIi5qYWNrbGluZS52MS5IdHRwQWN0aW9uLlF1ZXJ5RW50cnkSNQoHaGVhZGVycxgFIAMoCzIkLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uSGVhZGVyc0VudHJ5EhYKCWJvZHlfanNvbhgGIAEoCUgAiAEBGiwKClF1ZXJ5RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfYm9keV9qc29uIiIKDkZ1bmN0aW9uQWN0aW9uEhAKCGZ1bmN0aW9uGAEgASgJIloKCU1jcEFjdGlvbhISCgpjb25uZWN0aW9uGAEgASgJEgwKBHRvb2wYAiABKAkSFgoOYXJndW1lbnRzX2pzb24YAyABKAkSEwoLdG9vbF9kaWdlc3QYBCABKAkiKgoKUm91dGVyQ2FzZRIMCgR3aGVuGAEgASgJEg4KBnNpZ25hbBgCIAEoCSI4Cg5Sb3V0ZXJTdGVwUGxhbhImCgVjYXNlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJvdXRlckNhc2UqVAoJT25GYWlsdXJlEhoKFk9OX0ZBSUxVUkVfVU5TUEVDSUZJRUQQABIWChJPTl9GQUlMVVJFX09CU0VSVkUQARITCg9PTl9GQUlMVVJFX0ZBSUwQAiqWAQoKQW5zd2VyRm9ybRIbChdBTlNXRVJfRk9STV9VTlNQRUNJRklFRBAAEhkKFUFOU1dFUl9GT1JNX0pTT05fVEVYVBABEhQKEEFOU1dFUl9GT1JNX1RFWFQQAhIdChlBTlNXRVJfRk9STV9OQVRJVkVfU0NIRU1BEAMSGwoXQU5TV0VSX0ZPUk1fRklOSVNIX1RPT0wQBCqIAQoOVG9vbENob2ljZU1vZGUSIAocVE9PTF9DSE9JQ0VfTU9ERV9VTlNQRUNJRklFRBAAEhkKFVRPT0xfQ0hPSUNFX01PREVfQVVUTxABEh0KGVRPT0xfQ0hPSUNFX01PREVfUkVRVUlSRUQQAhIaChZUT09MX0NIT0lDRV9NT0RFX05BTUVEEAMqVgoKQ29tcGxldGlvbhIaChZDT01QTEVUSU9OX1VOU1BFQ0lGSUVEEAASEwoPQ09NUExFVElPTl9BVVRPEAESFwoTQ09NUExFVElPTl9FWFBMSUNJVBACKlEKB09uTGltaXQSGAoUT05fTElNSVRfVU5TUEVDSUZJRUQQABIRCg1PTl9MSU1JVF9FWElUEAESGQoVT05fTElNSVRfRklOQUxfQU5TV0VSEAIqiwEKDVRvb2xFeGVjdXRpb24SHgoaVE9PTF9FWEVDVVRJT05fVU5TUEVDSUZJRUQQABIcChhUT09MX0VYRUNVVElPTl9CWV9FRkZFQ1QQARIdChlUT09MX0VYRUNVVElPTl9TRVFVRU5USUFMEAISHQoZVE9PTF9FWEVDVVRJT05fQ09OQ1VSUkVOVBADKoYBCg5Db21wYWN0aW9uTW9kZRIfChtDT01QQUNUSU9OX01PREVfVU5TUEVDSUZJRUQQABIYChRDT01QQUNUSU9OX01PREVfTk9ORRABEhoKFkNPTVBBQ1RJT05fTU9ERV9XSU5ET1cQAhIdChlDT01QQUNUSU9OX01PREVfU1VNTUFSSVNFEAMqaAoIUmVwZWF0QnkSGQoVUkVQRUFUX0JZX1VOU1BFQ0lGSUVEEAASGQoVUkVQRUFUX0JZX0FSR1NfUkVTVUxUEAESEgoOUkVQRUFUX0JZX0FSR1MQAhISCg5SRVBFQVRfQllfTkFNRRADKmIKDE9uSnVkZ2VFcnJvchIeChpPTl9KVURHRV9FUlJPUl9VTlNQRUNJRklFRBAAEhkKFU9OX0pVREdFX0VSUk9SX0lHTk9SRRABEhcKE09OX0pVREdFX0VSUk9SX0VYSVQQAipmCglPblVua25vd24SGgoWT05fVU5LTk9XTl9VTlNQRUNJRklFRBAAEhIKDk9OX1VOS05PV05fQVNLEAESEwoPT05fVU5LTk9XTl9GQUlMEAISFAoQT05fVU5LTk9XTl9SRVRSWRADYgZwcm90bzM", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -948,6 +948,83 @@ export const FunctionConditionSchema: GenMessage<FunctionCondition> = /*@__PURE_
   messageDesc(file_jackline_v1_plan, 13);
 
 /**
+ * When results of old tool calls are left out of a conversation.
+ *
+ * @generated from message jackline.v1.PrunePlan
+ */
+export type PrunePlan = Message<"jackline.v1.PrunePlan"> & {
+  /**
+   * So many tokens of the newest results stay.
+   *
+   * @generated from field: uint64 keep_tokens = 1;
+   */
+  keepTokens: bigint;
+
+  /**
+   * So many have to be saved by it.
+   *
+   * @generated from field: uint64 save_tokens = 2;
+   */
+  saveTokens: bigint;
+};
+
+/**
+ * Describes the message jackline.v1.PrunePlan.
+ * Use `create(PrunePlanSchema)` to create a new message.
+ */
+export const PrunePlanSchema: GenMessage<PrunePlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 14);
+
+/**
+ * How a conversation is kept within what its model can read.
+ *
+ * @generated from message jackline.v1.CompactionPlan
+ */
+export type CompactionPlan = Message<"jackline.v1.CompactionPlan"> & {
+  /**
+   * What becomes of it when it grows too long.
+   *
+   * @generated from field: jackline.v1.CompactionMode mode = 1;
+   */
+  mode: CompactionMode;
+
+  /**
+   * It is too long above this part of the model's context window, in thousandths.
+   *
+   * @generated from field: uint32 at_permille = 2;
+   */
+  atPermille: number;
+
+  /**
+   * It is made as short as this part.
+   *
+   * @generated from field: uint32 to_permille = 3;
+   */
+  toPermille: number;
+
+  /**
+   * The profile that is asked for summaries.
+   *
+   * @generated from field: string model = 4;
+   */
+  model: string;
+
+  /**
+   * Unset keeps every result.
+   *
+   * @generated from field: jackline.v1.PrunePlan prune = 5;
+   */
+  prune?: PrunePlan | undefined;
+};
+
+/**
+ * Describes the message jackline.v1.CompactionPlan.
+ * Use `create(CompactionPlanSchema)` to create a new message.
+ */
+export const CompactionPlanSchema: GenMessage<CompactionPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 15);
+
+/**
  * A step that asks a model.
  *
  * @generated from message jackline.v1.ModelStepPlan
@@ -1078,6 +1155,20 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
    * @generated from field: jackline.v1.GroundPlan ground = 19;
    */
   ground?: GroundPlan | undefined;
+
+  /**
+   * How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is.
+   *
+   * @generated from field: jackline.v1.CompactionPlan compaction = 20;
+   */
+  compaction?: CompactionPlan | undefined;
+
+  /**
+   * True if it takes part in the conversation of a run's thread.
+   *
+   * @generated from field: bool thread = 26;
+   */
+  thread: boolean;
 };
 
 /**
@@ -1085,7 +1176,7 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
  * Use `create(ModelStepPlanSchema)` to create a new message.
  */
 export const ModelStepPlanSchema: GenMessage<ModelStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 14);
+  messageDesc(file_jackline_v1_plan, 16);
 
 /**
  * When repeated calls end a step.
@@ -1121,7 +1212,7 @@ export type RepeatPlan = Message<"jackline.v1.RepeatPlan"> & {
  * Use `create(RepeatPlanSchema)` to create a new message.
  */
 export const RepeatPlanSchema: GenMessage<RepeatPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 15);
+  messageDesc(file_jackline_v1_plan, 17);
 
 /**
  * When a step looks at how its turns have gone.
@@ -1149,7 +1240,7 @@ export type ReflectPlan = Message<"jackline.v1.ReflectPlan"> & {
  * Use `create(ReflectPlanSchema)` to create a new message.
  */
 export const ReflectPlanSchema: GenMessage<ReflectPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 16);
+  messageDesc(file_jackline_v1_plan, 18);
 
 /**
  * How an answer is held against what the tools returned.
@@ -1191,7 +1282,7 @@ export type GroundPlan = Message<"jackline.v1.GroundPlan"> & {
  * Use `create(GroundPlanSchema)` to create a new message.
  */
 export const GroundPlanSchema: GenMessage<GroundPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 17);
+  messageDesc(file_jackline_v1_plan, 19);
 
 /**
  * A step that does one thing.
@@ -1285,7 +1376,7 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
  * Use `create(ToolStepPlanSchema)` to create a new message.
  */
 export const ToolStepPlanSchema: GenMessage<ToolStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 18);
+  messageDesc(file_jackline_v1_plan, 20);
 
 /**
  * A request to a connection of the operator's.
@@ -1341,7 +1432,7 @@ export type HttpAction = Message<"jackline.v1.HttpAction"> & {
  * Use `create(HttpActionSchema)` to create a new message.
  */
 export const HttpActionSchema: GenMessage<HttpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 19);
+  messageDesc(file_jackline_v1_plan, 21);
 
 /**
  * A Python function of the operator's roots.
@@ -1362,7 +1453,7 @@ export type FunctionAction = Message<"jackline.v1.FunctionAction"> & {
  * Use `create(FunctionActionSchema)` to create a new message.
  */
 export const FunctionActionSchema: GenMessage<FunctionAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 20);
+  messageDesc(file_jackline_v1_plan, 22);
 
 /**
  * A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -1404,7 +1495,7 @@ export type McpAction = Message<"jackline.v1.McpAction"> & {
  * Use `create(McpActionSchema)` to create a new message.
  */
 export const McpActionSchema: GenMessage<McpAction> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 21);
+  messageDesc(file_jackline_v1_plan, 23);
 
 /**
  * One case of a router.
@@ -1432,7 +1523,7 @@ export type RouterCase = Message<"jackline.v1.RouterCase"> & {
  * Use `create(RouterCaseSchema)` to create a new message.
  */
 export const RouterCaseSchema: GenMessage<RouterCase> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 22);
+  messageDesc(file_jackline_v1_plan, 24);
 
 /**
  * A step that only chooses.
@@ -1453,7 +1544,7 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  * Use `create(RouterStepPlanSchema)` to create a new message.
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_plan, 23);
+  messageDesc(file_jackline_v1_plan, 25);
 
 /**
  * What follows from a failure.
@@ -1688,6 +1779,47 @@ export const ToolExecutionSchema: GenEnum<ToolExecution> = /*@__PURE__*/
   enumDesc(file_jackline_v1_plan, 5);
 
 /**
+ * What becomes of a conversation that grows too long for its model.
+ *
+ * @generated from enum jackline.v1.CompactionMode
+ */
+export enum CompactionMode {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: COMPACTION_MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It is sent as it is.
+   *
+   * @generated from enum value: COMPACTION_MODE_NONE = 1;
+   */
+  NONE = 1,
+
+  /**
+   * The oldest turns are left out.
+   *
+   * @generated from enum value: COMPACTION_MODE_WINDOW = 2;
+   */
+  WINDOW = 2,
+
+  /**
+   * The oldest turns are left out, and a summary stands for them.
+   *
+   * @generated from enum value: COMPACTION_MODE_SUMMARISE = 3;
+   */
+  SUMMARISE = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.CompactionMode.
+ */
+export const CompactionModeSchema: GenEnum<CompactionMode> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 6);
+
+/**
  * By what a turn counts as the same as an earlier one.
  *
  * @generated from enum jackline.v1.RepeatBy
@@ -1726,7 +1858,7 @@ export enum RepeatBy {
  * Describes the enum jackline.v1.RepeatBy.
  */
 export const RepeatBySchema: GenEnum<RepeatBy> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 6);
+  enumDesc(file_jackline_v1_plan, 7);
 
 /**
  * What follows when a judge fails.
@@ -1760,7 +1892,7 @@ export enum OnJudgeError {
  * Describes the enum jackline.v1.OnJudgeError.
  */
 export const OnJudgeErrorSchema: GenEnum<OnJudgeError> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 7);
+  enumDesc(file_jackline_v1_plan, 8);
 
 /**
  * What follows when nobody knows whether a write happened.
@@ -1801,5 +1933,5 @@ export enum OnUnknown {
  * Describes the enum jackline.v1.OnUnknown.
  */
 export const OnUnknownSchema: GenEnum<OnUnknown> = /*@__PURE__*/
-  enumDesc(file_jackline_v1_plan, 8);
+  enumDesc(file_jackline_v1_plan, 9);
 
