@@ -259,6 +259,7 @@ def _ring(config: Config, store: Store, models: _Models, tools: _Tools) -> Ring:
         clock=SystemClock(),
         chance=SystemChance(),
         catalogs=tools.mcp,
+        run_result_bytes=config.run_stored_bytes,
         consultants=FunctionConsultants(
             functions=FunctionTool(catalog=tools.functions, threads=CONSULT_THREADS)
         ),

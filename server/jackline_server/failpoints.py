@@ -47,6 +47,7 @@ NAMES = frozenset(
         "restore.before_place",
         "restore.mid",
         "restore.prepared",
+        "result.after_put_before_commit",
         "start.after_commit_before_reply",
         "start.before_commit",
         "store.after_send_before_reply",

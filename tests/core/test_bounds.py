@@ -121,6 +121,21 @@ def test_repairs_use_requests_and_no_turn() -> None:
     assert driver.state.ledger.iterations == 1
 
 
+def test_tools_that_a_mended_answer_asks_for_run_only_if_a_turn_is_left_to_see_their_results() -> None:
+    def ended(turns: int, *more: Says) -> Driver:
+        plan = plans.agent_plan(
+            LOOK,
+            bounds=plans.step_bounds(max_iterations=turns),
+            outcome=plans.outcome(enum=("ok",), repairs=2),
+        )
+        return drive(plan, Says(text="no"), LOOKS, *more, look=[Ends()] * len(more))
+
+    refused = ended(1)
+    assert refused.finished.stop_reason is StopReason.MAX_ITERATIONS
+    assert not refused.attempts
+    assert len(ended(2, Says(text='{"outcome":"ok"}')).attempts) == 1
+
+
 def test_a_repair_that_no_request_is_left_for_is_not_made() -> None:
     plan = plans.agent_plan(
         bounds=plans.step_bounds(model_requests=1), outcome=plans.outcome(enum=("ok",), repairs=9)

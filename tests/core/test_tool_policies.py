@@ -1,6 +1,7 @@
 """What follows from a tool's failures, which calls run at the same time, and whose result is used again."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,16 @@ from jackline_server.core.facts import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from jackline_server.core.plan import Effect, OnFailure, Plan, ToolEntry, ToolExecution, ToolPolicy, ToolStep
+from jackline_server.core.plan import (
+    Effect,
+    OnFailure,
+    OnUnknown,
+    Plan,
+    ToolEntry,
+    ToolExecution,
+    ToolPolicy,
+    ToolStep,
+)
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Wait
 from jackline_server.testing import plans
@@ -318,6 +328,24 @@ def test_a_call_that_costs_no_attempt_is_held_to_no_cap() -> None:
 def test_an_equal_call_is_made_if_the_first_one_fails_and_the_cap_allows_it() -> None:
     driver = drive(plan_with(REUSE, LOOK), asks("look", "look"), ANSWER, look=[STAYS, Ends()])
     assert statuses(driver) == [CallStatus.FAILED, CallStatus.COMPLETED]
+
+
+@pytest.mark.parametrize("on_unknown", [OnUnknown.FAIL, OnUnknown.RETRY])
+def test_a_write_that_may_have_taken_effect_is_not_begun_anew_by_its_twin(on_unknown: OnUnknown) -> None:
+    once = replace(SEND, on_unknown=on_unknown)
+    attempts = 1 if on_unknown is OnUnknown.FAIL else 3
+    lost = Ends(status=CallStatus.UNKNOWN, error="the connection was cut")
+    driver = drive(plan_with(REUSE, once), asks("send", "send"), ANSWER, send=[lost] * attempts)
+    assert statuses(driver) == [CallStatus.UNKNOWN, CallStatus.DENIED]
+    assert [call.attempts for call in driver.state.calls.values()] == [attempts, 0]
+    assert [call.problem for call in driver.state.calls.values()] == [None, CallProblem.TWIN_UNKNOWN]
+
+
+def test_a_later_turn_may_ask_for_such_a_write_again() -> None:
+    lost = Ends(status=CallStatus.UNKNOWN, error="the connection was cut")
+    plan = plan_with(REUSE, replace(SEND, on_unknown=OnUnknown.FAIL))
+    driver = drive(plan, asks("send"), asks("send"), ANSWER, send=[lost, Ends()])
+    assert statuses(driver) == [CallStatus.UNKNOWN, CallStatus.COMPLETED]
 
 
 @pytest.mark.parametrize(

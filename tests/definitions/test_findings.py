@@ -194,6 +194,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("model_lacks", E, AGENT + ", model: talker, answer: finish_tool}\n", "steps.x.answer"),
     ("finish_clash", E, AGENT + ", answer: finish_tool, tools: [{ref: finish}]}\n  finish: {kind: function, effect: read, function: 'shop.money:convert'}\n", "steps.x.answer"),
     ("finish_clash", E, AGENT + ", answer: finish_tool}\n  finish: {kind: function, effect: read, function: 'shop.money:convert'}\n", "steps.x.answer"),
+    ("reserved_tool", E, AGENT + "}\n  read_result: {kind: function, effect: read, function: 'shop.money:convert'}\n", "steps.read_result"),
     ("finish_clash", E, mcp("from: shelf, allow: [finish]").replace("steering: s", "steering: s, answer: finish_tool"), "steps.x.answer"),
     ("tool_choice_unknown", E, AGENT + ", answer: finish_tool, tool_choice: {name: finish}}\n", "steps.x.tool_choice"),
     ("exit_unrouted", W, AGENT + ", answer: finish_tool, routes: {max_iterations: end, budget_exceeded: end, time_exceeded: end}}\n", "steps.x"),

@@ -347,6 +347,7 @@ DEFAULTS: Mapping[str, tuple[str, str]] = {
     "`on_unknown`": ("ON_UNKNOWN", defaults.ON_UNKNOWN.value),
     "`unknown_expiry`": ("UNKNOWN_EXPIRY_MS", span(defaults.UNKNOWN_EXPIRY_MS)),
     "`tool_execution`": ("TOOL_EXECUTION", defaults.TOOL_EXECUTION.value),
+    "`text_tool_calls`": ("TEXT_TOOL_CALLS", f"`{defaults.TEXT_TOOL_CALLS.value}`"),
     "`invalid_args`": ("INVALID_ARGS", f"observe {defaults.INVALID_ARGS}"),
     "`on_error`": ("ON_ERROR", defaults.ON_ERROR.value),
     "`on_timeout`": ("ON_TIMEOUT", defaults.ON_TIMEOUT.value),

@@ -84,8 +84,12 @@ ELSEWHERE = {
     "restore.mid",
     "restore.before_place",
     "restore.after",
+    "result.after_put_before_commit",
 }
-"""F20, F21: tests/storage/test_migrations_killed.py, with migrations of its own; test_restore.py."""
+"""F20, F21: tests/storage/test_migrations_killed.py, with migrations of its own; test_restore.py.
+
+Results that are kept outside the log: tests/runtime/test_results.py.
+"""
 
 
 def test_every_failpoint_has_a_case():

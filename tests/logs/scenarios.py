@@ -256,6 +256,17 @@ def _cut(_: Invocation) -> ToolResult:
     return ToolResult(ending=ToolEnding.COMPLETED, output_json='"long, long"', cut_from_bytes=300_000)
 
 
+def _stored(_: Invocation) -> ToolResult:
+    whole = "long, long, and the end"
+    return ToolResult(
+        ending=ToolEnding.COMPLETED,
+        output_json='"long, long"',
+        tail="the end",
+        whole=whole,
+        cut_from_bytes=len(whole),
+    )
+
+
 _DENIED = ScriptedReply(
     text="Let me see.",
     calls=(
@@ -337,6 +348,18 @@ SCENARIOS: tuple[Scenario, ...] = (
         workflow=_agent(),
         replies=(_DENIED, ScriptedReply(calls=(("e", "charge", "{}"),)), _SAYS),
         tools={"look": _cut, "charge": _fails},
+        play=_plain,
+    ),
+    Scenario(
+        name="stored",
+        about="A result that is kept outside the log, and read on in.",
+        workflow=_agent(),
+        replies=(
+            ScriptedReply(calls=(("a", "look", "{}"),)),
+            ScriptedReply(calls=(("b", "read_result", '{"result": "result-1", "offset": 10}'),)),
+            _SAYS,
+        ),
+        tools={"look": _stored},
         play=_plain,
     ),
     Scenario(

@@ -49,6 +49,7 @@ from jackline_server.runtime.use_cases import (
     Frame,
     PutDone,
     Receipt,
+    ResultPart,
     Snapshot,
     Started,
     StartRun,
@@ -126,6 +127,11 @@ class ScriptedRuns:
 
     async def page(self, query: RunQuery) -> RunPage:
         return await self._script.ask("page", query)
+
+    async def result(
+        self, tenant: Tenant, run_id: str, call_id: str, *, offset: int, limit: int
+    ) -> ResultPart:
+        return await self._script.ask("result", tenant, run_id, call_id, offset, limit)
 
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:
         return await self._script.ask("messages", tenant, run_id, step_id, visit)

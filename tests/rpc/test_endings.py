@@ -195,6 +195,7 @@ async def test_every_answer_names_its_request(door: Harness, given: str) -> None
         ("WaitRun", {Scope.RUNS_OBSERVE}),
         ("ListRuns", {Scope.RUNS_OBSERVE}),
         ("ListToolCalls", {Scope.RUNS_OBSERVE}),
+        ("GetToolCallResult", {Scope.RUNS_CONTENT}),
         ("ListRunMessages", {Scope.RUNS_CONTENT}),
         ("ListInterrupts", {Scope.RUNS_OBSERVE}),
         ("ValidateWorkflow", {Scope.WORKFLOWS_READ}),

@@ -29,6 +29,7 @@ from jackline.v1.run_pb2 import RunBounds
 from jackline.v1.run_service_pb2 import (
     ControlRequest,
     GetRunRequest,
+    GetToolCallResultRequest,
     InlineWorkflow,
     ListInterruptsRequest,
     ListRunMessagesRequest,
@@ -55,6 +56,7 @@ NAMES = {
     WaitRunRequest: "WaitRun",
     ListRunsRequest: "ListRuns",
     ListToolCallsRequest: "ListToolCalls",
+    GetToolCallResultRequest: "GetToolCallResult",
     ListRunMessagesRequest: "ListRunMessages",
     ListInterruptsRequest: "ListInterrupts",
     ValidateWorkflowRequest: "ValidateWorkflow",
@@ -191,6 +193,12 @@ ROWS = [
     ),
     Row(name="BI12 wait", request=WaitRunRequest(run_id="x"), fields=("run_id",)),
     Row(name="BI12 tool calls", request=ListToolCallsRequest(run_id="x"), fields=("run_id",)),
+    Row(
+        name="BI12 result",
+        request=GetToolCallResultRequest(run_id="x", call_id="a b", offset=2**63),
+        fields=("run_id", "call_id", "offset"),
+    ),
+    Row(name="BI7 result", request=GetToolCallResultRequest(), fields=("run_id", "call_id")),
     Row(name="BI12 messages", request=ListRunMessagesRequest(run_id="x"), fields=("run_id",)),
     Row(name="BI12 interrupts", request=ListInterruptsRequest(run_id="x"), fields=("run_id",)),
     Row(name="BI14 long", request=start(request_id="a" * 257), fields=("request_id",)),

@@ -15,6 +15,8 @@ from jackline.v1.run_service_pb2 import (
     GetRunResponse,
     GetServerInfoRequest,
     GetServerInfoResponse,
+    GetToolCallResultRequest,
+    GetToolCallResultResponse,
     InlineWorkflow,
     ListInterruptsRequest,
     ListInterruptsResponse,
@@ -51,6 +53,7 @@ from jackline_server.runtime.use_cases import (
     ControlRun,
     Disposition,
     Receipt,
+    ResultPart,
     Snapshot,
     Stage,
     Started,
@@ -398,6 +401,17 @@ async def test_tool_calls_are_listed_in_order(door: Harness) -> None:
     [call] = (await door.ask("ListToolCalls", request, ListToolCallsResponse)).tool_calls
     assert (call.call_id, call.tool, call.status) == ("call_1", "refund", run_pb2.TOOL_CALL_STATUS_COMPLETED)
     assert (call.arguments_json, call.result) == (b'{"secret-argument":1}', '"secret-result"')
+
+
+async def test_a_result_is_read_from_where_it_was_asked_for(door: Harness) -> None:
+    door.script.always(
+        "result", ResultPart(data=b"abc", total_bytes=900, kept_bytes=10, media_type="text/plain")
+    )
+    request = GetToolCallResultRequest(run_id=RUN_ID, call_id="call_1", offset=7)
+    part = await door.ask("GetToolCallResult", request, GetToolCallResultResponse)
+    assert (part.data, part.total_bytes, part.kept_bytes, part.complete) == (b"abc", 900, 10, False)
+    assert part.media_type == "text/plain"
+    assert door.script.asked[0][1][1:] == (RUN_ID, "call_1", 7, LIMITS.result_bytes)
 
 
 async def test_the_conversation_is_shown_with_where_it_came_from(door: Harness) -> None:

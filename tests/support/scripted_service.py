@@ -138,10 +138,10 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
 
     # One answer a method: the script says which.
 
-    StartRun = ForkRun = Control = GetRun = WaitRun = ListRuns = ListToolCalls = ListRunMessages = cast(
-        "Any", _answer
-    )
-    ListInterrupts = ListThreads = GetThread = AppendMessages = GetServerInfo = cast("Any", _answer)
+    StartRun = ForkRun = Control = GetRun = WaitRun = ListRuns = cast("Any", _answer)
+    ListToolCalls = GetToolCallResult = ListRunMessages = cast("Any", _answer)
+    ListInterrupts = GetServerInfo = cast("Any", _answer)
+    ListThreads = GetThread = AppendMessages = cast("Any", _answer)
     ValidateWorkflow = PutWorkflow = GetWorkflow = ListWorkflows = DescribeWorkflow = cast("Any", _answer)
 
 

@@ -12,7 +12,7 @@ from jackline_server.runtime.ports import ToolEnding, ToolResult
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool
-from jackline_server.tools.results import KEPT_BYTES
+from jackline_server.tools.results import HEAD_BYTES, KEPT_BYTES, TAIL_BYTES
 from jackline_server.tools.toolbox import StepToolbox
 from tests.tools.invocations import ROOT, function_action, invocation
 from tests.tools.roots.allowed import trouble
@@ -188,16 +188,16 @@ async def test_a_large_output_is_cut_and_its_true_length_told():
     kept = output(result)
     assert isinstance(kept, str)
     assert set(kept) == {"é"}
-    assert result.cut_from_bytes == 400_002
+    assert result.whole == "é" * 200_000
+    assert result.cut_from_bytes == 400_000
     assert result.output_json is not None
-    assert KEPT_BYTES * 0.8 < len(result.output_json.encode()) <= KEPT_BYTES
+    assert HEAD_BYTES * 0.8 < len(result.output_json.encode()) <= HEAD_BYTES
+    assert result.tail == "é" * (TAIL_BYTES // 2)
 
 
 async def test_an_output_of_exactly_the_cap_is_whole():
     assert (await called("large", {"size": KEPT_BYTES // 2 - 1}, module="trouble")).cut_from_bytes == 0
-    assert (
-        await called("large", {"size": KEPT_BYTES // 2}, module="trouble")
-    ).cut_from_bytes == KEPT_BYTES + 2
+    assert (await called("large", {"size": KEPT_BYTES // 2}, module="trouble")).cut_from_bytes == KEPT_BYTES
 
 
 @pytest.mark.parametrize(

@@ -396,6 +396,8 @@ const (
 	CallProblem_CALL_PROBLEM_OVER_LIMIT CallProblem = 6
 	// The step ended first.
 	CallProblem_CALL_PROBLEM_STEP_ENDED CallProblem = 7
+	// An equal call of the same turn was cut off, and nobody knows whether it took effect: `reuse: run`.
+	CallProblem_CALL_PROBLEM_TWIN_UNKNOWN CallProblem = 8
 )
 
 // Enum value maps for CallProblem.
@@ -409,6 +411,7 @@ var (
 		5: "CALL_PROBLEM_OVER_TOOL_LIMIT",
 		6: "CALL_PROBLEM_OVER_LIMIT",
 		7: "CALL_PROBLEM_STEP_ENDED",
+		8: "CALL_PROBLEM_TWIN_UNKNOWN",
 	}
 	CallProblem_value = map[string]int32{
 		"CALL_PROBLEM_UNSPECIFIED":         0,
@@ -419,6 +422,7 @@ var (
 		"CALL_PROBLEM_OVER_TOOL_LIMIT":     5,
 		"CALL_PROBLEM_OVER_LIMIT":          6,
 		"CALL_PROBLEM_STEP_ENDED":          7,
+		"CALL_PROBLEM_TWIN_UNKNOWN":        8,
 	}
 )
 
@@ -593,19 +597,25 @@ const (
 	NoticeCode_NOTICE_CODE_CONDITION_FAILED NoticeCode = 3
 	// The same tool calls were repeated; the model is told before the step ends for it.
 	NoticeCode_NOTICE_CODE_REPETITION NoticeCode = 4
+	// The model wrote a tool call into its text. Whether it is carried out is the step's to say.
+	NoticeCode_NOTICE_CODE_TOOL_CALLS_IN_TEXT NoticeCode = 5
 	// The conversation that a model is sent was not sound, or could not be shortened as the workflow says.
 	NoticeCode_NOTICE_CODE_HISTORY NoticeCode = 6
+	// A tool's result is too long for the log. It is kept outside, or only its beginning and its end are.
+	NoticeCode_NOTICE_CODE_RESULT_STORED NoticeCode = 10
 )
 
 // Enum value maps for NoticeCode.
 var (
 	NoticeCode_name = map[int32]string{
-		0: "NOTICE_CODE_UNSPECIFIED",
-		1: "NOTICE_CODE_BUDGET_NEARLY_USED",
-		2: "NOTICE_CODE_FILE_MISSING",
-		3: "NOTICE_CODE_CONDITION_FAILED",
-		4: "NOTICE_CODE_REPETITION",
-		6: "NOTICE_CODE_HISTORY",
+		0:  "NOTICE_CODE_UNSPECIFIED",
+		1:  "NOTICE_CODE_BUDGET_NEARLY_USED",
+		2:  "NOTICE_CODE_FILE_MISSING",
+		3:  "NOTICE_CODE_CONDITION_FAILED",
+		4:  "NOTICE_CODE_REPETITION",
+		5:  "NOTICE_CODE_TOOL_CALLS_IN_TEXT",
+		6:  "NOTICE_CODE_HISTORY",
+		10: "NOTICE_CODE_RESULT_STORED",
 	}
 	NoticeCode_value = map[string]int32{
 		"NOTICE_CODE_UNSPECIFIED":        0,
@@ -613,7 +623,9 @@ var (
 		"NOTICE_CODE_FILE_MISSING":       2,
 		"NOTICE_CODE_CONDITION_FAILED":   3,
 		"NOTICE_CODE_REPETITION":         4,
+		"NOTICE_CODE_TOOL_CALLS_IN_TEXT": 5,
 		"NOTICE_CODE_HISTORY":            6,
+		"NOTICE_CODE_RESULT_STORED":      10,
 	}
 )
 
@@ -2205,7 +2217,9 @@ type ModelReplied struct {
 	// From the call to the last byte.
 	LatencyMs uint32 `protobuf:"varint,6,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
 	// From the call to the first byte of text, reasoning or a tool call.
-	FirstTokenMs  uint32 `protobuf:"varint,7,opt,name=first_token_ms,json=firstTokenMs,proto3" json:"first_token_ms,omitempty"`
+	FirstTokenMs uint32 `protobuf:"varint,7,opt,name=first_token_ms,json=firstTokenMs,proto3" json:"first_token_ms,omitempty"`
+	// True if it wrote those calls into its text; the text is as it was written.
+	CallsInText   bool `protobuf:"varint,12,opt,name=calls_in_text,json=callsInText,proto3" json:"calls_in_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2287,6 +2301,13 @@ func (x *ModelReplied) GetFirstTokenMs() uint32 {
 		return x.FirstTokenMs
 	}
 	return 0
+}
+
+func (x *ModelReplied) GetCallsInText() bool {
+	if x != nil {
+		return x.CallsInText
+	}
+	return false
 }
 
 // The attempt at the model failed.
@@ -2550,7 +2571,9 @@ type ToolCallFinished struct {
 	// When the next attempt starts, counted from here; unset if none follows.
 	RetryInMs *uint32 `protobuf:"varint,10,opt,name=retry_in_ms,json=retryInMs,proto3,oneof" json:"retry_in_ms,omitempty"`
 	// True if its time was over before it ended.
-	TimedOut      bool `protobuf:"varint,11,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	TimedOut bool `protobuf:"varint,11,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// True if the whole result is kept outside the log: GetToolCallResult reads it.
+	Stored        bool `protobuf:"varint,12,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2658,6 +2681,13 @@ func (x *ToolCallFinished) GetRetryInMs() uint32 {
 func (x *ToolCallFinished) GetTimedOut() bool {
 	if x != nil {
 		return x.TimedOut
+	}
+	return false
+}
+
+func (x *ToolCallFinished) GetStored() bool {
+	if x != nil {
+		return x.Stored
 	}
 	return false
 }
@@ -4413,10 +4443,14 @@ func (x *CallContent) GetArguments() []byte {
 // What a tool returned.
 type ToolResultContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The output as JSON, cut where the fact says so; empty without one.
+	// The output as JSON; of one that was cut, the beginning of its text as a JSON string. Empty without one.
 	OutputJson []byte `protobuf:"bytes,1,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
 	// The error, in words for the model.
-	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// The end of the text of an output that was cut.
+	Tail string `protobuf:"bytes,3,opt,name=tail,proto3" json:"tail,omitempty"`
+	// The SHA-256 of that text, in hexadecimal, where all of it is kept outside the log.
+	Blob          string `protobuf:"bytes,4,opt,name=blob,proto3" json:"blob,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4461,6 +4495,20 @@ func (x *ToolResultContent) GetOutputJson() []byte {
 func (x *ToolResultContent) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *ToolResultContent) GetTail() string {
+	if x != nil {
+		return x.Tail
+	}
+	return ""
+}
+
+func (x *ToolResultContent) GetBlob() string {
+	if x != nil {
+		return x.Blob
 	}
 	return ""
 }
@@ -5031,7 +5079,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"limit_leaf\x18\b \x01(\tR\tlimitLeaf\x12\x1e\n" +
 	"\n" +
 	"summarised\x18\f \x01(\rR\n" +
-	"summarised\"\x9e\x02\n" +
+	"summarised\"\xc2\x02\n" +
 	"\fModelReplied\x12(\n" +
 	"\x05usage\x18\x01 \x01(\v2\x12.jackline.v1.UsageR\x05usage\x12\x1f\n" +
 	"\vcost_micros\x18\x02 \x01(\x04R\n" +
@@ -5043,7 +5091,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"tokensUsed\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\rR\tlatencyMs\x12$\n" +
-	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\"\xa3\x02\n" +
+	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\x12\"\n" +
+	"\rcalls_in_text\x18\f \x01(\bR\vcallsInText\"\xa3\x02\n" +
 	"\x0fModelCallFailed\x128\n" +
 	"\afailure\x18\x01 \x01(\x0e2\x1e.jackline.v1.ModelFailureClassR\afailure\x12#\n" +
 	"\vretry_in_ms\x18\x02 \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12(\n" +
@@ -5062,7 +5111,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x19\n" +
 	"\bcall_key\x18\x03 \x01(\tR\acallKey\x12+\n" +
 	"\x06effect\x18\x04 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\rR\aattempt\"\x98\x03\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\"\xb0\x03\n" +
 	"\x10ToolCallFinished\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x123\n" +
@@ -5077,7 +5126,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"reusedFrom\x12#\n" +
 	"\vretry_in_ms\x18\n" +
 	" \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12\x1b\n" +
-	"\ttimed_out\x18\v \x01(\bR\btimedOutB\x0e\n" +
+	"\ttimed_out\x18\v \x01(\bR\btimedOut\x12\x16\n" +
+	"\x06stored\x18\f \x01(\bR\x06storedB\x0e\n" +
 	"\f_retry_in_ms\"w\n" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
@@ -5205,11 +5255,13 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"blocksJson\"?\n" +
 	"\vCallContent\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12\x1c\n" +
-	"\targuments\x18\x02 \x01(\fR\targuments\"J\n" +
+	"\targuments\x18\x02 \x01(\fR\targuments\"r\n" +
 	"\x11ToolResultContent\x12\x1f\n" +
 	"\voutput_json\x18\x01 \x01(\fR\n" +
 	"outputJson\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"D\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
+	"\x04tail\x18\x03 \x01(\tR\x04tail\x12\x12\n" +
+	"\x04blob\x18\x04 \x01(\tR\x04blob\"D\n" +
 	"\rAnswerContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
 	"\voutput_json\x18\x02 \x01(\fR\n" +
@@ -5278,7 +5330,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x18MODEL_ATTEMPT_LIMIT_IDLE\x10\x03\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_TOTAL\x10\x04\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_BYTES\x10\x05\x12\x1e\n" +
-	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\x8e\x02\n" +
+	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xad\x02\n" +
 	"\vCallProblem\x12\x1c\n" +
 	"\x18CALL_PROBLEM_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALL_PROBLEM_UNKNOWN_TOOL\x10\x01\x12$\n" +
@@ -5287,7 +5339,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x18CALL_PROBLEM_NOT_ALLOWED\x10\x04\x12 \n" +
 	"\x1cCALL_PROBLEM_OVER_TOOL_LIMIT\x10\x05\x12\x1b\n" +
 	"\x17CALL_PROBLEM_OVER_LIMIT\x10\x06\x12\x1b\n" +
-	"\x17CALL_PROBLEM_STEP_ENDED\x10\a*\x9e\x02\n" +
+	"\x17CALL_PROBLEM_STEP_ENDED\x10\a\x12\x1d\n" +
+	"\x19CALL_PROBLEM_TWIN_UNKNOWN\x10\b*\x9e\x02\n" +
 	"\rAnswerProblem\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ANSWER_PROBLEM_EMPTY\x10\x01\x12\x1c\n" +
@@ -5301,15 +5354,18 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
-	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xc2\x01\n" +
+	"\x14TIMER_KIND_INTERRUPT\x10\x02*\x85\x02\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eNOTICE_CODE_BUDGET_NEARLY_USED\x10\x01\x12\x1c\n" +
 	"\x18NOTICE_CODE_FILE_MISSING\x10\x02\x12 \n" +
 	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03\x12\x1a\n" +
-	"\x16NOTICE_CODE_REPETITION\x10\x04\x12\x17\n" +
-	"\x13NOTICE_CODE_HISTORY\x10\x06*L\n" +
+	"\x16NOTICE_CODE_REPETITION\x10\x04\x12\"\n" +
+	"\x1eNOTICE_CODE_TOOL_CALLS_IN_TEXT\x10\x05\x12\x17\n" +
+	"\x13NOTICE_CODE_HISTORY\x10\x06\x12\x1d\n" +
+	"\x19NOTICE_CODE_RESULT_STORED\x10\n" +
+	"*L\n" +
 	"\vConsultKind\x12\x1c\n" +
 	"\x18CONSULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONSULT_KIND_STOP_CONDITION\x10\x01*y\n" +

@@ -197,6 +197,59 @@ func (ToolChoiceMode) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
 }
 
+// Whether tool calls are taken that a model writes into its text.
+type TextToolCalls int32
+
+const (
+	// As OFF.
+	TextToolCalls_TEXT_TOOL_CALLS_UNSPECIFIED TextToolCalls = 0
+	// They stay text.
+	TextToolCalls_TEXT_TOOL_CALLS_OFF TextToolCalls = 1
+	// Those at the end of a reply without calls of its own are carried out.
+	TextToolCalls_TEXT_TOOL_CALLS_AUTO TextToolCalls = 2
+)
+
+// Enum value maps for TextToolCalls.
+var (
+	TextToolCalls_name = map[int32]string{
+		0: "TEXT_TOOL_CALLS_UNSPECIFIED",
+		1: "TEXT_TOOL_CALLS_OFF",
+		2: "TEXT_TOOL_CALLS_AUTO",
+	}
+	TextToolCalls_value = map[string]int32{
+		"TEXT_TOOL_CALLS_UNSPECIFIED": 0,
+		"TEXT_TOOL_CALLS_OFF":         1,
+		"TEXT_TOOL_CALLS_AUTO":        2,
+	}
+)
+
+func (x TextToolCalls) Enum() *TextToolCalls {
+	p := new(TextToolCalls)
+	*p = x
+	return p
+}
+
+func (x TextToolCalls) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TextToolCalls) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+}
+
+func (TextToolCalls) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[3]
+}
+
+func (x TextToolCalls) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TextToolCalls.Descriptor instead.
+func (TextToolCalls) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+}
+
 // What ends a step that asks a model.
 type Completion int32
 
@@ -234,11 +287,11 @@ func (x Completion) String() string {
 }
 
 func (Completion) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
 }
 
 func (Completion) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[3]
+	return &file_jackline_v1_plan_proto_enumTypes[4]
 }
 
 func (x Completion) Number() protoreflect.EnumNumber {
@@ -247,7 +300,7 @@ func (x Completion) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Completion.Descriptor instead.
 func (Completion) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 // What a step does when a limit is reached.
@@ -287,11 +340,11 @@ func (x OnLimit) String() string {
 }
 
 func (OnLimit) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[5].Descriptor()
 }
 
 func (OnLimit) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[4]
+	return &file_jackline_v1_plan_proto_enumTypes[5]
 }
 
 func (x OnLimit) Number() protoreflect.EnumNumber {
@@ -300,7 +353,7 @@ func (x OnLimit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnLimit.Descriptor instead.
 func (OnLimit) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 // Which calls of one reply run at the same time.
@@ -344,11 +397,11 @@ func (x ToolExecution) String() string {
 }
 
 func (ToolExecution) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[5].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
 }
 
 func (ToolExecution) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[5]
+	return &file_jackline_v1_plan_proto_enumTypes[6]
 }
 
 func (x ToolExecution) Number() protoreflect.EnumNumber {
@@ -357,7 +410,7 @@ func (x ToolExecution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolExecution.Descriptor instead.
 func (ToolExecution) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 // What becomes of a conversation that grows too long for its model.
@@ -401,11 +454,11 @@ func (x CompactionMode) String() string {
 }
 
 func (CompactionMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
 }
 
 func (CompactionMode) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[6]
+	return &file_jackline_v1_plan_proto_enumTypes[7]
 }
 
 func (x CompactionMode) Number() protoreflect.EnumNumber {
@@ -414,7 +467,7 @@ func (x CompactionMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CompactionMode.Descriptor instead.
 func (CompactionMode) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 // By what a turn counts as the same as an earlier one.
@@ -458,11 +511,11 @@ func (x RepeatBy) String() string {
 }
 
 func (RepeatBy) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
 }
 
 func (RepeatBy) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[7]
+	return &file_jackline_v1_plan_proto_enumTypes[8]
 }
 
 func (x RepeatBy) Number() protoreflect.EnumNumber {
@@ -471,7 +524,7 @@ func (x RepeatBy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RepeatBy.Descriptor instead.
 func (RepeatBy) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 // What follows when a judge fails.
@@ -511,11 +564,11 @@ func (x OnJudgeError) String() string {
 }
 
 func (OnJudgeError) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[9].Descriptor()
 }
 
 func (OnJudgeError) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[8]
+	return &file_jackline_v1_plan_proto_enumTypes[9]
 }
 
 func (x OnJudgeError) Number() protoreflect.EnumNumber {
@@ -524,7 +577,7 @@ func (x OnJudgeError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnJudgeError.Descriptor instead.
 func (OnJudgeError) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 // What follows when nobody knows whether a write happened.
@@ -568,11 +621,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[9].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[10].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[9]
+	return &file_jackline_v1_plan_proto_enumTypes[10]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -581,7 +634,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 // A whole workflow, ready to run.
@@ -2347,10 +2400,14 @@ type ModelStepPlan struct {
 	Reflect *ReflectPlan `protobuf:"bytes,18,opt,name=reflect,proto3" json:"reflect,omitempty"`
 	// How its answer is held against what its tools returned; unset: it is not.
 	Ground *GroundPlan `protobuf:"bytes,19,opt,name=ground,proto3" json:"ground,omitempty"`
+	// Whether tool calls are taken that its model writes into its text; unset: they are not.
+	TextToolCalls TextToolCalls `protobuf:"varint,15,opt,name=text_tool_calls,json=textToolCalls,proto3,enum=jackline.v1.TextToolCalls" json:"text_tool_calls,omitempty"`
 	// How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is.
 	Compaction *CompactionPlan `protobuf:"bytes,20,opt,name=compaction,proto3" json:"compaction,omitempty"`
 	// True if it takes part in the conversation of a run's thread.
-	Thread        bool `protobuf:"varint,26,opt,name=thread,proto3" json:"thread,omitempty"`
+	Thread bool `protobuf:"varint,26,opt,name=thread,proto3" json:"thread,omitempty"`
+	// True if a result that is not shown whole can be read on in, by the built-in tool `read_result`.
+	ReadsResults  bool `protobuf:"varint,27,opt,name=reads_results,json=readsResults,proto3" json:"reads_results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2511,6 +2568,13 @@ func (x *ModelStepPlan) GetGround() *GroundPlan {
 	return nil
 }
 
+func (x *ModelStepPlan) GetTextToolCalls() TextToolCalls {
+	if x != nil {
+		return x.TextToolCalls
+	}
+	return TextToolCalls_TEXT_TOOL_CALLS_UNSPECIFIED
+}
+
 func (x *ModelStepPlan) GetCompaction() *CompactionPlan {
 	if x != nil {
 		return x.Compaction
@@ -2521,6 +2585,13 @@ func (x *ModelStepPlan) GetCompaction() *CompactionPlan {
 func (x *ModelStepPlan) GetThread() bool {
 	if x != nil {
 		return x.Thread
+	}
+	return false
+}
+
+func (x *ModelStepPlan) GetReadsResults() bool {
+	if x != nil {
+		return x.ReadsResults
 	}
 	return false
 }
@@ -2740,6 +2811,7 @@ type ToolStepPlan struct {
 	//	*ToolStepPlan_Http
 	//	*ToolStepPlan_Function
 	//	*ToolStepPlan_Mcp
+	//	*ToolStepPlan_Result
 	Action isToolStepPlan_Action `protobuf_oneof:"action"`
 	// What follows from its failures, and whether it is called again.
 	Policy        *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -2853,6 +2925,15 @@ func (x *ToolStepPlan) GetMcp() *McpAction {
 	return nil
 }
 
+func (x *ToolStepPlan) GetResult() *ResultAction {
+	if x != nil {
+		if x, ok := x.Action.(*ToolStepPlan_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
 func (x *ToolStepPlan) GetPolicy() *ToolPolicy {
 	if x != nil {
 		return x.Policy
@@ -2879,11 +2960,55 @@ type ToolStepPlan_Mcp struct {
 	Mcp *McpAction `protobuf:"bytes,12,opt,name=mcp,proto3,oneof"`
 }
 
+type ToolStepPlan_Result struct {
+	// Reads in a result of the run. In no stored plan so far.
+	Result *ResultAction `protobuf:"bytes,15,opt,name=result,proto3,oneof"`
+}
+
 func (*ToolStepPlan_Http) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Function) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Mcp) isToolStepPlan_Action() {}
+
+func (*ToolStepPlan_Result) isToolStepPlan_Action() {}
+
+// Reading in a result of the same run.
+type ResultAction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultAction) Reset() {
+	*x = ResultAction{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultAction) ProtoMessage() {}
+
+func (x *ResultAction) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultAction.ProtoReflect.Descriptor instead.
+func (*ResultAction) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
+}
 
 // A request to a connection of the operator's.
 type HttpAction struct {
@@ -2906,7 +3031,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2918,7 +3043,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2931,7 +3056,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -2987,7 +3112,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2999,7 +3124,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3012,7 +3137,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -3039,7 +3164,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3176,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3189,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -3108,7 +3233,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3120,7 +3245,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3133,7 +3258,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -3161,7 +3286,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3298,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3311,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -3395,7 +3520,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\vto_permille\x18\x03 \x01(\rR\n" +
 	"toPermille\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
-	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xe9\a\n" +
+	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xcc\b\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -3418,12 +3543,14 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"completion\x12/\n" +
 	"\x06repeat\x18\x11 \x01(\v2\x17.jackline.v1.RepeatPlanR\x06repeat\x122\n" +
 	"\areflect\x18\x12 \x01(\v2\x18.jackline.v1.ReflectPlanR\areflect\x12/\n" +
-	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06ground\x12;\n" +
+	"\x06ground\x18\x13 \x01(\v2\x17.jackline.v1.GroundPlanR\x06ground\x12B\n" +
+	"\x0ftext_tool_calls\x18\x0f \x01(\x0e2\x1a.jackline.v1.TextToolCallsR\rtextToolCalls\x12;\n" +
 	"\n" +
 	"compaction\x18\x14 \x01(\v2\x1b.jackline.v1.CompactionPlanR\n" +
 	"compaction\x12\x16\n" +
-	"\x06thread\x18\x1a \x01(\bR\x06threadB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x0f\x10\x10J\x04\b\x15\x10\x1aJ\x04\b\x1b\x10(\"_\n" +
+	"\x06thread\x18\x1a \x01(\bR\x06thread\x12#\n" +
+	"\rreads_results\x18\x1b \x01(\bR\freadsResultsB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x15\x10\x1aJ\x04\b\x1c\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
@@ -3438,7 +3565,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xe2\x03\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\x97\x04\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -3452,10 +3579,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x04http\x18\n" +
 	" \x01(\v2\x17.jackline.v1.HttpActionH\x00R\x04http\x129\n" +
 	"\bfunction\x18\v \x01(\v2\x1b.jackline.v1.FunctionActionH\x00R\bfunction\x12*\n" +
-	"\x03mcp\x18\f \x01(\v2\x16.jackline.v1.McpActionH\x00R\x03mcp\x12/\n" +
+	"\x03mcp\x18\f \x01(\v2\x16.jackline.v1.McpActionH\x00R\x03mcp\x123\n" +
+	"\x06result\x18\x0f \x01(\v2\x19.jackline.v1.ResultActionH\x00R\x06result\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policyB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x0f\x10(\"\xf8\x02\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x10\x10(\"\x0e\n" +
+	"\fResultAction\"\xf8\x02\n" +
 	"\n" +
 	"HttpAction\x12\x1e\n" +
 	"\n" +
@@ -3506,7 +3635,11 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x1cTOOL_CHOICE_MODE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15TOOL_CHOICE_MODE_AUTO\x10\x01\x12\x1d\n" +
 	"\x19TOOL_CHOICE_MODE_REQUIRED\x10\x02\x12\x1a\n" +
-	"\x16TOOL_CHOICE_MODE_NAMED\x10\x03*V\n" +
+	"\x16TOOL_CHOICE_MODE_NAMED\x10\x03*c\n" +
+	"\rTextToolCalls\x12\x1f\n" +
+	"\x1bTEXT_TOOL_CALLS_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13TEXT_TOOL_CALLS_OFF\x10\x01\x12\x18\n" +
+	"\x14TEXT_TOOL_CALLS_AUTO\x10\x02*V\n" +
 	"\n" +
 	"Completion\x12\x1a\n" +
 	"\x16COMPLETION_UNSPECIFIED\x10\x00\x12\x13\n" +
@@ -3554,109 +3687,113 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
 	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
 	(ToolChoiceMode)(0),          // 2: jackline.v1.ToolChoiceMode
-	(Completion)(0),              // 3: jackline.v1.Completion
-	(OnLimit)(0),                 // 4: jackline.v1.OnLimit
-	(ToolExecution)(0),           // 5: jackline.v1.ToolExecution
-	(CompactionMode)(0),          // 6: jackline.v1.CompactionMode
-	(RepeatBy)(0),                // 7: jackline.v1.RepeatBy
-	(OnJudgeError)(0),            // 8: jackline.v1.OnJudgeError
-	(OnUnknown)(0),               // 9: jackline.v1.OnUnknown
-	(*Plan)(nil),                 // 10: jackline.v1.Plan
-	(*BoundsCap)(nil),            // 11: jackline.v1.BoundsCap
-	(*ModelPlan)(nil),            // 12: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 13: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 14: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 15: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 16: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 17: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 18: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 19: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 20: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 21: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 22: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 23: jackline.v1.FunctionCondition
-	(*PrunePlan)(nil),            // 24: jackline.v1.PrunePlan
-	(*CompactionPlan)(nil),       // 25: jackline.v1.CompactionPlan
-	(*ModelStepPlan)(nil),        // 26: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 27: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 28: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 29: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 30: jackline.v1.ToolStepPlan
-	(*HttpAction)(nil),           // 31: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 32: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 33: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 34: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 35: jackline.v1.RouterStepPlan
-	nil,                          // 36: jackline.v1.StepPlan.InputEntry
-	nil,                          // 37: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 38: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 39: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 40: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 41: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 42: jackline.v1.OnQuestion
-	(Effect)(0),                  // 43: jackline.v1.Effect
+	(TextToolCalls)(0),           // 3: jackline.v1.TextToolCalls
+	(Completion)(0),              // 4: jackline.v1.Completion
+	(OnLimit)(0),                 // 5: jackline.v1.OnLimit
+	(ToolExecution)(0),           // 6: jackline.v1.ToolExecution
+	(CompactionMode)(0),          // 7: jackline.v1.CompactionMode
+	(RepeatBy)(0),                // 8: jackline.v1.RepeatBy
+	(OnJudgeError)(0),            // 9: jackline.v1.OnJudgeError
+	(OnUnknown)(0),               // 10: jackline.v1.OnUnknown
+	(*Plan)(nil),                 // 11: jackline.v1.Plan
+	(*BoundsCap)(nil),            // 12: jackline.v1.BoundsCap
+	(*ModelPlan)(nil),            // 13: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 14: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 15: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 16: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 17: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 18: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 19: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 20: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 21: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 22: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 23: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 24: jackline.v1.FunctionCondition
+	(*PrunePlan)(nil),            // 25: jackline.v1.PrunePlan
+	(*CompactionPlan)(nil),       // 26: jackline.v1.CompactionPlan
+	(*ModelStepPlan)(nil),        // 27: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 28: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 29: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 30: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 31: jackline.v1.ToolStepPlan
+	(*ResultAction)(nil),         // 32: jackline.v1.ResultAction
+	(*HttpAction)(nil),           // 33: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 34: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 35: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 36: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 37: jackline.v1.RouterStepPlan
+	nil,                          // 38: jackline.v1.StepPlan.InputEntry
+	nil,                          // 39: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 40: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 41: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 42: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 43: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 44: jackline.v1.OnQuestion
+	(Effect)(0),                  // 45: jackline.v1.Effect
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	13, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	12, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	41, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	42, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	11, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	36, // 5: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	37, // 6: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	26, // 7: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	30, // 8: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	35, // 9: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	14, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	13, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	43, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	44, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	12, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
+	38, // 5: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	39, // 6: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	27, // 7: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	31, // 8: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	37, // 9: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	0,  // 10: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	0,  // 11: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	38, // 12: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	16, // 13: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	40, // 12: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	17, // 13: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	1,  // 14: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	20, // 15: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	20, // 16: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	19, // 17: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	21, // 18: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	22, // 19: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	23, // 20: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	19, // 21: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	6,  // 22: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
-	24, // 23: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
-	15, // 24: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	17, // 25: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	43, // 26: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	21, // 15: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	21, // 16: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	20, // 17: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	22, // 18: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	23, // 19: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	24, // 20: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	20, // 21: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	7,  // 22: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
+	25, // 23: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
+	16, // 24: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	18, // 25: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	45, // 26: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	2,  // 27: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	14, // 28: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	18, // 29: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	4,  // 30: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	5,  // 31: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	19, // 32: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	3,  // 33: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	27, // 34: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	28, // 35: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	29, // 36: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	25, // 37: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
-	7,  // 38: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	8,  // 39: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	43, // 40: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	9,  // 41: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	31, // 42: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	32, // 43: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	33, // 44: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	16, // 45: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	39, // 46: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	40, // 47: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	34, // 48: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	15, // 28: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	19, // 29: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	5,  // 30: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	6,  // 31: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	20, // 32: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	4,  // 33: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	28, // 34: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	29, // 35: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	30, // 36: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	3,  // 37: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
+	26, // 38: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
+	8,  // 39: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	9,  // 40: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	45, // 41: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	10, // 42: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	33, // 43: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	34, // 44: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	35, // 45: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	32, // 46: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
+	17, // 47: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	41, // 48: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	42, // 49: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	36, // 50: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -3698,15 +3835,16 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
+		(*ToolStepPlan_Result)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[21].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   31,
+			NumEnums:      11,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1731,7 +1731,11 @@ type ToolCall struct {
 	// Output only. The result as the model saw it. View FULL only.
 	Result string `protobuf:"bytes,13,opt,name=result,proto3" json:"result,omitempty"`
 	// Output only. The call whose result it got, an equal one of the same run; empty if the tool was asked itself.
-	ReusedFrom    string `protobuf:"bytes,14,opt,name=reused_from,json=reusedFrom,proto3" json:"reused_from,omitempty"`
+	ReusedFrom string `protobuf:"bytes,14,opt,name=reused_from,json=reusedFrom,proto3" json:"reused_from,omitempty"`
+	// Output only. The length of a result that was cut for the log, in bytes; 0 for any other.
+	CutFromBytes uint64 `protobuf:"varint,15,opt,name=cut_from_bytes,json=cutFromBytes,proto3" json:"cut_from_bytes,omitempty"`
+	// Output only. True if all of such a result is kept: GetToolCallResult reads it.
+	Stored        bool `protobuf:"varint,16,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1862,6 +1866,20 @@ func (x *ToolCall) GetReusedFrom() string {
 		return x.ReusedFrom
 	}
 	return ""
+}
+
+func (x *ToolCall) GetCutFromBytes() uint64 {
+	if x != nil {
+		return x.CutFromBytes
+	}
+	return 0
+}
+
+func (x *ToolCall) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
 }
 
 // A tool call inside an assistant message.
@@ -2141,7 +2159,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"ForkOrigin\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xe3\x03\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xa1\x04\n" +
 	"\bToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x17\n" +
@@ -2158,7 +2176,9 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x0earguments_json\x18\f \x01(\fR\rargumentsJson\x12\x16\n" +
 	"\x06result\x18\r \x01(\tR\x06result\x12\x1f\n" +
 	"\vreused_from\x18\x0e \x01(\tR\n" +
-	"reusedFrom\"h\n" +
+	"reusedFrom\x12$\n" +
+	"\x0ecut_from_bytes\x18\x0f \x01(\x04R\fcutFromBytes\x12\x16\n" +
+	"\x06stored\x18\x10 \x01(\bR\x06stored\"h\n" +
 	"\x12RunMessageToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12%\n" +

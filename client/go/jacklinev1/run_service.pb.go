@@ -1624,6 +1624,152 @@ func (x *ListToolCallsResponse) GetToolCalls() []*ToolCall {
 	return nil
 }
 
+// Request of GetToolCallResult.
+type GetToolCallResultRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Required. The call, by its id or by the handle that a model was shown, such as `result-3`.
+	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Where to begin, in bytes.
+	Offset        uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetToolCallResultRequest) Reset() {
+	*x = GetToolCallResultRequest{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetToolCallResultRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetToolCallResultRequest) ProtoMessage() {}
+
+func (x *GetToolCallResultRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetToolCallResultRequest.ProtoReflect.Descriptor instead.
+func (*GetToolCallResultRequest) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetToolCallResultRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *GetToolCallResultRequest) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *GetToolCallResultRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+// Response of GetToolCallResult.
+type GetToolCallResultResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The bytes from `offset` on, at most 256 KiB; empty at or beyond the end. UTF-8 text, cut anywhere.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// How long the result is. Where `complete` is false, more than can be read.
+	TotalBytes uint64 `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	// How many bytes can be read.
+	KeptBytes uint64 `protobuf:"varint,3,opt,name=kept_bytes,json=keptBytes,proto3" json:"kept_bytes,omitempty"`
+	// What the bytes are: `application/json`, or `text/plain` for a result that is one text and for an error.
+	MediaType string `protobuf:"bytes,4,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// False if only the beginning of the result was kept.
+	Complete      bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetToolCallResultResponse) Reset() {
+	*x = GetToolCallResultResponse{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetToolCallResultResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetToolCallResultResponse) ProtoMessage() {}
+
+func (x *GetToolCallResultResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetToolCallResultResponse.ProtoReflect.Descriptor instead.
+func (*GetToolCallResultResponse) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetToolCallResultResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *GetToolCallResultResponse) GetTotalBytes() uint64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+func (x *GetToolCallResultResponse) GetKeptBytes() uint64 {
+	if x != nil {
+		return x.KeptBytes
+	}
+	return 0
+}
+
+func (x *GetToolCallResultResponse) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *GetToolCallResultResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
 // Request of ListRunMessages.
 type ListRunMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1639,7 +1785,7 @@ type ListRunMessagesRequest struct {
 
 func (x *ListRunMessagesRequest) Reset() {
 	*x = ListRunMessagesRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1797,7 @@ func (x *ListRunMessagesRequest) String() string {
 func (*ListRunMessagesRequest) ProtoMessage() {}
 
 func (x *ListRunMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1810,7 @@ func (x *ListRunMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListRunMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRunMessagesRequest) GetRunId() string {
@@ -1699,7 +1845,7 @@ type ListRunMessagesResponse struct {
 
 func (x *ListRunMessagesResponse) Reset() {
 	*x = ListRunMessagesResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1857,7 @@ func (x *ListRunMessagesResponse) String() string {
 func (*ListRunMessagesResponse) ProtoMessage() {}
 
 func (x *ListRunMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1870,7 @@ func (x *ListRunMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListRunMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRunMessagesResponse) GetMessages() []*RunMessage {
@@ -1751,7 +1897,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1909,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1922,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -1820,7 +1966,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1978,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1991,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -1875,7 +2021,7 @@ type ListThreadsRequest struct {
 
 func (x *ListThreadsRequest) Reset() {
 	*x = ListThreadsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2033,7 @@ func (x *ListThreadsRequest) String() string {
 func (*ListThreadsRequest) ProtoMessage() {}
 
 func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2046,7 @@ func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
 func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListThreadsRequest) GetPageSize() int32 {
@@ -1930,7 +2076,7 @@ type ListThreadsResponse struct {
 
 func (x *ListThreadsResponse) Reset() {
 	*x = ListThreadsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2088,7 @@ func (x *ListThreadsResponse) String() string {
 func (*ListThreadsResponse) ProtoMessage() {}
 
 func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2101,7 @@ func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
 func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListThreadsResponse) GetThreads() []*Thread {
@@ -1991,7 +2137,7 @@ type GetThreadRequest struct {
 
 func (x *GetThreadRequest) Reset() {
 	*x = GetThreadRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2149,7 @@ func (x *GetThreadRequest) String() string {
 func (*GetThreadRequest) ProtoMessage() {}
 
 func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2162,7 @@ func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadRequest.ProtoReflect.Descriptor instead.
 func (*GetThreadRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetThreadRequest) GetThreadId() string {
@@ -2069,7 +2215,7 @@ type GetThreadResponse struct {
 
 func (x *GetThreadResponse) Reset() {
 	*x = GetThreadResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2227,7 @@ func (x *GetThreadResponse) String() string {
 func (*GetThreadResponse) ProtoMessage() {}
 
 func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2240,7 @@ func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadResponse.ProtoReflect.Descriptor instead.
 func (*GetThreadResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetThreadResponse) GetThread() *Thread {
@@ -2133,7 +2279,7 @@ type AppendMessagesRequest struct {
 
 func (x *AppendMessagesRequest) Reset() {
 	*x = AppendMessagesRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2291,7 @@ func (x *AppendMessagesRequest) String() string {
 func (*AppendMessagesRequest) ProtoMessage() {}
 
 func (x *AppendMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2304,7 @@ func (x *AppendMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendMessagesRequest.ProtoReflect.Descriptor instead.
 func (*AppendMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AppendMessagesRequest) GetThreadId() string {
@@ -2197,7 +2343,7 @@ type AppendMessagesResponse struct {
 
 func (x *AppendMessagesResponse) Reset() {
 	*x = AppendMessagesResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2355,7 @@ func (x *AppendMessagesResponse) String() string {
 func (*AppendMessagesResponse) ProtoMessage() {}
 
 func (x *AppendMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2368,7 @@ func (x *AppendMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendMessagesResponse.ProtoReflect.Descriptor instead.
 func (*AppendMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AppendMessagesResponse) GetThread() *Thread {
@@ -2259,7 +2405,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2417,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2430,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Limit) GetName() string {
@@ -2310,7 +2456,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2468,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2481,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{31}
 }
 
 // Response of GetServerInfo.
@@ -2361,7 +2507,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2519,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2532,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -2560,7 +2706,20 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x04view\x18\x02 \x01(\x0e2\x11.jackline.v1.ViewR\x04view\"M\n" +
 	"\x15ListToolCallsResponse\x124\n" +
 	"\n" +
-	"tool_calls\x18\x01 \x03(\v2\x15.jackline.v1.ToolCallR\ttoolCalls\"^\n" +
+	"tool_calls\x18\x01 \x03(\v2\x15.jackline.v1.ToolCallR\ttoolCalls\"b\n" +
+	"\x18GetToolCallResultRequest\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
+	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\"\xaa\x01\n" +
+	"\x19GetToolCallResultResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1f\n" +
+	"\vtotal_bytes\x18\x02 \x01(\x04R\n" +
+	"totalBytes\x12\x1d\n" +
+	"\n" +
+	"kept_bytes\x18\x03 \x01(\x04R\tkeptBytes\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x04 \x01(\tR\tmediaType\x12\x1a\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete\"^\n" +
 	"\x16ListRunMessagesRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\astep_id\x18\x02 \x01(\tR\x06stepId\x12\x14\n" +
@@ -2631,7 +2790,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x1cDURABILITY_CLASS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DURABILITY_CLASS_FSYNC\x10\x01\x12\x1c\n" +
 	"\x18DURABILITY_CLASS_PROCESS\x10\x02\x12\x19\n" +
-	"\x15DURABILITY_CLASS_NONE\x10\x032\xf2\b\n" +
+	"\x15DURABILITY_CLASS_NONE\x10\x032\xd6\t\n" +
 	"\n" +
 	"RunService\x12G\n" +
 	"\bStartRun\x12\x1c.jackline.v1.StartRunRequest\x1a\x1d.jackline.v1.StartRunResponse\x12D\n" +
@@ -2641,7 +2800,8 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x06GetRun\x12\x1a.jackline.v1.GetRunRequest\x1a\x1b.jackline.v1.GetRunResponse\x12D\n" +
 	"\aWaitRun\x12\x1b.jackline.v1.WaitRunRequest\x1a\x1c.jackline.v1.WaitRunResponse\x12G\n" +
 	"\bListRuns\x12\x1c.jackline.v1.ListRunsRequest\x1a\x1d.jackline.v1.ListRunsResponse\x12V\n" +
-	"\rListToolCalls\x12!.jackline.v1.ListToolCallsRequest\x1a\".jackline.v1.ListToolCallsResponse\x12\\\n" +
+	"\rListToolCalls\x12!.jackline.v1.ListToolCallsRequest\x1a\".jackline.v1.ListToolCallsResponse\x12b\n" +
+	"\x11GetToolCallResult\x12%.jackline.v1.GetToolCallResultRequest\x1a&.jackline.v1.GetToolCallResultResponse\x12\\\n" +
 	"\x0fListRunMessages\x12#.jackline.v1.ListRunMessagesRequest\x1a$.jackline.v1.ListRunMessagesResponse\x12Y\n" +
 	"\x0eListInterrupts\x12\".jackline.v1.ListInterruptsRequest\x1a#.jackline.v1.ListInterruptsResponse\x12P\n" +
 	"\vListThreads\x12\x1f.jackline.v1.ListThreadsRequest\x1a .jackline.v1.ListThreadsResponse\x12J\n" +
@@ -2663,131 +2823,133 @@ func file_jackline_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_jackline_v1_run_service_proto_goTypes = []any{
-	(StartDisposition)(0),           // 0: jackline.v1.StartDisposition
-	(DurabilityClass)(0),            // 1: jackline.v1.DurabilityClass
-	(*InlineWorkflow)(nil),          // 2: jackline.v1.InlineWorkflow
-	(*StartRunRequest)(nil),         // 3: jackline.v1.StartRunRequest
-	(*StartRunResponse)(nil),        // 4: jackline.v1.StartRunResponse
-	(*ForkChanges)(nil),             // 5: jackline.v1.ForkChanges
-	(*ForkRunRequest)(nil),          // 6: jackline.v1.ForkRunRequest
-	(*ForkRunResponse)(nil),         // 7: jackline.v1.ForkRunResponse
-	(*StreamProgressRequest)(nil),   // 8: jackline.v1.StreamProgressRequest
-	(*StreamProgressResponse)(nil),  // 9: jackline.v1.StreamProgressResponse
-	(*ControlRequest)(nil),          // 10: jackline.v1.ControlRequest
-	(*ControlResponse)(nil),         // 11: jackline.v1.ControlResponse
-	(*GetRunRequest)(nil),           // 12: jackline.v1.GetRunRequest
-	(*GetRunResponse)(nil),          // 13: jackline.v1.GetRunResponse
-	(*WaitRunRequest)(nil),          // 14: jackline.v1.WaitRunRequest
-	(*WaitRunResponse)(nil),         // 15: jackline.v1.WaitRunResponse
-	(*ListRunsRequest)(nil),         // 16: jackline.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),        // 17: jackline.v1.ListRunsResponse
-	(*ListToolCallsRequest)(nil),    // 18: jackline.v1.ListToolCallsRequest
-	(*ListToolCallsResponse)(nil),   // 19: jackline.v1.ListToolCallsResponse
-	(*ListRunMessagesRequest)(nil),  // 20: jackline.v1.ListRunMessagesRequest
-	(*ListRunMessagesResponse)(nil), // 21: jackline.v1.ListRunMessagesResponse
-	(*ListInterruptsRequest)(nil),   // 22: jackline.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),  // 23: jackline.v1.ListInterruptsResponse
-	(*ListThreadsRequest)(nil),      // 24: jackline.v1.ListThreadsRequest
-	(*ListThreadsResponse)(nil),     // 25: jackline.v1.ListThreadsResponse
-	(*GetThreadRequest)(nil),        // 26: jackline.v1.GetThreadRequest
-	(*GetThreadResponse)(nil),       // 27: jackline.v1.GetThreadResponse
-	(*AppendMessagesRequest)(nil),   // 28: jackline.v1.AppendMessagesRequest
-	(*AppendMessagesResponse)(nil),  // 29: jackline.v1.AppendMessagesResponse
-	(*Limit)(nil),                   // 30: jackline.v1.Limit
-	(*GetServerInfoRequest)(nil),    // 31: jackline.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),   // 32: jackline.v1.GetServerInfoResponse
-	nil,                             // 33: jackline.v1.InlineWorkflow.FilesEntry
-	nil,                             // 34: jackline.v1.StartRunRequest.LabelsEntry
-	nil,                             // 35: jackline.v1.ForkChanges.LabelsEntry
-	nil,                             // 36: jackline.v1.ListRunsRequest.LabelsEntry
-	(*structpb.Struct)(nil),         // 37: google.protobuf.Struct
-	(*RunBounds)(nil),               // 38: jackline.v1.RunBounds
-	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
-	(OnQuestion)(0),                 // 40: jackline.v1.OnQuestion
-	(OnBusy)(0),                     // 41: jackline.v1.OnBusy
-	(*Run)(nil),                     // 42: jackline.v1.Run
-	(View)(0),                       // 43: jackline.v1.View
-	(*StepEvent)(nil),               // 44: jackline.v1.StepEvent
-	(*Delta)(nil),                   // 45: jackline.v1.Delta
-	(*Reset)(nil),                   // 46: jackline.v1.Reset
-	(*Expectation)(nil),             // 47: jackline.v1.Expectation
-	(ReceiptStage)(0),               // 48: jackline.v1.ReceiptStage
-	(*PauseCommand)(nil),            // 49: jackline.v1.PauseCommand
-	(*ResumeCommand)(nil),           // 50: jackline.v1.ResumeCommand
-	(*SteerCommand)(nil),            // 51: jackline.v1.SteerCommand
-	(*AbortCommand)(nil),            // 52: jackline.v1.AbortCommand
-	(*AnswerCommand)(nil),           // 53: jackline.v1.AnswerCommand
-	(*SubmitToolResultCommand)(nil), // 54: jackline.v1.SubmitToolResultCommand
-	(*AdjustBoundsCommand)(nil),     // 55: jackline.v1.AdjustBoundsCommand
-	(*Receipt)(nil),                 // 56: jackline.v1.Receipt
-	(*durationpb.Duration)(nil),     // 57: google.protobuf.Duration
-	(RunState)(0),                   // 58: jackline.v1.RunState
-	(*ToolCall)(nil),                // 59: jackline.v1.ToolCall
-	(*RunMessage)(nil),              // 60: jackline.v1.RunMessage
-	(*Interrupt)(nil),               // 61: jackline.v1.Interrupt
-	(*Thread)(nil),                  // 62: jackline.v1.Thread
-	(*ThreadMessage)(nil),           // 63: jackline.v1.ThreadMessage
-	(*NewThreadMessage)(nil),        // 64: jackline.v1.NewThreadMessage
-	(CommandKind)(0),                // 65: jackline.v1.CommandKind
+	(StartDisposition)(0),             // 0: jackline.v1.StartDisposition
+	(DurabilityClass)(0),              // 1: jackline.v1.DurabilityClass
+	(*InlineWorkflow)(nil),            // 2: jackline.v1.InlineWorkflow
+	(*StartRunRequest)(nil),           // 3: jackline.v1.StartRunRequest
+	(*StartRunResponse)(nil),          // 4: jackline.v1.StartRunResponse
+	(*ForkChanges)(nil),               // 5: jackline.v1.ForkChanges
+	(*ForkRunRequest)(nil),            // 6: jackline.v1.ForkRunRequest
+	(*ForkRunResponse)(nil),           // 7: jackline.v1.ForkRunResponse
+	(*StreamProgressRequest)(nil),     // 8: jackline.v1.StreamProgressRequest
+	(*StreamProgressResponse)(nil),    // 9: jackline.v1.StreamProgressResponse
+	(*ControlRequest)(nil),            // 10: jackline.v1.ControlRequest
+	(*ControlResponse)(nil),           // 11: jackline.v1.ControlResponse
+	(*GetRunRequest)(nil),             // 12: jackline.v1.GetRunRequest
+	(*GetRunResponse)(nil),            // 13: jackline.v1.GetRunResponse
+	(*WaitRunRequest)(nil),            // 14: jackline.v1.WaitRunRequest
+	(*WaitRunResponse)(nil),           // 15: jackline.v1.WaitRunResponse
+	(*ListRunsRequest)(nil),           // 16: jackline.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),          // 17: jackline.v1.ListRunsResponse
+	(*ListToolCallsRequest)(nil),      // 18: jackline.v1.ListToolCallsRequest
+	(*ListToolCallsResponse)(nil),     // 19: jackline.v1.ListToolCallsResponse
+	(*GetToolCallResultRequest)(nil),  // 20: jackline.v1.GetToolCallResultRequest
+	(*GetToolCallResultResponse)(nil), // 21: jackline.v1.GetToolCallResultResponse
+	(*ListRunMessagesRequest)(nil),    // 22: jackline.v1.ListRunMessagesRequest
+	(*ListRunMessagesResponse)(nil),   // 23: jackline.v1.ListRunMessagesResponse
+	(*ListInterruptsRequest)(nil),     // 24: jackline.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),    // 25: jackline.v1.ListInterruptsResponse
+	(*ListThreadsRequest)(nil),        // 26: jackline.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),       // 27: jackline.v1.ListThreadsResponse
+	(*GetThreadRequest)(nil),          // 28: jackline.v1.GetThreadRequest
+	(*GetThreadResponse)(nil),         // 29: jackline.v1.GetThreadResponse
+	(*AppendMessagesRequest)(nil),     // 30: jackline.v1.AppendMessagesRequest
+	(*AppendMessagesResponse)(nil),    // 31: jackline.v1.AppendMessagesResponse
+	(*Limit)(nil),                     // 32: jackline.v1.Limit
+	(*GetServerInfoRequest)(nil),      // 33: jackline.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),     // 34: jackline.v1.GetServerInfoResponse
+	nil,                               // 35: jackline.v1.InlineWorkflow.FilesEntry
+	nil,                               // 36: jackline.v1.StartRunRequest.LabelsEntry
+	nil,                               // 37: jackline.v1.ForkChanges.LabelsEntry
+	nil,                               // 38: jackline.v1.ListRunsRequest.LabelsEntry
+	(*structpb.Struct)(nil),           // 39: google.protobuf.Struct
+	(*RunBounds)(nil),                 // 40: jackline.v1.RunBounds
+	(*timestamppb.Timestamp)(nil),     // 41: google.protobuf.Timestamp
+	(OnQuestion)(0),                   // 42: jackline.v1.OnQuestion
+	(OnBusy)(0),                       // 43: jackline.v1.OnBusy
+	(*Run)(nil),                       // 44: jackline.v1.Run
+	(View)(0),                         // 45: jackline.v1.View
+	(*StepEvent)(nil),                 // 46: jackline.v1.StepEvent
+	(*Delta)(nil),                     // 47: jackline.v1.Delta
+	(*Reset)(nil),                     // 48: jackline.v1.Reset
+	(*Expectation)(nil),               // 49: jackline.v1.Expectation
+	(ReceiptStage)(0),                 // 50: jackline.v1.ReceiptStage
+	(*PauseCommand)(nil),              // 51: jackline.v1.PauseCommand
+	(*ResumeCommand)(nil),             // 52: jackline.v1.ResumeCommand
+	(*SteerCommand)(nil),              // 53: jackline.v1.SteerCommand
+	(*AbortCommand)(nil),              // 54: jackline.v1.AbortCommand
+	(*AnswerCommand)(nil),             // 55: jackline.v1.AnswerCommand
+	(*SubmitToolResultCommand)(nil),   // 56: jackline.v1.SubmitToolResultCommand
+	(*AdjustBoundsCommand)(nil),       // 57: jackline.v1.AdjustBoundsCommand
+	(*Receipt)(nil),                   // 58: jackline.v1.Receipt
+	(*durationpb.Duration)(nil),       // 59: google.protobuf.Duration
+	(RunState)(0),                     // 60: jackline.v1.RunState
+	(*ToolCall)(nil),                  // 61: jackline.v1.ToolCall
+	(*RunMessage)(nil),                // 62: jackline.v1.RunMessage
+	(*Interrupt)(nil),                 // 63: jackline.v1.Interrupt
+	(*Thread)(nil),                    // 64: jackline.v1.Thread
+	(*ThreadMessage)(nil),             // 65: jackline.v1.ThreadMessage
+	(*NewThreadMessage)(nil),          // 66: jackline.v1.NewThreadMessage
+	(CommandKind)(0),                  // 67: jackline.v1.CommandKind
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
-	33, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
+	35, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
 	2,  // 1: jackline.v1.StartRunRequest.inline_workflow:type_name -> jackline.v1.InlineWorkflow
-	37, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
-	37, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
-	34, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
-	38, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
-	39, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
-	40, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
-	41, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
-	42, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
+	39, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
+	39, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
+	36, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
+	40, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
+	41, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
+	42, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
+	43, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
+	44, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
 	0,  // 10: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	38, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
-	35, // 12: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
-	39, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
+	40, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
+	37, // 12: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
+	41, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
 	5,  // 14: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
-	42, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
+	44, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
 	0,  // 16: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	43, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
-	44, // 18: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
-	45, // 19: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
-	46, // 20: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
-	47, // 21: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
-	48, // 22: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
-	49, // 23: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
-	50, // 24: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
-	51, // 25: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
-	52, // 26: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
-	53, // 27: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
-	54, // 28: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
-	55, // 29: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
-	56, // 30: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
-	43, // 31: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
-	42, // 32: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
-	43, // 33: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
-	57, // 34: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	42, // 35: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
-	58, // 36: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
-	36, // 37: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
-	39, // 38: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	39, // 39: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	42, // 40: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
-	43, // 41: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
-	59, // 42: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
-	60, // 43: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
-	43, // 44: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
-	61, // 45: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
-	62, // 46: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
-	43, // 47: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
-	62, // 48: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
-	63, // 49: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
-	64, // 50: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
-	62, // 51: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
+	45, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
+	46, // 18: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
+	47, // 19: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
+	48, // 20: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
+	49, // 21: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
+	50, // 22: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
+	51, // 23: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
+	52, // 24: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
+	53, // 25: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
+	54, // 26: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
+	55, // 27: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
+	56, // 28: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
+	57, // 29: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
+	58, // 30: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
+	45, // 31: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
+	44, // 32: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
+	45, // 33: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
+	59, // 34: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	44, // 35: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
+	60, // 36: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
+	38, // 37: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
+	41, // 38: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	41, // 39: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	44, // 40: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
+	45, // 41: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
+	61, // 42: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
+	62, // 43: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
+	45, // 44: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
+	63, // 45: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
+	64, // 46: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
+	45, // 47: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
+	64, // 48: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
+	65, // 49: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
+	66, // 50: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
+	64, // 51: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
 	1,  // 52: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
-	30, // 53: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
-	65, // 54: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
+	32, // 53: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
+	67, // 54: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
 	3,  // 55: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
 	6,  // 56: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
 	8,  // 57: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
@@ -2796,28 +2958,30 @@ var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	14, // 60: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
 	16, // 61: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
 	18, // 62: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	20, // 63: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	22, // 64: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	24, // 65: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
-	26, // 66: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
-	28, // 67: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
-	31, // 68: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	4,  // 69: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 70: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	9,  // 71: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	11, // 72: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	13, // 73: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	15, // 74: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	17, // 75: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	19, // 76: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	21, // 77: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	23, // 78: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	25, // 79: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
-	27, // 80: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
-	29, // 81: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
-	32, // 82: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	69, // [69:83] is the sub-list for method output_type
-	55, // [55:69] is the sub-list for method input_type
+	20, // 63: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
+	22, // 64: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	24, // 65: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	26, // 66: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
+	28, // 67: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
+	30, // 68: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
+	33, // 69: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	4,  // 70: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 71: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	9,  // 72: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	11, // 73: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	13, // 74: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	15, // 75: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	17, // 76: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	19, // 77: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	21, // 78: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
+	23, // 79: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	25, // 80: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	27, // 81: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
+	29, // 82: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
+	31, // 83: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
+	34, // 84: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	70, // [70:85] is the sub-list for method output_type
+	55, // [55:70] is the sub-list for method input_type
 	55, // [55:55] is the sub-list for extension type_name
 	55, // [55:55] is the sub-list for extension extendee
 	0,  // [0:55] is the sub-list for field type_name
@@ -2853,7 +3017,7 @@ func file_jackline_v1_run_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_service_proto_rawDesc), len(file_jackline_v1_run_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,20 +21,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RunService_StartRun_FullMethodName        = "/jackline.v1.RunService/StartRun"
-	RunService_ForkRun_FullMethodName         = "/jackline.v1.RunService/ForkRun"
-	RunService_StreamProgress_FullMethodName  = "/jackline.v1.RunService/StreamProgress"
-	RunService_Control_FullMethodName         = "/jackline.v1.RunService/Control"
-	RunService_GetRun_FullMethodName          = "/jackline.v1.RunService/GetRun"
-	RunService_WaitRun_FullMethodName         = "/jackline.v1.RunService/WaitRun"
-	RunService_ListRuns_FullMethodName        = "/jackline.v1.RunService/ListRuns"
-	RunService_ListToolCalls_FullMethodName   = "/jackline.v1.RunService/ListToolCalls"
-	RunService_ListRunMessages_FullMethodName = "/jackline.v1.RunService/ListRunMessages"
-	RunService_ListInterrupts_FullMethodName  = "/jackline.v1.RunService/ListInterrupts"
-	RunService_ListThreads_FullMethodName     = "/jackline.v1.RunService/ListThreads"
-	RunService_GetThread_FullMethodName       = "/jackline.v1.RunService/GetThread"
-	RunService_AppendMessages_FullMethodName  = "/jackline.v1.RunService/AppendMessages"
-	RunService_GetServerInfo_FullMethodName   = "/jackline.v1.RunService/GetServerInfo"
+	RunService_StartRun_FullMethodName          = "/jackline.v1.RunService/StartRun"
+	RunService_ForkRun_FullMethodName           = "/jackline.v1.RunService/ForkRun"
+	RunService_StreamProgress_FullMethodName    = "/jackline.v1.RunService/StreamProgress"
+	RunService_Control_FullMethodName           = "/jackline.v1.RunService/Control"
+	RunService_GetRun_FullMethodName            = "/jackline.v1.RunService/GetRun"
+	RunService_WaitRun_FullMethodName           = "/jackline.v1.RunService/WaitRun"
+	RunService_ListRuns_FullMethodName          = "/jackline.v1.RunService/ListRuns"
+	RunService_ListToolCalls_FullMethodName     = "/jackline.v1.RunService/ListToolCalls"
+	RunService_GetToolCallResult_FullMethodName = "/jackline.v1.RunService/GetToolCallResult"
+	RunService_ListRunMessages_FullMethodName   = "/jackline.v1.RunService/ListRunMessages"
+	RunService_ListInterrupts_FullMethodName    = "/jackline.v1.RunService/ListInterrupts"
+	RunService_ListThreads_FullMethodName       = "/jackline.v1.RunService/ListThreads"
+	RunService_GetThread_FullMethodName         = "/jackline.v1.RunService/GetThread"
+	RunService_AppendMessages_FullMethodName    = "/jackline.v1.RunService/AppendMessages"
+	RunService_GetServerInfo_FullMethodName     = "/jackline.v1.RunService/GetServerInfo"
 )
 
 // RunServiceClient is the client API for RunService service.
@@ -61,6 +62,8 @@ type RunServiceClient interface {
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// Lists the tool calls of a run in the order they were asked for. Scope `runs:observe`; `runs:content` for the view FULL.
 	ListToolCalls(ctx context.Context, in *ListToolCallsRequest, opts ...grpc.CallOption) (*ListToolCallsResponse, error)
+	// Reads the whole result of one tool call, piece by piece: also one that is kept outside the log. Scope `runs:content`.
+	GetToolCallResult(ctx context.Context, in *GetToolCallResultRequest, opts ...grpc.CallOption) (*GetToolCallResultResponse, error)
 	// Reads the conversation of one visit of a step, as the model saw it. Scope `runs:content`.
 	ListRunMessages(ctx context.Context, in *ListRunMessagesRequest, opts ...grpc.CallOption) (*ListRunMessagesResponse, error)
 	// Lists the open interrupts of all runs, or of one. Scope `runs:observe`; `runs:content` for the view FULL.
@@ -172,6 +175,16 @@ func (c *runServiceClient) ListToolCalls(ctx context.Context, in *ListToolCallsR
 	return out, nil
 }
 
+func (c *runServiceClient) GetToolCallResult(ctx context.Context, in *GetToolCallResultRequest, opts ...grpc.CallOption) (*GetToolCallResultResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetToolCallResultResponse)
+	err := c.cc.Invoke(ctx, RunService_GetToolCallResult_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *runServiceClient) ListRunMessages(ctx context.Context, in *ListRunMessagesRequest, opts ...grpc.CallOption) (*ListRunMessagesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListRunMessagesResponse)
@@ -256,6 +269,8 @@ type RunServiceServer interface {
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// Lists the tool calls of a run in the order they were asked for. Scope `runs:observe`; `runs:content` for the view FULL.
 	ListToolCalls(context.Context, *ListToolCallsRequest) (*ListToolCallsResponse, error)
+	// Reads the whole result of one tool call, piece by piece: also one that is kept outside the log. Scope `runs:content`.
+	GetToolCallResult(context.Context, *GetToolCallResultRequest) (*GetToolCallResultResponse, error)
 	// Reads the conversation of one visit of a step, as the model saw it. Scope `runs:content`.
 	ListRunMessages(context.Context, *ListRunMessagesRequest) (*ListRunMessagesResponse, error)
 	// Lists the open interrupts of all runs, or of one. Scope `runs:observe`; `runs:content` for the view FULL.
@@ -301,6 +316,9 @@ func (UnimplementedRunServiceServer) ListRuns(context.Context, *ListRunsRequest)
 }
 func (UnimplementedRunServiceServer) ListToolCalls(context.Context, *ListToolCallsRequest) (*ListToolCallsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListToolCalls not implemented")
+}
+func (UnimplementedRunServiceServer) GetToolCallResult(context.Context, *GetToolCallResultRequest) (*GetToolCallResultResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetToolCallResult not implemented")
 }
 func (UnimplementedRunServiceServer) ListRunMessages(context.Context, *ListRunMessagesRequest) (*ListRunMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRunMessages not implemented")
@@ -478,6 +496,24 @@ func _RunService_ListToolCalls_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_GetToolCallResult_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetToolCallResultRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).GetToolCallResult(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_GetToolCallResult_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).GetToolCallResult(ctx, req.(*GetToolCallResultRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RunService_ListRunMessages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListRunMessagesRequest)
 	if err := dec(in); err != nil {
@@ -620,6 +656,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListToolCalls",
 			Handler:    _RunService_ListToolCalls_Handler,
+		},
+		{
+			MethodName: "GetToolCallResult",
+			Handler:    _RunService_GetToolCallResult_Handler,
 		},
 		{
 			MethodName: "ListRunMessages",

@@ -353,6 +353,23 @@ class JacklineClient:
         )
         return list(answer.tool_calls)
 
+    async def tool_call_result(self, run_id: str, call_id: str) -> AsyncGenerator[bytes]:
+        """Yields the whole result of a tool call, or its error, piece by piece: UTF-8 text, cut anywhere.
+
+        `call_id` is the call's id, or the handle that a model was shown. Of a result whose end was not kept
+        that is its beginning: `ToolCall.cut_from_bytes` and `stored` say so.
+        """
+        offset, kept = 0, 1
+        while offset < kept:
+            request = wire.GetToolCallResultRequest(run_id=run_id, call_id=call_id, offset=offset)
+            answer = await self._connection.call(
+                self._connection.runs.GetToolCallResult, request, timeout_s=self._timeout_s
+            )
+            if not answer.data:
+                return
+            yield answer.data
+            offset, kept = offset + len(answer.data), answer.kept_bytes
+
     async def list_run_messages(self, run_id: str, *, step_id: str = "", visit: int = 0) -> list[RunMessage]:
         """Reads the conversation of one visit of a step as the model saw it; by default the last."""
         request = wire.ListRunMessagesRequest(run_id=run_id, step_id=step_id, visit=visit)

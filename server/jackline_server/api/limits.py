@@ -47,6 +47,7 @@ class Limits:
     label_value_characters: int = 255
     page_default_count: int = 50
     page_most_count: int = 500
+    result_bytes: int = 256 * _KIB
     frame_bytes: int = 256 * _KIB
     connection_streams_count: int = 128
     principal_streams_count: int = 100

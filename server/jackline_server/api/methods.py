@@ -52,6 +52,7 @@ METHODS: Mapping[str, MethodRule] = {
     f"{_RUNS}WaitRun": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
     f"{_RUNS}ListRuns": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}ListToolCalls": _with(Scope.RUNS_OBSERVE),
+    f"{_RUNS}GetToolCallResult": _with(Scope.RUNS_CONTENT),
     f"{_RUNS}ListRunMessages": _with(Scope.RUNS_CONTENT),
     f"{_RUNS}ListInterrupts": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}ListThreads": _with(Scope.RUNS_OBSERVE),

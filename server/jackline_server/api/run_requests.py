@@ -200,6 +200,16 @@ def read_wait(request: run_service_pb2.WaitRunRequest, *, remaining_ms: int | No
     return wait_time(remaining_ms, most_ms)
 
 
+def check_result(request: run_service_pb2.GetToolCallResultRequest) -> None:
+    """A request for a piece of a tool call's result."""
+    checks = Checks()
+    checks.well_formed(request)
+    checks.run_id("run_id", request.run_id)
+    checks.name("call_id", request.call_id)
+    checks.sequence("offset", request.offset)
+    checks.finish()
+
+
 def check_messages(request: run_service_pb2.ListRunMessagesRequest) -> None:
     """A request for the conversation of one visit."""
     checks = Checks()

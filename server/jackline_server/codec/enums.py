@@ -71,6 +71,7 @@ TOOL_EXECUTION = EnumTable(plan.ToolExecution, plan_pb2.ToolExecution, "TOOL_EXE
 ANSWER_FORM = EnumTable(plan.AnswerForm, plan_pb2.AnswerForm, "ANSWER_FORM")
 COMPACTION_KIND = EnumTable(facts.CompactionKind, event_pb2.CompactionKind, "COMPACTION_KIND")
 COMPACTION_MODE = EnumTable(plan.CompactionMode, plan_pb2.CompactionMode, "COMPACTION_MODE")
+TEXT_TOOL_CALLS = EnumTable(plan.TextToolCalls, plan_pb2.TextToolCalls, "TEXT_TOOL_CALLS")
 COMPLETION = EnumTable(plan.Completion, plan_pb2.Completion, "COMPLETION")
 REPEAT_BY = EnumTable(plan.RepeatBy, plan_pb2.RepeatBy, "REPEAT_BY")
 ON_JUDGE_ERROR = EnumTable(plan.OnJudgeError, plan_pb2.OnJudgeError, "ON_JUDGE_ERROR")

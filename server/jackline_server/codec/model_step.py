@@ -1,7 +1,15 @@
 """A step that asks a model, in protobuf. What a plan of an earlier version lacks, it does without."""
 
 from jackline.v1 import plan_pb2
-from jackline_server.codec.enums import ANSWER_FORM, CHOICE_MODE, COMPLETION, EFFECT, ON_LIMIT, TOOL_EXECUTION
+from jackline_server.codec.enums import (
+    ANSWER_FORM,
+    CHOICE_MODE,
+    COMPLETION,
+    EFFECT,
+    ON_LIMIT,
+    TEXT_TOOL_CALLS,
+    TOOL_EXECUTION,
+)
 from jackline_server.codec.history import read_compaction, set_compaction
 from jackline_server.codec.progress import read_ground, read_reflect, read_repeat, set_progress
 from jackline_server.codec.stop_conditions import read_condition, set_condition
@@ -12,6 +20,7 @@ from jackline_server.core.plan import (
     OutcomePlan,
     PromptSection,
     StepBounds,
+    TextToolCalls,
     ToolChoice,
     ToolEntry,
     ToolExecution,
@@ -40,9 +49,17 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     if step.completion is not Completion.AUTO:  # as plans of before have it: equal plans, equal bytes
         into.completion = COMPLETION.wire[step.completion]
     into.thread = step.thread
+    _set_results(into, step)
     set_progress(into, step)
     if step.compaction is not None:
         set_compaction(into.compaction, step.compaction)
+
+
+def _set_results(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
+    if step.reads_results:
+        into.reads_results = True
+    if step.text_tool_calls is not TextToolCalls.OFF:
+        into.text_tool_calls = TEXT_TOOL_CALLS.wire[step.text_tool_calls]
 
 
 def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
@@ -74,6 +91,8 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         ground=read_ground(found),
         compaction=read_compaction(found.compaction) if found.HasField("compaction") else None,
         thread=found.thread,
+        reads_results=found.reads_results,
+        text_tool_calls=TEXT_TOOL_CALLS.read_optional(found.text_tool_calls) or TextToolCalls.OFF,
     )
 
 

@@ -24,6 +24,7 @@ from jackline_server.core.plan import (
     ModelStep,
     Plan,
     Price,
+    ResultAction,
     RouterCase,
     RouterStep,
     StepPlan,
@@ -191,6 +192,8 @@ def _set_tool_step(into: plan_pb2.ToolStepPlan, step: ToolStep) -> None:
             into.mcp.tool = mcp.tool
             into.mcp.arguments_json = mcp.arguments_json
             into.mcp.tool_digest = mcp.tool_digest
+        case ResultAction():
+            into.result.SetInParent()
         case _:
             assert_never(step.action)
 
@@ -236,6 +239,8 @@ def _read_action(step_id: str, found: plan_pb2.ToolStepPlan) -> ToolAction:
                 arguments_json=found.mcp.arguments_json,
                 tool_digest=found.mcp.tool_digest,
             )
+        case "result":
+            return ResultAction()
         case None:
             raise UnknownFact(f"step {step_id} does what only a newer version knows")
 

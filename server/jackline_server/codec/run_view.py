@@ -106,6 +106,8 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
             call_key=call.call_key,
             requested_sequence=call.requested_sequence,
             reused_from=call.reused_from,
+            cut_from_bytes=call.cut_from_bytes,
+            stored=bool(call.blob),
         )
         if call.effect is not None:
             message.effect = EFFECT.wire[call.effect]

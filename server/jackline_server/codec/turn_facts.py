@@ -68,6 +68,8 @@ def _pack_model_replied(fact: ModelReplied, event: event_pb2.StepEvent) -> None:
     into.tokens_used = fact.tokens_used
     into.latency_ms = fact.latency_ms
     into.first_token_ms = fact.first_token_ms
+    if fact.calls_in_text:
+        into.calls_in_text = True
 
 
 def _fill_model_replied(fact: ModelReplied, content: event_pb2.Content) -> None:
@@ -103,6 +105,7 @@ def _unpack_model_replied(event: event_pb2.StepEvent) -> ModelReplied:
         text=content.text,
         reasoning=content.reasoning,
         blocks=_read_blocks(content.blocks) if content.HasField("blocks") else None,
+        calls_in_text=found.calls_in_text,
     )
 
 
@@ -200,6 +203,8 @@ def _pack_tool_call_finished(fact: ToolCallFinished, event: event_pb2.StepEvent)
         into.retry_in_ms = fact.retry_in_ms
     if fact.timed_out:
         into.timed_out = True
+    if fact.blob:
+        into.stored = True
 
 
 def _fill_tool_call_finished(fact: ToolCallFinished, content: event_pb2.Content) -> None:
@@ -207,6 +212,10 @@ def _fill_tool_call_finished(fact: ToolCallFinished, content: event_pb2.Content)
         content.tool_result.output_json = fact.output_json.encode()
     if fact.error:
         content.tool_result.error = fact.error
+    if fact.tail:
+        content.tool_result.tail = fact.tail
+    if fact.blob:
+        content.tool_result.blob = fact.blob
 
 
 def _unpack_tool_call_finished(event: event_pb2.StepEvent) -> ToolCallFinished:
@@ -224,6 +233,8 @@ def _unpack_tool_call_finished(event: event_pb2.StepEvent) -> ToolCallFinished:
         timed_out=found.timed_out,
         output_json=optional_json(content.output_json),
         error=content.error,
+        tail=content.tail,
+        blob=content.blob,
     )
 
 

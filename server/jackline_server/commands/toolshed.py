@@ -20,6 +20,7 @@ from jackline_server.core.plan import (
     McpAction,
     ModelStep,
     Plan,
+    ResultAction,
     ToolEntry,
     ToolStep,
 )
@@ -170,6 +171,8 @@ def _origin(step: ToolStep) -> str:
             return f"function {function}"
         case McpAction(connection=connection, tool=tool):
             return f"mcp {connection}: {tool}"
+        case ResultAction():
+            return "built in"
 
 
 def _pin_of(step: ToolStep, source: Source, bench: Workbench, changed: frozenset[str]) -> str:

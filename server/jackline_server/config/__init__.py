@@ -23,6 +23,7 @@ with `__` between the parts. A flag is named like the TOML path, the `server.` l
     models.fast.api_key           JACKLINE_MODELS__FAST__API_KEY      none
     connections.orders.timeout    JACKLINE_CONNECTIONS__ORDERS__TIMEOUT  30s
     functions.roots               JACKLINE_FUNCTIONS__ROOTS           none (a, b)
+    limits.run.stored_bytes       JACKLINE_LIMITS__RUN__STORED_BYTES  268435456
     limits.tenant.active_runs     JACKLINE_LIMITS__TENANT__ACTIVE_RUNS  none
     limits.tenant.run_token_budget  JACKLINE_LIMITS__TENANT__RUN_TOKEN_BUDGET  none
     ----------------------------  ----------------------------------  -----------------

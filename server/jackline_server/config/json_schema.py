@@ -20,6 +20,7 @@ from jackline_server.config.sections import (
     NOT_PARAMETERS,
     read_function_roots,
     read_models,
+    read_run_stored_bytes,
     read_server,
     read_tenant_limits,
 )
@@ -42,6 +43,7 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     read_server(server)
     read_models(models)
     read_function_roots(functions)
+    read_run_stored_bytes(limits)
     read_tenant_limits(limits)
     profile = models.each()
     profile["properties"]["adapter"]["enum"] = list(ADAPTERS)
@@ -56,8 +58,8 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     ):
         profile["properties"]["price"]["properties"][key]["description"] = f"US dollars for {what}."
     limited = limits.schema()
-    of_tenant = {key.removeprefix("tenant."): text for key, text in texts.get("limits", {}).items()}
-    _describe(limited, of_tenant)
+    told = texts.get("limits", {})
+    _describe(limited, {name.partition(".")[2]: text for name, text in told.items()})
     described = {
         "server": _describe(server.schema(), texts.get("server", {})),
         "models": _named(_describe(profile, texts.get("models", {}))),

@@ -13,6 +13,7 @@ from jackline_server.config.sections import (
     SERVER_KEYS,
     read_function_roots,
     read_models,
+    read_run_stored_bytes,
     read_server,
     read_tenant_limits,
 )
@@ -64,6 +65,7 @@ def read_config(
         connections=connections.http,
         mcp_connections=connections.mcp,
         function_roots=read_function_roots(sections["functions"]),
+        run_stored_bytes=read_run_stored_bytes(sections["limits"]),
         tenant=read_tenant_limits(sections["limits"]),
         notices=tuple(document.notices),
         hidden=tuple(map(Secret, dict.fromkeys(hidden_texts(document.tree)))),

@@ -22,6 +22,7 @@ from jackline_server.runtime.model_providers import (
     automatic_adapter,
     read_model_name,
 )
+from jackline_server.runtime.results import RUN_BYTES
 
 SECTIONS = ("server", "models", "connections", "functions", "limits")
 SECTIONS_NOT_BUILT = (
@@ -262,6 +263,19 @@ def read_function_roots(section: Section) -> tuple[str, ...]:
             )
     section.finish(not_built=("entry_points",))
     return roots
+
+
+def read_run_stored_bytes(section: Section) -> int:
+    """Section `[limits]`: what the results of one run that are kept outside its log come to at most.
+
+    To be read before the rest of the section, which ends it.
+    """
+    run = section.table("run")
+    if run is None:
+        return RUN_BYTES
+    stored = run.integer("stored_bytes", default=RUN_BYTES, least=0, most=_MILLION * _MILLION)
+    run.finish()
+    return stored
 
 
 def read_tenant_limits(section: Section) -> TenantLimits:

@@ -93,6 +93,7 @@ class Config:
     mcp_connections: Mapping[str, McpConnection]
     function_roots: tuple[str, ...]
     tenant: TenantLimits
+    run_stored_bytes: int
     notices: tuple[str, ...]
     hidden: tuple[Secret, ...]
 

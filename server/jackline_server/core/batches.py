@@ -3,7 +3,7 @@
 Owns how much room the caps leave, and what a call's tool is. Does not own what becomes of the calls.
 """
 
-from jackline_server.core import finish_tool
+from jackline_server.core import finish_tool, result_tool
 from jackline_server.core.evolve_calls import entry_of, is_settled
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, ModelStep, ToolEntry, ToolStep
@@ -59,7 +59,7 @@ def may_repeat(batch: Batch, call: ToolCall) -> bool:
 
 def tool_step(batch: Batch, call: ToolCall) -> ToolStep:
     """The step behind a call that may start."""
-    step = batch.state.plan.step(call.tool)
+    step = result_tool.behind(batch.state.plan, call.tool)
     if not isinstance(step, ToolStep):
         raise TypeError(f"the tool {call.tool} is not a tool step")
     return step
@@ -67,5 +67,5 @@ def tool_step(batch: Batch, call: ToolCall) -> ToolStep:
 
 def effect_of(batch: Batch, call: ToolCall) -> Effect | None:
     """What the call may change; None for a name that the model made up."""
-    step = batch.state.plan.steps.get(call.tool)
+    step = result_tool.behind(batch.state.plan, call.tool)
     return step.effect if isinstance(step, ToolStep) else None

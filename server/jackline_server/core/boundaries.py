@@ -83,6 +83,10 @@ def completes(before: Fact, fact: Fact) -> bool:
             return isinstance(before, CommandApplied | TimerFired)
         case ToolCallFinished():
             return isinstance(before, InterruptResolved) and bool(before.option)
+        case Noticed(code=NoticeCode.TOOL_CALLS_IN_TEXT):
+            return isinstance(before, ModelReplied | ToolCallRequested)
+        case Noticed(code=NoticeCode.RESULT_STORED):
+            return isinstance(before, ToolCallFinished)
         case Noticed(code=NoticeCode.CONDITION_FAILED):
             return isinstance(before, Consulted) and before.answer is ConsultAnswer.FAILED
         case _:

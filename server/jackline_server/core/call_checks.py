@@ -3,7 +3,7 @@
 A name that the model made up, wrong arguments and a spent cap are error results, never coerced.
 """
 
-from jackline_server.core import json_text
+from jackline_server.core import json_text, result_tool
 from jackline_server.core.batches import Batch, effect_of, spent
 from jackline_server.core.facts import CallProblem, CallStatus, FinishReason, ToolCallFinished
 from jackline_server.core.instruments import SchemaValidator
@@ -19,10 +19,12 @@ def checked(batch: Batch, call: ToolCall, schemas: SchemaValidator) -> JsonObjec
     if batch.step is None or call.attempts:
         return _arguments(call)
     entry = batch.entry(call)
-    if entry is None:
-        names = ", ".join(tool.ref for tool in batch.step.tools) or "none"
+    built_in = result_tool.is_call(batch.step, call.tool)
+    if entry is None or (built_in and not batch.visit.readable):
+        offered = (*batch.step.tools, *result_tool.offered(batch.step, batch.visit))
+        names = ", ".join(tool.ref for tool in offered) or "none"
         return CallProblem.UNKNOWN_TOOL, f"there is no such tool; the tools are: {names}"
-    if effect_of(batch, call) not in batch.step.allow_effects:
+    if effect_of(batch, call) not in batch.step.allow_effects and not built_in:
         return CallProblem.NOT_ALLOWED, "this step may not call a tool with that effect"
     if not call.arguments.strip() and _was_cut(batch, call):
         return CallProblem.MALFORMED_ARGUMENTS, "the reply was cut before the arguments came"

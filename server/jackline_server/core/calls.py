@@ -14,6 +14,7 @@ from jackline_server.core import (
     finish_tool,
     json_text,
     reuse,
+    text_calls,
     thread_window,
     waves,
 )
@@ -29,6 +30,10 @@ from jackline_server.core.evolve_calls import (
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     OTHER_TOOL,
+    CallProblem,
+    CallStatus,
+    NoticeCode,
+    Noticed,
     StopReason,
     ToolCallFinished,
     ToolCallRequested,
@@ -39,8 +44,10 @@ from jackline_server.core.hygiene import usable_id
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import (
     FINISH,
+    READ_RESULT,
     JsonObject,
     ModelStep,
+    TextToolCalls,
     ToolExecution,
     ToolStep,
 )
@@ -62,6 +69,8 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else set[str]()
     if isinstance(step, ModelStep) and finish_tool.has(step):
         known.add(FINISH)
+    if isinstance(step, ModelStep) and step.reads_results:
+        known.add(READ_RESULT)
     used = thread_window.call_ids(state)
     facts: list[ToolCallRequested] = []
     for ordinal, (given, name, arguments) in enumerate(asked, start=len(state.calls) + 1):
@@ -78,6 +87,44 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
             )
         )
     return tuple(facts)
+
+
+@frozen
+class Heard:
+    """What a reply asks for: (id, name, arguments) each. `notice` is about calls in its text."""
+
+    asked: tuple[tuple[str, str, str], ...]
+    in_text: bool = False
+    notice: Noticed | None = None
+
+
+def heard(state: RunState, text: str, asked: tuple[tuple[str, str, str], ...]) -> Heard:
+    """The calls of a reply: those it was sent with, else those in its text, where the step takes such."""
+    visit = state.visit
+    step = None if visit is None or asked else state.plan.steps.get(visit.step_id)
+    if visit is None or not isinstance(step, ModelStep) or not step.tools:
+        return Heard(asked=asked)
+    if visit.closing is not None or visit.grounding.asked or visit.history.asked:
+        return Heard(asked=asked)
+    found = text_calls.find(text, text_calls.spoken_tools(step))
+    if found is None:
+        return Heard(asked=asked)
+    taken = step.text_tool_calls is TextToolCalls.AUTO
+    notice = None if visit.text_calls_told else _in_text(found.calls[0][0], taken=taken)
+    if not taken:
+        return Heard(asked=asked, notice=notice)
+    return Heard(
+        asked=tuple(("", name, arguments) for name, arguments in found.calls), in_text=True, notice=notice
+    )
+
+
+def _in_text(tool: str, *, taken: bool) -> Noticed:
+    text = f"the model wrote a call of `{tool}` into its text; " + (
+        "such calls are carried out (`text_tool_calls: auto`)"
+        if taken
+        else "it stays text: with `text_tool_calls: auto` such calls are carried out"
+    )
+    return Noticed(code=NoticeCode.TOOL_CALLS_IN_TEXT, text=text)
 
 
 def _fresh(ordinal: int, *used: Container[str]) -> str:
@@ -165,8 +212,22 @@ def _shared(batch: Batch, checked: list[tuple[ToolCall, JsonObject | Problem]]) 
             facts.append(earlier)
         elif key in keys:
             twins.add(call.call_id)
+        elif not call.attempts and _is_lost(batch, key):
+            facts.append(call_checks.refused(batch, call, _TWIN))
         keys.add(key)
     return _Shared(facts=tuple(facts), twins=frozenset(twins)) if keys else _NOTHING_SHARED
+
+
+_TWIN = (
+    CallProblem.TWIN_UNKNOWN,
+    "an equal call of this turn was cut off, and it is not known whether it took effect",
+)
+
+
+def _is_lost(batch: Batch, key: str) -> bool:
+    """True if an equal call of the same turn may have taken effect: then this one is not begun anew."""
+    calls = (batch.state.calls[call_id] for call_id in batch.visit.open_calls)
+    return any(call.reuse_key == key and call.status is CallStatus.UNKNOWN for call in calls)
 
 
 # --- what starts -------------------------------------------------------------------------------

@@ -175,7 +175,9 @@ def _model_step(
     if visit.open_calls and visit.closing is None:
         batch = batches.open_batch(state, visit)
         left = timing.left_ms(state, now.active_ms)
-        wave = calls.next_wave(batch, now, instruments.schemas, time_left_ms=left)
+        wave = turns.none_for_calls(batch, step) or calls.next_wave(
+            batch, now, instruments.schemas, time_left_ms=left
+        )
         if isinstance(wave, Limit):
             return turns.at_limit(state, visit, step, wave, now_active_ms=now.active_ms)
         return wave

@@ -4,7 +4,7 @@ Owns the moves requested → started → completed | failed | denied | cancelled
 call. A call whose outcome is unknown stays open until its policy or a person settles it.
 """
 
-from jackline_server.core import json_text, reflection, reuse, transcript
+from jackline_server.core import json_text, reflection, result_tool, reuse, transcript
 from jackline_server.core.context import Context, select, step_input
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
@@ -123,7 +123,7 @@ def entry_of(step: ModelStep, call: ToolCall) -> ToolEntry | None:
     for tool in step.tools:
         if tool.ref == call.tool == call.name:
             return tool
-    return None
+    return result_tool.ENTRY if result_tool.is_call(step, call.tool) else None
 
 
 def finish(state: RunState, fact: ToolCallFinished) -> RunState:
@@ -141,8 +141,16 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         timed_out=fact.timed_out,
         reused_from=fact.reused_from,
     )
+    if fact.cut_from_bytes:
+        call = change(call, tail=fact.tail, blob=fact.blob)
     if fact.reused_from:
-        call = change(call, bound=_call(state, fact.reused_from).bound)
+        earlier = _call(state, fact.reused_from)
+        call = change(call, bound=earlier.bound, tail=earlier.tail, blob=earlier.blob)
+    elif fact.blob:
+        state = change(state, stored_bytes=state.stored_bytes + fact.cut_from_bytes)
+    visit = state.visit
+    if visit is not None and not visit.readable and call.output_json and result_tool.is_cut(state.plan, call):
+        state = change(state, visit=change(visit, readable=True))
     return _store(state, call, context=_written(state, call))
 
 

@@ -115,7 +115,9 @@ def notice(state: RunState, fact: Noticed) -> RunState:
         case NoticeCode.FILE_MISSING:
             told = oversight.warnings_told + 1
             return change(state, oversight=change(oversight, warnings_told=told))
-        case NoticeCode.CONDITION_FAILED | NoticeCode.HISTORY:
+        case NoticeCode.TOOL_CALLS_IN_TEXT:
+            return change(state, visit=change(current(state), text_calls_told=True))
+        case NoticeCode.CONDITION_FAILED | NoticeCode.HISTORY | NoticeCode.RESULT_STORED:
             return state
         case NoticeCode.REPETITION:
             return evolve_progress.nudge(state, fact)

@@ -4,7 +4,7 @@ Owns reservation and settlement: a call is held in the run's ledger and in the v
 on, and replaced by what it came to.
 """
 
-from jackline_server.core import evolve_history
+from jackline_server.core import evolve_history, text_calls
 from jackline_server.core.bounds import Hold, Limit
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve_progress import judged
@@ -110,7 +110,10 @@ def reply(state: RunState, fact: ModelReplied) -> RunState:
     visit = current(state)
     call = _in_flight(visit)
     turns = int(call.started.purpose is Purpose.TURN)
-    said = Reply(text=fact.text, finish=fact.finish)
+    text = fact.text
+    if fact.calls_in_text:
+        text = text_calls.words(text, state.plan.step(visit.step_id))
+    said = Reply(text=text, finish=fact.finish)
     if fact.blocks is not None:
         reasoning = fact.reasoning if fact.blocks.field else ""
         said = change(said, reasoning=reasoning, blocks=fact.blocks)
@@ -140,7 +143,13 @@ def _heard(visit: Visit, said: Reply, purpose: Purpose) -> Visit:
         case Purpose.SUMMARY:
             return evolve_history.summarised(visit, said)
         case Purpose.TURN | Purpose.REPAIR | Purpose.FINAL_ANSWER:
-            heard = change(visit, entries=(*visit.entries, said), repairing=False, answer=said)
+            heard = change(
+                visit,
+                entries=(*visit.entries, said),
+                repairing=False,
+                answer=said,
+                took_no_turn=purpose is Purpose.REPAIR,
+            )
             return evolve_history.answered(heard)
 
 

@@ -246,6 +246,7 @@ class FinishReason(Enum):
 class ModelReplied:
     """The model replied. Its tool calls follow as facts of their own, in the same commit.
 
+    `calls_in_text` says that it wrote them into its text, which is kept as it was written.
     `blocks` is None if no reasoning has to be sent back.
     """
 
@@ -259,6 +260,7 @@ class ModelReplied:
     text: str  # content
     reasoning: str  # content
     blocks: ReasoningBlocks | None = None  # content
+    calls_in_text: bool = False
 
 
 class FailureClass(Enum):
@@ -345,6 +347,7 @@ class CallProblem(Enum):
     OVER_TOOL_LIMIT = "over_tool_limit"
     OVER_LIMIT = "over_limit"
     STEP_ENDED = "step_ended"
+    TWIN_UNKNOWN = "twin_unknown"
 
 
 OTHER_TOOL = "other"
@@ -380,7 +383,10 @@ class ToolCallStarted:
 class ToolCallFinished:
     """A tool call ended, or was never started (`denied`).
 
-    `output_json` is None without an output. `cut_from_bytes` is its true length where it was cut.
+    `output_json` is None without an output. Where the output was cut, that is the beginning of its text as a
+    JSON string, `tail` the end, `cut_from_bytes` the true length, and `blob` the digest of the whole text;
+    empty if that is not kept.
+
     `reused_from` is the equal call whose result it got. `retry_in_ms` is None if no further attempt follows.
     """
 
@@ -396,6 +402,8 @@ class ToolCallFinished:
     timed_out: bool = False
     output_json: str | None = None  # content
     error: str = ""  # content; in words for the model
+    tail: str = ""  # content
+    blob: str = ""  # content
 
 
 # --- answer ------------------------------------------------------------------------------------
@@ -667,7 +675,9 @@ class NoticeCode(Enum):
     FILE_MISSING = "file_missing"
     CONDITION_FAILED = "condition_failed"
     REPETITION = "repetition"
+    TOOL_CALLS_IN_TEXT = "tool_calls_in_text"
     HISTORY = "history"
+    RESULT_STORED = "result_stored"
 
 
 @frozen

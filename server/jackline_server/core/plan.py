@@ -37,6 +37,9 @@ RESERVED_EXITS = (
 FINISH = "finish"
 """The tool by whose call a model answers where a step says `answer: finish_tool`. No step is behind it."""
 
+READ_RESULT = "read_result"
+"""The tool by which a model reads on in a result that was cut. No step is behind it."""
+
 RESERVED_SIGNALS = (*RESERVED_EXITS, "default", END, "running")
 
 
@@ -88,6 +91,13 @@ class ToolExecution(Enum):
     BY_EFFECT = "by_effect"
     SEQUENTIAL = "sequential"
     CONCURRENT = "concurrent"
+
+
+class TextToolCalls(Enum):
+    """Whether tool calls are taken that a model writes into its text."""
+
+    OFF = "off"
+    AUTO = "auto"
 
 
 class AnswerForm(Enum):
@@ -363,7 +373,8 @@ class ModelStep:
     each turn but the first.
     None for `repeat`, `reflect` and `ground` is to do without; None for `compaction`, which plans of before
     have, is to send all there is and to say nothing of repairs. `thread` says that it takes part in the
-    conversation of the run's thread.
+    conversation of the run's thread. With `reads_results` a result that is not shown whole can be read
+    on in.
     """
 
     step_id: str
@@ -391,6 +402,8 @@ class ModelStep:
     ground: GroundPlan | None = None
     compaction: CompactionPlan | None = None
     thread: bool = False
+    reads_results: bool = False
+    text_tool_calls: TextToolCalls = TextToolCalls.OFF
 
 
 @frozen
@@ -428,7 +441,12 @@ class McpAction:
     tool_digest: str
 
 
-ToolAction = HttpAction | FunctionAction | McpAction
+@frozen
+class ResultAction:
+    """Reading in a result of the same run: what the built-in tool does. No workflow has a step of it."""
+
+
+ToolAction = HttpAction | FunctionAction | McpAction | ResultAction
 
 
 @frozen

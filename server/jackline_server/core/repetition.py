@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
+from jackline_server.core import result_tool
 from jackline_server.core.bounds import Limit
 from jackline_server.core.facts import NoticeCode, Noticed, StopReason
 from jackline_server.core.frozen import change
@@ -76,7 +77,7 @@ def _over(marks: tuple[TurnMark, ...], streak: int, period: int, repeat: RepeatP
 def _are_patient(calls: Sequence[ToolCall], step: ModelStep, plan: Plan) -> bool:
     """True if all of them only read, or poll."""
     for call in calls:
-        tool = plan.steps.get(call.tool)
+        tool = result_tool.behind(plan, call.tool)
         if not isinstance(tool, ToolStep) or call.tool != call.name:
             return False
         if tool.effect is not Effect.READ and not _is_polled(call.tool, step):
@@ -105,7 +106,8 @@ def _parts(call: ToolCall, by: RepeatBy) -> tuple[str, ...]:
     given = (call.name, _canonical(call.arguments), _CANON.encode(call.bound) if call.bound else "")
     if by is RepeatBy.ARGS:
         return given
-    return (*given, call.status.value, call.output_json or "", call.error, str(call.cut_from_bytes))
+    rest = f"{call.cut_from_bytes}{call.blob or call.tail}"
+    return (*given, call.status.value, call.output_json or "", call.error, rest)
 
 
 def _canonical(arguments: str) -> str:

@@ -39,7 +39,8 @@ class ToolCall:
     `interrupted` is true if it was in flight when its worker died. `tool` is a name of the plan or
     `other`, `name` what the model wrote. `bound` is what its last attempt was given beside `arguments`: the
     values that the step binds; None if it binds none. `retry_at_active_ms` is set while its last attempt has
-    failed and another is to come. `reuse_key` is set where an equal call may get its result.
+    failed and another is to come. `reuse_key` is set where an equal call may get its result. `tail` and
+    `blob` are the rest of an output that was cut, as the fact says.
     """
 
     call_id: str
@@ -67,12 +68,15 @@ class ToolCall:
     timed_out: bool = False
     reused_from: str = ""
     reuse_key: str = ""
+    tail: str = ""
+    blob: str = ""
 
 
 @frozen
 class Reply:
     """One reply of the model in a visit's conversation, with the calls it asked for.
 
+    `text` is without the calls that were written into it.
     `reasoning` and `blocks` are set where its reasoning is sent back to the model.
     """
 
@@ -215,7 +219,10 @@ class Visit:
     all of them are settled. `answer` is a reply without calls that nobody has judged yet.
     `request_since_ms` is the active time at which the first attempt at the model call under way began.
     `empty_replies` are those since the model last called a tool. `closing` is set once a closing answer was
-    asked for. `adjusted` are its bounds once they were changed: see `bounds_of`.
+    asked for. `adjusted` are its bounds once they were changed: see `bounds_of`. `readable` is set once a
+    result was not shown whole: from then on it can be read on in.
+    `text_calls_told` is set once it was noticed that the model writes calls into its text. `took_no_turn`
+    says that the newest reply mended an answer, which uses no turn.
     """
 
     step_id: str
@@ -240,6 +247,9 @@ class Visit:
     grounding: Grounding = Grounding()
     adjusted: StepBounds | None = None
     history: History = _UNTOUCHED
+    readable: bool = False
+    text_calls_told: bool = False
+    took_no_turn: bool = False
 
 
 @frozen
@@ -329,6 +339,7 @@ class RunState:
     `sequence` is that of the last fact folded, `active_ms` the active time it carried. `suspended` is
     true from RunSuspended until a worker takes over. `bounds` are those that hold now: the ones it was
     started with, as they were adjusted since. `talk` is None for a run without a thread.
+    `stored_bytes` is what its results come to that are kept outside the log.
     """
 
     run_id: str
@@ -350,6 +361,7 @@ class RunState:
     last_exit: Exit | None = None
     recoveries: int = 0
     suspended: bool = False
+    stored_bytes: int = 0
     finished: RunFinished | None = None
     talk: Talk | None = None
 

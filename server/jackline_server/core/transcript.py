@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from jackline_server.core import bounds, finish_tool, hygiene, json_text, thread_window
+from jackline_server.core import bounds, finish_tool, hygiene, json_text, result_tool, thread_window
 from jackline_server.core.context import step_input
 from jackline_server.core.facts import CallStatus
 from jackline_server.core.frozen import change
@@ -27,7 +27,15 @@ from jackline_server.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from jackline_server.core.plan import FINISH, AnswerForm, Completion, JsonObject, ModelStep, ToolStep
+from jackline_server.core.plan import (
+    FINISH,
+    READ_RESULT,
+    AnswerForm,
+    Completion,
+    JsonObject,
+    ModelStep,
+    ToolStep,
+)
 from jackline_server.core.repairs import NO_REPAIRS, Repairs
 from jackline_server.core.state import History, Note, Reply, RunState, ToolCall, Visit
 from jackline_server.core.thread_window import text_of
@@ -323,13 +331,39 @@ def told(call: ToolCall, state: RunState) -> str:
 
 
 def shown(call: ToolCall, state: RunState) -> str:
-    """A completed call's output as a model sees it: head, tail, and its true length between them."""
+    """A completed call's output as a model sees it.
+
+    Of one that is too long that is its beginning and its end, with a mark between them of how long it is and
+    where it can be read on in.
+    """
     output = call.output_json or "null"
     step = state.plan.steps.get(call.tool)
     most = step.result_chars if isinstance(step, ToolStep) else len(output)
+    if len(output) <= most and not call.cut_from_bytes:
+        return output
+    asking = state.plan.steps.get(call.step_id)
+    if isinstance(asking, ModelStep) and asking.reads_results:
+        return _excerpt(call, output, most)
     length = call.cut_from_bytes or len(output)
     if len(output) <= most:
-        return f"{output}\n[cut: {length} in all]" if call.cut_from_bytes else output
+        return f"{output}\n[cut: {length} in all]"
     head = most * 2 // 5
     tail = most - head
     return f"{output[:head]}\n[cut: {length} in all]\n{output[-tail:] if tail else ''}"
+
+
+def _excerpt(call: ToolCall, output: str, most: int) -> str:
+    """The beginning and the end of a long output; of one that is a text, without JSON's quotes."""
+    text = result_tool.text_of(output)
+    if len(text) <= most and not call.cut_from_bytes:
+        return text
+    head = text[: most * 2 // 5]
+    rest = call.tail if call.cut_from_bytes else text[len(head) :]
+    tail = rest[max(len(rest) - (most - most * 2 // 5), 0) :]
+    begin = len(head.encode())
+    size = call.cut_from_bytes or len(text.encode())
+    left = f"{max(size - begin - len(tail.encode()), 0)} of {size} bytes are left out here"
+    if call.cut_from_bytes and not call.blob:
+        left += ", and most of that is not kept"
+    asked = json_text.write({"result": result_tool.handle_of(call), "offset": begin})
+    return f"{head}\n[cut: {left}; call `{READ_RESULT}` with {asked} to read on]\n{tail}"

@@ -5,8 +5,19 @@ answer to `judging`. A turn is one model call with its tool calls; mending an an
 use a request, not a turn.
 """
 
-from jackline_server.core import bounds, exits, finish_tool, leaving, reflection, repetition, timing
+from jackline_server.core import (
+    bounds,
+    call_checks,
+    exits,
+    finish_tool,
+    leaving,
+    reflection,
+    repetition,
+    result_tool,
+    timing,
+)
 from jackline_server.core import transcript as conversation
+from jackline_server.core.batches import Batch
 from jackline_server.core.bounds import Hold, Limit, Scope
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
@@ -145,6 +156,10 @@ def model_call(
         return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests")
     sent = conversation.prompt(state, visit, step, closing=closing is not None)
     prompt = sent.tokens + (sent.tool_tokens if closing is None else finish_tool.contract_tokens(step))
+    tools = finish_tool.offered(step, closing=closing is not None)
+    if visit.readable and step.reads_results and closing is None:
+        tools = (*tools, result_tool.ENTRY)
+        prompt += result_tool.tokens()
     model = state.plan.models[step.model]
     cap = bounds.output_cap(
         model,
@@ -169,7 +184,7 @@ def model_call(
         started=started,
         model=model,
         messages=sent.messages,
-        tools=finish_tool.offered(step, closing=closing is not None),
+        tools=tools,
         tool_choice=_choice(state, visit, step, closing=closing is not None),
         reply_schema=_reply_schema(state, visit, step, closing=closing is not None),
         total_ms=total_ms(state, visit, step, model, now_active_ms),
@@ -183,6 +198,17 @@ def counted_out(visit: Visit, step: ModelStep) -> Limit | None:
     if not visit.repairing and visit.ledger.iterations >= bounds_of(visit, step).max_iterations:
         return Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iterations")
     return requests_used_up(visit, step)
+
+
+def none_for_calls(batch: Batch, step: ModelStep) -> Limit | None:
+    """The cap on the calls of a reply that used no turn, where none is left to see their results in."""
+    visit = batch.visit
+    if not visit.took_no_turn or visit.ledger.iterations < bounds_of(visit, step).max_iterations:
+        return None
+    return None if call_checks.has_begun(batch) else _TURNS_USED_UP
+
+
+_TURNS_USED_UP = Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iterations")
 
 
 def requests_used_up(visit: Visit, step: ModelStep) -> Limit | None:

@@ -15,6 +15,7 @@ from jackline_server.core.plan import (
     OnQuestion,
     OnUnknown,
     RepeatBy,
+    TextToolCalls,
     ToolExecution,
 )
 
@@ -38,6 +39,7 @@ TOOL_TIMEOUT_MS = 300 * SECOND_MS
 MAX_PARALLEL = 8
 TOOL_EXECUTION = ToolExecution.BY_EFFECT
 INVALID_ARGS = 3
+TEXT_TOOL_CALLS = TextToolCalls.OFF
 ALLOW_EFFECTS = frozenset(Effect)
 ON_LIMIT = OnLimit.EXIT
 

@@ -10,6 +10,7 @@ from itertools import count
 
 from jackline_server.core.plan import (
     FINISH,
+    READ_RESULT,
     RESERVED_SIGNALS,
     AnswerForm,
     ChoiceMode,
@@ -28,6 +29,7 @@ from jackline_server.core.plan import (
     RouterStep,
     StepBounds,
     StepPlan,
+    TextToolCalls,
     ToolAction,
     ToolChoice,
     ToolEntry,
@@ -88,6 +90,9 @@ class Resolver:
 
     def steps(self) -> dict[str, StepPlan]:
         """Every step, ordered by name."""
+        if READ_RESULT in self.draft.steps:
+            message = f"`{READ_RESULT}` is the tool by which long results are read on in; rename the step"
+            self.report.error("reserved_tool", message, ("steps", READ_RESULT))
         for step_id, shape in self.draft.steps.items():
             if isinstance(shape, FunctionShape):
                 self._describe(step_id, shape)
@@ -145,6 +150,8 @@ class Resolver:
             ground=self._ground(step_id, shape, model),
             compaction=self._compaction(step_id, shape, model),
             thread=self._converses(step_id, shape),
+            reads_results=True,
+            text_tool_calls=TextToolCalls(shape.text_tool_calls or defaults.TEXT_TOOL_CALLS.value),
         )
 
     def _compaction(self, step_id: str, shape: AgentShape, model: str) -> CompactionPlan:

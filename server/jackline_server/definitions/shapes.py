@@ -294,7 +294,6 @@ class StopWhenShape(Shape):
 _STEP_NOT_BUILT = frozenset({"on_question", "hooks", "policy", "guardrails", "supervisor"})
 _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "approval",
-    "text_tool_calls",
     "on_model_unavailable",
     "fallbacks",
 }
@@ -337,6 +336,7 @@ class AgentShape(ModelStepShape):
     tool_execution: Literal["by_effect", "sequential", "concurrent"] | None = None
     on_error: OnFailureText | None = None
     invalid_args: OnFailureText | ObserveShape | None = None
+    text_tool_calls: Literal["off", "auto"] | None = None
     stop_when: StopWhenShape | None = None
     repeat: RepeatShape = RepeatShape()
     reflect: ReflectShape | None = None

@@ -3,10 +3,12 @@
 from jackline.v1 import run_service_pb2
 from jackline_server.api.fork_requests import read_fork
 from jackline_server.api.interrupt_pages import list_interrupts
+from jackline_server.api.limits import LIMITS
 from jackline_server.api.page_tokens import PageTokens
 from jackline_server.api.run_positions import read_run_position, run_position
 from jackline_server.api.run_requests import (
     check_messages,
+    check_result,
     check_run,
     read_control,
     read_runs_query,
@@ -105,6 +107,22 @@ class RunMethods:
         snapshot = await self._runs.get(call.tenant, request.run_id)
         return run_service_pb2.ListToolCallsResponse(
             tool_calls=tool_call_messages(snapshot.state, full=is_full(request.view))
+        )
+
+    async def get_tool_call_result(
+        self, request: run_service_pb2.GetToolCallResultRequest, call: Call
+    ) -> run_service_pb2.GetToolCallResultResponse:
+        """GetToolCallResult."""
+        check_result(request)
+        part = await self._runs.result(
+            call.tenant, request.run_id, request.call_id, offset=request.offset, limit=LIMITS.result_bytes
+        )
+        return run_service_pb2.GetToolCallResultResponse(
+            data=part.data,
+            total_bytes=part.total_bytes,
+            kept_bytes=part.kept_bytes,
+            media_type=part.media_type,
+            complete=part.kept_bytes == part.total_bytes,
         )
 
     async def list_run_messages(

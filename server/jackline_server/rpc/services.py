@@ -31,6 +31,7 @@ def run_service(runs: RunMethods, threads: ThreadMethods, streams: ProgressStrea
             "WaitRun": runs.wait_run,
             "ListRuns": runs.list_runs,
             "ListToolCalls": runs.list_tool_calls,
+            "GetToolCallResult": runs.get_tool_call_result,
             "ListRunMessages": runs.list_run_messages,
             "ListInterrupts": runs.list_interrupts,
             "ListThreads": threads.list_threads,

@@ -31,6 +31,7 @@ from jackline_server.runtime.ports import (
     Signals,
     Toolbox,
 )
+from jackline_server.runtime.results import RUN_BYTES, Results
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.runner import RunnerTools
 from jackline_server.runtime.scheduler import Scheduler, SchedulerSettings, SchedulerTools
@@ -45,7 +46,7 @@ from jackline_server.runtime.workflows import Workflows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """One implementation of every port."""
+    """One implementation of every port. `run_result_bytes`: see `Results`."""
 
     store: Store
     models: Models
@@ -60,6 +61,7 @@ class Ring:
     catalogs: Catalogs = field(default_factory=NoCatalogs)
     consultants: Consultants = field(default_factory=NoConsultants)
     limits: RunLimits = RunLimits()
+    run_result_bytes: int = RUN_BYTES
 
 
 @frozen
@@ -86,7 +88,8 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     store, feed = ring.store, Feed()
     histories = Histories(blobs=store.blobs, codec=ring.codec)
     loading = Loading(journal=store.journal, codec=ring.codec, histories=histories)
-    scheduler = _scheduler(ring, settings, loading=loading, feed=feed, histories=histories)
+    results = Results(blobs=store.blobs, clock=ring.clock, run_bytes=ring.run_result_bytes)
+    scheduler = _scheduler(ring, settings, loading=loading, feed=feed, histories=histories, results=results)
     ring.signals.subscribe(scheduler.nudge)
     snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler, codec=ring.codec)
     workflows = Workflows(
@@ -143,6 +146,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         snapshots=snapshots,
         loading=loading,
         runs=store.runs,
+        results=results,
         feed=feed,
         clock=ring.clock,
     )
@@ -151,7 +155,13 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
 
 
 def _scheduler(
-    ring: Ring, settings: SchedulerSettings, *, loading: Loading, feed: Feed, histories: Histories
+    ring: Ring,
+    settings: SchedulerSettings,
+    *,
+    loading: Loading,
+    feed: Feed,
+    histories: Histories,
+    results: Results,
 ) -> Scheduler:
     effects = Effects(
         models=ring.models,
@@ -160,6 +170,7 @@ def _scheduler(
         consultants=ring.consultants,
         clock=ring.clock,
         chance=ring.chance,
+        results=results,
     )
     return Scheduler(
         settings=settings,

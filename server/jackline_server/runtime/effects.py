@@ -15,13 +15,14 @@ from jackline_server import failpoints
 from jackline_server.core import bounds, calls, json_text, retries, tool_retries
 from jackline_server.core.facts import (
     CallStatus,
+    Fact,
     FailureClass,
     ModelCallFailed,
     ModelReplied,
     ToolCallFinished,
     Usage,
 )
-from jackline_server.core.plan import Effect, JsonValue, ModelStep
+from jackline_server.core.plan import Effect, JsonValue, ModelStep, ResultAction
 from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, ToolAttempt
@@ -46,6 +47,7 @@ from jackline_server.runtime.ports import (
 )
 from jackline_server.runtime.queueing import place_for
 from jackline_server.runtime.replies import Reply, ReplyBuilder
+from jackline_server.runtime.results import Results
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ class Effects:
     consultants: Consultants
     clock: Clock
     chance: Chance
+    results: Results
     timers: ModelTimers = field(default_factory=ModelTimers)
 
     async def perform(self, step: CallModel | CallTools | Consult, run: LiveRun) -> None:
@@ -115,21 +118,26 @@ class Effects:
         _stay_stopped()
         await failpoints.hit_async("loop.model.after_call_before_commit")
         usage = _usage(reply, step)
+        heard = calls.heard(
+            run.state, reply.text, tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
+        )
         replied = ModelReplied(
             usage=usage,
             cost_micros=bounds.charge(step.model, usage),
             finish=reply.finish,
-            tool_calls=len(reply.calls),
+            tool_calls=len(heard.asked),
             tokens_used=run.state.ledger.tokens + usage.total,
             latency_ms=self.clock.monotonic_ms() - began,
             first_token_ms=first_ms - began,
             text=reply.text,
             reasoning=reply.reasoning,
             blocks=_blocks(reply, step),
+            calls_in_text=heard.in_text,
         )
         run.note(replied)
-        asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
-        run.note(*calls.requested(run.state, asked))
+        run.note(*calls.requested(run.state, heard.asked))
+        if heard.notice is not None:
+            run.note(heard.notice)
         return usage.total
 
     async def _stream(self, step: CallModel, run: LiveRun, attempt_id: int) -> tuple[Reply, int]:
@@ -199,7 +207,7 @@ class Effects:
         await run.record(*(attempt.started for attempt in step.attempts))
         await failpoints.hit_async("tool.after_intent_before_call")
         if len(step.attempts) == 1:
-            run.note(await self._call_tool(step.attempts[0], run))
+            run.note(*await self._call_tool(step.attempts[0], run))
             return
         try:
             await self._call_together(step, run)
@@ -212,22 +220,29 @@ class Effects:
             waiting = set(tasks)
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                run.note(*(task.result() for task in tasks if task in done))
+                run.note(*(fact for task in tasks if task in done for fact in task.result()))
                 if waiting:
                     await run.flush()
 
-    async def _call_tool(self, attempt: ToolAttempt, run: LiveRun) -> ToolCallFinished:
-        """One attempt as a fact. Never raises but CancelledError."""
+    async def _call_tool(self, attempt: ToolAttempt, run: LiveRun) -> tuple[Fact, ...]:
+        """One attempt as facts. Never raises but CancelledError."""
         began = self.clock.monotonic_ms()
         await failpoints.hit_async("tool.mid")
         try:
-            result = await self.toolbox.call(self._invocation(attempt, run))
+            if isinstance(attempt.step.action, ResultAction):
+                result = await self.results.read(attempt.arguments, run.state, run.tenant)
+            else:
+                result = await self.toolbox.call(self._invocation(attempt, run))
         except Exception as error:  # noqa: BLE001 - the attempt ends here; the run must not
             _log.exception("a tool adapter failed", extra={"run_id": run.run_id})
             result = ToolResult(ending=ToolEnding.UNCERTAIN, error=f"the tool failed: {type(error).__name__}")
         _stay_stopped()
         await failpoints.hit_async("tool.after_call_before_commit")
-        return ToolCallFinished(
+        blob = None
+        if result.whole is not None:
+            blob = await self.results.keep(result.whole, run.state, run.tenant)
+            _stay_stopped()
+        finished = ToolCallFinished(
             call_id=attempt.started.call_id,
             tool=attempt.started.tool,
             status=_status(result.ending, attempt.started.effect),
@@ -237,7 +252,13 @@ class Effects:
             timed_out=result.timed_out,
             output_json=result.output_json,
             error=result.error,
+            tail=result.tail,
+            blob=blob or "",
         )
+        if result.whole is None:
+            return (finished,)
+        tool, size = attempt.started.tool, result.cut_from_bytes
+        return (finished, self.results.notice(tool, size, kept=blob is not None))
 
     def _retry_in_ms(self, attempt: ToolAttempt, result: ToolResult, run: LiveRun) -> int | None:
         return tool_retries.retry_in_ms(

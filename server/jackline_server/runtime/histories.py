@@ -7,7 +7,7 @@ adds. Blobs are put first, and named by a commit after.
 import asyncio
 from collections.abc import Sequence
 
-from jackline_server.core.facts import Fact, MessagesAppended, RunStarted
+from jackline_server.core.facts import Fact, MessagesAppended, RunStarted, ToolCallFinished
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.thread_facts import ThreadMessage
@@ -23,6 +23,9 @@ MOST_BYTES = 1024 * 1024
 
 NAMING = frozenset((RunStarted, MessagesAppended))
 """The facts that can name messages."""
+
+HOLDING = NAMING | {ToolCallFinished}
+"""All facts that name blobs."""
 
 _AT_ONCE = 16
 
@@ -96,5 +99,7 @@ def named_by(fact: Fact) -> list[str]:
             return [one.digest for one in thread.messages]
         case MessagesAppended(messages=messages):
             return [one.digest for one in messages]
+        case ToolCallFinished(blob=digest) if digest:
+            return [digest]
         case _:
             return []

@@ -37,7 +37,7 @@ from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.committing import Committer
 from jackline_server.runtime.feed import Channel
-from jackline_server.runtime.histories import NAMING, named_by
+from jackline_server.runtime.histories import HOLDING, named_by
 from jackline_server.runtime.ports import Clock, Codec, Envelope, Record
 from jackline_server.runtime.replies import ReplyBuilder
 from jackline_server.runtime.store_ports import (
@@ -233,7 +233,7 @@ class LiveRun:
             blobs=[
                 digest
                 for record, _ in noted
-                if type(record.fact) in NAMING
+                if type(record.fact) in HOLDING
                 for digest in named_by(record.fact)
             ],
         )

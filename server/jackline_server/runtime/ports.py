@@ -199,7 +199,10 @@ class ToolEnding(Enum):
 class ToolResult:
     """What an attempt returned: an output as JSON text, or an error in words for the model.
 
-    `cut_from_bytes` is the true length of an output that was cut, else 0. `may_pass` says that another
+    Of an output that is too long for the log, `output_json` is its beginning as a JSON string, `tail` its
+    end, `whole` all of its text, and `cut_from_bytes` the length of that; 0 for any other.
+
+    `may_pass` says that another
     attempt can help, `retry_after_ms` how long the tool asks to wait; `timed_out` that the time was over.
     """
 
@@ -210,6 +213,8 @@ class ToolResult:
     may_pass: bool = False
     retry_after_ms: int | None = None
     timed_out: bool = False
+    tail: str = ""
+    whole: str | None = None
 
 
 class Toolbox(Protocol):

@@ -10,13 +10,15 @@ from jackline_server.core import transcript
 from jackline_server.core.facts import Fact, StepFinished
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import ModelStep
-from jackline_server.core.state import RunState
+from jackline_server.core.result_tool import handle_of
+from jackline_server.core.state import RunState, ToolCall
 from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.forking import Forking
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.refusals import Reason, Refused, Violation
+from jackline_server.runtime.results import Results
 from jackline_server.runtime.snapshots import Snapshots
 from jackline_server.runtime.starting import Starting
 from jackline_server.runtime.store_ports import RunPage, RunQuery, Runs, Tenant
@@ -26,6 +28,7 @@ from jackline_server.runtime.use_cases import (
     ForkRun,
     Frame,
     Receipt,
+    ResultPart,
     Snapshot,
     Started,
     StartRun,
@@ -48,6 +51,7 @@ class RunService:
         snapshots: Snapshots,
         loading: Loading,
         runs: Runs,
+        results: Results,
         feed: Feed,
         clock: Clock,
     ) -> None:
@@ -58,6 +62,7 @@ class RunService:
         self._snapshots = snapshots
         self._loading = loading
         self._runs = runs
+        self._results = results
         self._feed = feed
         self._clock = clock
 
@@ -101,6 +106,15 @@ class RunService:
             page = await self._runs.page(query)
         return RunPage(rows=[self._snapshots.fresh(row) for row in page.rows], total=page.total)
 
+    async def result(
+        self, tenant: Tenant, run_id: str, call_id: str, *, offset: int, limit: int
+    ) -> ResultPart:
+        """A piece of the whole result of a tool call, or of its error."""
+        snapshot = await self.get(tenant, run_id)
+        call = _call(snapshot.state, call_id)
+        with refusing_store_errors():
+            return await self._results.part(call, tenant, offset=offset, limit=limit)
+
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:
         """The conversation of one visit, as the model saw it."""
         snapshot = await self.get(tenant, run_id)
@@ -127,6 +141,20 @@ class RunService:
     ) -> AsyncIterator[Frame]:
         """Replay and follow; ends after the terminal event."""
         return self._watching.watch(tenant, run_id, after_sequence=after_sequence, deltas=deltas)
+
+
+def _call(state: RunState, call_id: str) -> ToolCall:
+    """The call of that id, or the one whose result a model calls so."""
+    call = state.calls.get(call_id)
+    if call is None:
+        call = next((one for one in state.calls.values() if handle_of(one) == call_id), None)
+    if call is None:
+        raise Refused(
+            Reason.CALL_NOT_FOUND,
+            "The run has no such tool call. List its calls.",
+            metadata={"run_id": state.run_id, "call_id": call_id},
+        )
+    return call
 
 
 def _refuse_unknown(state: RunState, step_id: str, visit: int) -> None:

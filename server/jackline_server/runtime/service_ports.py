@@ -28,6 +28,7 @@ from jackline_server.runtime.use_cases import (
     Frame,
     PutDone,
     Receipt,
+    ResultPart,
     Snapshot,
     Started,
     StartRun,
@@ -65,6 +66,12 @@ class RunUseCases(Protocol):
 
     async def page(self, query: RunQuery) -> RunPage:
         """A page of runs."""
+        ...
+
+    async def result(
+        self, tenant: Tenant, run_id: str, call_id: str, *, offset: int, limit: int
+    ) -> ResultPart:
+        """A piece of the whole result of a tool call, or of its error. Raises Refused(CALL_NOT_FOUND)."""
         ...
 
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:

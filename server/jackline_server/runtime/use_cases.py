@@ -18,6 +18,16 @@ from jackline_server.runtime.thread_ports import MessageRow, ThreadRow
 
 
 @frozen
+class ResultPart:
+    """A piece of a tool call's result. Only `kept_bytes` of its `total_bytes` can be read."""
+
+    data: bytes
+    total_bytes: int
+    kept_bytes: int
+    media_type: str
+
+
+@frozen
 class Caller:
     """Who asks: the tenant of the credential, and the principal that facts name."""
 

@@ -91,7 +91,10 @@ class Fails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """How an attempt at a tool ends. `may_pass` says that another attempt can help."""
+    """How an attempt at a tool ends. `may_pass` says that another attempt can help.
+
+    With `cut_from_bytes` the output is the beginning of one that was cut, as the fact has it.
+    """
 
     status: CallStatus = CallStatus.COMPLETED
     output: JsonValue = None
@@ -100,6 +103,9 @@ class Ends:
     may_pass: bool = False
     retry_after_ms: int | None = None
     timed_out: bool = False
+    cut_from_bytes: int = 0
+    tail: str = ""
+    blob: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,20 +336,23 @@ class Driver:
     def _replied(self, step: CallModel, reply: Says) -> tuple[Fact, ...]:
         usage = reply.usage or Usage(prompt_tokens=step.started.prompt_tokens, completion_tokens=10)
         finish = FinishReason.TOOL_CALLS if reply.calls else FinishReason.STOP
+        asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
+        heard = calls.heard(self.state, reply.text, asked)
         replied = ModelReplied(
             usage=usage,
             cost_micros=bounds.charge(step.model, usage),
             finish=reply.finish or finish,
-            tool_calls=len(reply.calls),
+            tool_calls=len(heard.asked),
             tokens_used=self.state.ledger.tokens + usage.total,
             latency_ms=reply.takes_ms,
             first_token_ms=reply.takes_ms,
             text=reply.text,
             reasoning="",
             blocks=reply.blocks,
+            calls_in_text=heard.in_text,
         )
-        asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
-        return (replied, *calls.requested(self.state, asked))
+        notices = () if heard.notice is None else (heard.notice,)
+        return (replied, *calls.requested(self.state, heard.asked), *notices)
 
     def _failed(self, step: CallModel, reply: Fails) -> ModelCallFailed:
         visit = self.state.visit
@@ -393,6 +402,9 @@ class Driver:
                 fraction=0.5,
             ),
             timed_out=end.timed_out,
+            cut_from_bytes=end.cut_from_bytes,
+            tail=end.tail,
+            blob=end.blob,
             output_json=json_text.write(end.output) if end.status is CallStatus.COMPLETED else None,
             error=end.error,
         )

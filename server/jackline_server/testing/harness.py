@@ -26,6 +26,7 @@ from jackline_server.runtime.ports import (
     Source,
     Toolbox,
 )
+from jackline_server.runtime.results import RUN_BYTES
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
@@ -57,6 +58,7 @@ class World:
     consultants: Consultants = NoConsultants()
     limits: RunLimits = RunLimits()
     places: ModelPlaces = NoLimits()
+    run_result_bytes: int = RUN_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,7 @@ def build(world: World, *, worker: str, max_active_runs: int, lease_ms: int, gra
         consultants=world.consultants,
         limits=world.limits,
         places=world.places,
+        run_result_bytes=world.run_result_bytes,
     )
     settings = SchedulerSettings(
         worker=worker, max_active_runs=max_active_runs, lease_ms=lease_ms, drain_grace_ms=grace

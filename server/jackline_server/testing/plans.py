@@ -36,6 +36,7 @@ from jackline_server.core.plan import (
     RunBounds,
     StepBounds,
     StepPlan,
+    TextToolCalls,
     ToolAction,
     ToolChoice,
     ToolEntry,
@@ -257,6 +258,8 @@ class ModelStepFields(TypedDict, total=False):
     ground: GroundPlan | None
     compaction: CompactionPlan | None
     thread: bool
+    reads_results: bool
+    text_tool_calls: TextToolCalls
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

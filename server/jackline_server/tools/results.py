@@ -1,7 +1,7 @@
 """What a tool returned, made fit to keep: cleaned text, bounded JSON, bounded errors.
 
 Owns the caps. A result that leaves here has no lone surrogate, no control character but tab and line ends,
-no number without a value, and at most `KEPT_BYTES` of JSON.
+no number without a value, and at most `KEPT_BYTES` of JSON for the log.
 """
 
 import dataclasses
@@ -21,7 +21,13 @@ from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.ports import ToolEnding, ToolResult
 
 KEPT_BYTES = 256 * 1024
-"""The longest JSON text of an output that is kept."""
+"""The longest JSON text of an output that goes into the log whole."""
+
+HEAD_BYTES = 192 * 1024
+"""The beginning of a longer one that does, as JSON."""
+
+TAIL_BYTES = 64 * 1024
+"""The end of it that does."""
 
 HARD_BYTES = 8 * 1024 * 1024
 """The longest output that is looked at, whatever its kind."""
@@ -51,7 +57,9 @@ def clean_text(text: str) -> str:
 
 
 def completed(value: JsonValue) -> ToolResult:
-    """A result that holds the value, cut to a string of its beginning if its JSON is over the cap.
+    """A result that holds the value; of one whose JSON is over the cap, the beginning and the end.
+
+    `whole` is then its text: the value itself if it is one, else its JSON.
 
     `value` must come from `to_json` or `json_text.parse`.
     """
@@ -59,9 +67,15 @@ def completed(value: JsonValue) -> ToolResult:
     size = len(text) if text.isascii() else len(text.encode())
     if size <= KEPT_BYTES:
         return ToolResult(ending=ToolEnding.COMPLETED, output_json=text)
-    shown = value if isinstance(value, str) else text
-    cut = json_text.write(_head(shown, KEPT_BYTES))
-    return ToolResult(ending=ToolEnding.COMPLETED, output_json=cut, cut_from_bytes=size)
+    whole = value if isinstance(value, str) else text
+    data = whole.encode()
+    return ToolResult(
+        ending=ToolEnding.COMPLETED,
+        output_json=json_text.write(_head(whole, HEAD_BYTES)),
+        cut_from_bytes=len(data),
+        tail=data[-TAIL_BYTES:].decode(errors="ignore"),
+        whole=whole,
+    )
 
 
 def is_dense(data: bytes) -> bool:

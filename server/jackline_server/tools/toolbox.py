@@ -5,7 +5,7 @@ Owns which tool serves which action. Each tool owns what its answers mean.
 
 from typing import assert_never
 
-from jackline_server.core.plan import FunctionAction, HttpAction, McpAction, ToolAction
+from jackline_server.core.plan import FunctionAction, HttpAction, McpAction, ResultAction, ToolAction
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.attempt import Attempts
 from jackline_server.tools.function import FunctionTool
@@ -52,5 +52,7 @@ class StepToolbox:
                 if self._mcp is None:
                     return failed("This server has no MCP connections.")
                 return await self._mcp.call(action, invocation)
+            case ResultAction():
+                raise TypeError("results are read by the runtime itself")
             case _:
                 assert_never(action)

@@ -55,6 +55,9 @@ def _call(call: ToolCall) -> Iterator[Line]:
     )
     if call.reused_from:
         yield Line(text=f"  the result of {short(call.reused_from)}, an equal call")
+    if call.cut_from_bytes:
+        kept = f"jackline result RUN {short(call.call_id)}" if call.stored else "only both ends were kept"
+        yield Line(text=f"  {call.cut_from_bytes:,} bytes in all: {kept}")
     if call.result:
         yield Line(text=f"  {printable(call.result, limit=LONG)}", style="dim")
 

@@ -51,6 +51,7 @@ _OWN: Mapping[str, _Own] = {
     "adjust": _Own(target="adjusting:adjust", summary="Change the bounds of a live run."),
     "inbox": _Own(target="reading:inbox", summary="List the open questions of all runs."),
     "calls": _Own(target="inspecting:calls", summary="List the tool calls of a run."),
+    "result": _Own(target="results:result", summary="Print the whole result of a tool call."),
     "explain": _Own(target="explaining:explain_run", summary="Show why a run ended, from its log."),
     "messages": _Own(
         target="inspecting:messages", summary="Show the conversation of a step as the model saw it."

@@ -259,6 +259,8 @@ class _CallProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallProbl
     """The call is over the cap on all tool calls."""
     CALL_PROBLEM_STEP_ENDED: _CallProblem.ValueType  # 7
     """The step ended first."""
+    CALL_PROBLEM_TWIN_UNKNOWN: _CallProblem.ValueType  # 8
+    """An equal call of the same turn was cut off, and nobody knows whether it took effect: `reuse: run`."""
 
 class CallProblem(_CallProblem, metaclass=_CallProblemEnumTypeWrapper):
     """Why a requested call can't start."""
@@ -279,6 +281,8 @@ CALL_PROBLEM_OVER_LIMIT: CallProblem.ValueType  # 6
 """The call is over the cap on all tool calls."""
 CALL_PROBLEM_STEP_ENDED: CallProblem.ValueType  # 7
 """The step ended first."""
+CALL_PROBLEM_TWIN_UNKNOWN: CallProblem.ValueType  # 8
+"""An equal call of the same turn was cut off, and nobody knows whether it took effect: `reuse: run`."""
 Global___CallProblem: _TypeAlias = CallProblem  # noqa: Y015
 
 class _AnswerProblem:
@@ -369,8 +373,12 @@ class _NoticeCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoticeCode
     """A condition could not be evaluated and counts as false."""
     NOTICE_CODE_REPETITION: _NoticeCode.ValueType  # 4
     """The same tool calls were repeated; the model is told before the step ends for it."""
+    NOTICE_CODE_TOOL_CALLS_IN_TEXT: _NoticeCode.ValueType  # 5
+    """The model wrote a tool call into its text. Whether it is carried out is the step's to say."""
     NOTICE_CODE_HISTORY: _NoticeCode.ValueType  # 6
     """The conversation that a model is sent was not sound, or could not be shortened as the workflow says."""
+    NOTICE_CODE_RESULT_STORED: _NoticeCode.ValueType  # 10
+    """A tool's result is too long for the log. It is kept outside, or only its beginning and its end are."""
 
 class NoticeCode(_NoticeCode, metaclass=_NoticeCodeEnumTypeWrapper):
     """What a notice is about."""
@@ -385,8 +393,12 @@ NOTICE_CODE_CONDITION_FAILED: NoticeCode.ValueType  # 3
 """A condition could not be evaluated and counts as false."""
 NOTICE_CODE_REPETITION: NoticeCode.ValueType  # 4
 """The same tool calls were repeated; the model is told before the step ends for it."""
+NOTICE_CODE_TOOL_CALLS_IN_TEXT: NoticeCode.ValueType  # 5
+"""The model wrote a tool call into its text. Whether it is carried out is the step's to say."""
 NOTICE_CODE_HISTORY: NoticeCode.ValueType  # 6
 """The conversation that a model is sent was not sound, or could not be shortened as the workflow says."""
+NOTICE_CODE_RESULT_STORED: NoticeCode.ValueType  # 10
+"""A tool's result is too long for the log. It is kept outside, or only its beginning and its end are."""
 Global___NoticeCode: _TypeAlias = NoticeCode  # noqa: Y015
 
 class _ConsultKind:
@@ -1078,6 +1090,7 @@ class ModelReplied(_message.Message):
     TOKENS_USED_FIELD_NUMBER: _builtins.int
     LATENCY_MS_FIELD_NUMBER: _builtins.int
     FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
+    CALLS_IN_TEXT_FIELD_NUMBER: _builtins.int
     cost_micros: _builtins.int
     """Its price, in millionths of a US dollar."""
     finish_reason: Global___FinishReason.ValueType
@@ -1090,6 +1103,8 @@ class ModelReplied(_message.Message):
     """From the call to the last byte."""
     first_token_ms: _builtins.int
     """From the call to the first byte of text, reasoning or a tool call."""
+    calls_in_text: _builtins.bool
+    """True if it wrote those calls into its text; the text is as it was written."""
     @_builtins.property
     def usage(self) -> _run_pb2.Usage:
         """What it cost in tokens."""
@@ -1104,10 +1119,11 @@ class ModelReplied(_message.Message):
         tokens_used: _builtins.int = ...,
         latency_ms: _builtins.int = ...,
         first_token_ms: _builtins.int = ...,
+        calls_in_text: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_micros", b"cost_micros", "finish_reason", b"finish_reason", "first_token_ms", b"first_token_ms", "latency_ms", b"latency_ms", "tokens_used", b"tokens_used", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls_in_text", b"calls_in_text", "cost_micros", b"cost_micros", "finish_reason", b"finish_reason", "first_token_ms", b"first_token_ms", "latency_ms", b"latency_ms", "tokens_used", b"tokens_used", "tool_calls", b"tool_calls", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1244,6 +1260,7 @@ class ToolCallFinished(_message.Message):
     REUSED_FROM_FIELD_NUMBER: _builtins.int
     RETRY_IN_MS_FIELD_NUMBER: _builtins.int
     TIMED_OUT_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     tool: _builtins.str
@@ -1266,6 +1283,8 @@ class ToolCallFinished(_message.Message):
     """When the next attempt starts, counted from here; unset if none follows."""
     timed_out: _builtins.bool
     """True if its time was over before it ended."""
+    stored: _builtins.bool
+    """True if the whole result is kept outside the log: GetToolCallResult reads it."""
     def __init__(
         self,
         *,
@@ -1280,10 +1299,11 @@ class ToolCallFinished(_message.Message):
         reused_from: _builtins.str = ...,
         retry_in_ms: _builtins.int | None = ...,
         timed_out: _builtins.bool = ...,
+        stored: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "retry_in_ms", b"retry_in_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "abandoned", b"abandoned", "call_id", b"call_id", "cut_from_bytes", b"cut_from_bytes", "duration_ms", b"duration_ms", "problem", b"problem", "retry_in_ms", b"retry_in_ms", "reused_from", b"reused_from", "signal", b"signal", "status", b"status", "timed_out", b"timed_out", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "abandoned", b"abandoned", "call_id", b"call_id", "cut_from_bytes", b"cut_from_bytes", "duration_ms", b"duration_ms", "problem", b"problem", "retry_in_ms", b"retry_in_ms", "reused_from", b"reused_from", "signal", b"signal", "status", b"status", "stored", b"stored", "timed_out", b"timed_out", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retry_in_ms: _TypeAlias = _typing.Literal["retry_in_ms"]  # noqa: Y015
     _WhichOneofArgType__retry_in_ms: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms"]  # noqa: Y015
@@ -2107,19 +2127,27 @@ class ToolResultContent(_message.Message):
 
     OUTPUT_JSON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    TAIL_FIELD_NUMBER: _builtins.int
+    BLOB_FIELD_NUMBER: _builtins.int
     output_json: _builtins.bytes
-    """The output as JSON, cut where the fact says so; empty without one."""
+    """The output as JSON; of one that was cut, the beginning of its text as a JSON string. Empty without one."""
     error: _builtins.str
     """The error, in words for the model."""
+    tail: _builtins.str
+    """The end of the text of an output that was cut."""
+    blob: _builtins.str
+    """The SHA-256 of that text, in hexadecimal, where all of it is kept outside the log."""
     def __init__(
         self,
         *,
         output_json: _builtins.bytes = ...,
         error: _builtins.str = ...,
+        tail: _builtins.str = ...,
+        blob: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "output_json", b"output_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "error", b"error", "output_json", b"output_json", "tail", b"tail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -108,6 +108,30 @@ TOOL_CHOICE_MODE_NAMED: ToolChoiceMode.ValueType  # 3
 """A call of the named tool has to succeed before it answers."""
 Global___ToolChoiceMode: _TypeAlias = ToolChoiceMode  # noqa: Y015
 
+class _TextToolCalls:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TextToolCallsEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TextToolCalls.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TEXT_TOOL_CALLS_UNSPECIFIED: _TextToolCalls.ValueType  # 0
+    """As OFF."""
+    TEXT_TOOL_CALLS_OFF: _TextToolCalls.ValueType  # 1
+    """They stay text."""
+    TEXT_TOOL_CALLS_AUTO: _TextToolCalls.ValueType  # 2
+    """Those at the end of a reply without calls of its own are carried out."""
+
+class TextToolCalls(_TextToolCalls, metaclass=_TextToolCallsEnumTypeWrapper):
+    """Whether tool calls are taken that a model writes into its text."""
+
+TEXT_TOOL_CALLS_UNSPECIFIED: TextToolCalls.ValueType  # 0
+"""As OFF."""
+TEXT_TOOL_CALLS_OFF: TextToolCalls.ValueType  # 1
+"""They stay text."""
+TEXT_TOOL_CALLS_AUTO: TextToolCalls.ValueType  # 2
+"""Those at the end of a reply without calls of its own are carried out."""
+Global___TextToolCalls: _TypeAlias = TextToolCalls  # noqa: Y015
+
 class _Completion:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1220,8 +1244,10 @@ class ModelStepPlan(_message.Message):
     REPEAT_FIELD_NUMBER: _builtins.int
     REFLECT_FIELD_NUMBER: _builtins.int
     GROUND_FIELD_NUMBER: _builtins.int
+    TEXT_TOOL_CALLS_FIELD_NUMBER: _builtins.int
     COMPACTION_FIELD_NUMBER: _builtins.int
     THREAD_FIELD_NUMBER: _builtins.int
+    READS_RESULTS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -1240,8 +1266,12 @@ class ModelStepPlan(_message.Message):
     """How many calls in a row that can't start are told to the model before the step ends; unset for no end."""
     completion: Global___Completion.ValueType
     """What ends it."""
+    text_tool_calls: Global___TextToolCalls.ValueType
+    """Whether tool calls are taken that its model writes into its text; unset: they are not."""
     thread: _builtins.bool
     """True if it takes part in the conversation of a run's thread."""
+    reads_results: _builtins.bool
+    """True if a result that is not shown whole can be read on in, by the built-in tool `read_result`."""
     @_builtins.property
     def system(self) -> _containers.RepeatedCompositeFieldContainer[Global___PromptSection]:
         """Steering and skills."""
@@ -1303,12 +1333,14 @@ class ModelStepPlan(_message.Message):
         repeat: Global___RepeatPlan | None = ...,
         reflect: Global___ReflectPlan | None = ...,
         ground: Global___GroundPlan | None = ...,
+        text_tool_calls: Global___TextToolCalls.ValueType = ...,
         compaction: Global___CompactionPlan | None = ...,
         thread: _builtins.bool = ...,
+        reads_results: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "compaction", b"compaction", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015
@@ -1423,6 +1455,7 @@ class ToolStepPlan(_message.Message):
     HTTP_FIELD_NUMBER: _builtins.int
     FUNCTION_FIELD_NUMBER: _builtins.int
     MCP_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
     """What it may change."""
@@ -1449,6 +1482,10 @@ class ToolStepPlan(_message.Message):
         """Calls a tool of an MCP server."""
 
     @_builtins.property
+    def result(self) -> Global___ResultAction:
+        """Reads in a result of the run. In no stored plan so far."""
+
+    @_builtins.property
     def policy(self) -> Global___ToolPolicy:
         """What follows from its failures, and whether it is called again."""
 
@@ -1464,17 +1501,35 @@ class ToolStepPlan(_message.Message):
         http: Global___HttpAction | None = ...,
         function: Global___FunctionAction | None = ...,
         mcp: Global___McpAction | None = ...,
+        result: Global___ResultAction | None = ...,
         policy: Global___ToolPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "http", b"http", "mcp", b"mcp", "policy", b"policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp"]  # noqa: Y015
+    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
 
 Global___ToolStepPlan: _TypeAlias = ToolStepPlan  # noqa: Y015
+
+@_typing.final
+class ResultAction(_message.Message):
+    """Reading in a result of the same run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResultAction: _TypeAlias = ResultAction  # noqa: Y015
 
 @_typing.final
 class HttpAction(_message.Message):

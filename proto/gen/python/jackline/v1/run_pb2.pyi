@@ -1012,6 +1012,8 @@ class ToolCall(_message.Message):
     ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     REUSED_FROM_FIELD_NUMBER: _builtins.int
+    CUT_FROM_BYTES_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """Output only. Made by the server, unique within the run."""
     tool: _builtins.str
@@ -1038,6 +1040,10 @@ class ToolCall(_message.Message):
     """Output only. The result as the model saw it. View FULL only."""
     reused_from: _builtins.str
     """Output only. The call whose result it got, an equal one of the same run; empty if the tool was asked itself."""
+    cut_from_bytes: _builtins.int
+    """Output only. The length of a result that was cut for the log, in bytes; 0 for any other."""
+    stored: _builtins.bool
+    """Output only. True if all of such a result is kept: GetToolCallResult reads it."""
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
         """Output only. Time of the last attempt."""
@@ -1059,10 +1065,12 @@ class ToolCall(_message.Message):
         arguments_json: _builtins.bytes = ...,
         result: _builtins.str = ...,
         reused_from: _builtins.str = ...,
+        cut_from_bytes: _builtins.int = ...,
+        stored: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "attempts", b"attempts", "call_id", b"call_id", "call_key", b"call_key", "duration", b"duration", "effect", b"effect", "iteration", b"iteration", "requested_sequence", b"requested_sequence", "result", b"result", "reused_from", b"reused_from", "status", b"status", "step_id", b"step_id", "tool", b"tool", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "attempts", b"attempts", "call_id", b"call_id", "call_key", b"call_key", "cut_from_bytes", b"cut_from_bytes", "duration", b"duration", "effect", b"effect", "iteration", b"iteration", "requested_sequence", b"requested_sequence", "result", b"result", "reused_from", b"reused_from", "status", b"status", "step_id", b"step_id", "stored", b"stored", "tool", b"tool", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

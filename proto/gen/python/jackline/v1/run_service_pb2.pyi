@@ -885,6 +885,74 @@ class ListToolCallsResponse(_message.Message):
 Global___ListToolCallsResponse: _TypeAlias = ListToolCallsResponse  # noqa: Y015
 
 @_typing.final
+class GetToolCallResultRequest(_message.Message):
+    """Request of GetToolCallResult."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """Required. The run."""
+    call_id: _builtins.str
+    """Required. The call, by its id or by the handle that a model was shown, such as `result-3`."""
+    offset: _builtins.int
+    """Where to begin, in bytes."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        call_id: _builtins.str = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "offset", b"offset", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetToolCallResultRequest: _TypeAlias = GetToolCallResultRequest  # noqa: Y015
+
+@_typing.final
+class GetToolCallResultResponse(_message.Message):
+    """Response of GetToolCallResult."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    KEPT_BYTES_FIELD_NUMBER: _builtins.int
+    MEDIA_TYPE_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """The bytes from `offset` on, at most 256 KiB; empty at or beyond the end. UTF-8 text, cut anywhere."""
+    total_bytes: _builtins.int
+    """How long the result is. Where `complete` is false, more than can be read."""
+    kept_bytes: _builtins.int
+    """How many bytes can be read."""
+    media_type: _builtins.str
+    """What the bytes are: `application/json`, or `text/plain` for a result that is one text and for an error."""
+    complete: _builtins.bool
+    """False if only the beginning of the result was kept."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+        total_bytes: _builtins.int = ...,
+        kept_bytes: _builtins.int = ...,
+        media_type: _builtins.str = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "data", b"data", "kept_bytes", b"kept_bytes", "media_type", b"media_type", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetToolCallResultResponse: _TypeAlias = GetToolCallResultResponse  # noqa: Y015
+
+@_typing.final
 class ListRunMessagesRequest(_message.Message):
     """Request of ListRunMessages."""
 

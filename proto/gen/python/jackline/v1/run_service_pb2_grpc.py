@@ -75,6 +75,11 @@ class RunServiceStub:
                 request_serializer=jackline_dot_v1_dot_run__service__pb2.ListToolCallsRequest.SerializeToString,
                 response_deserializer=jackline_dot_v1_dot_run__service__pb2.ListToolCallsResponse.FromString,
                 _registered_method=True)
+        self.GetToolCallResult = channel.unary_unary(
+                '/jackline.v1.RunService/GetToolCallResult',
+                request_serializer=jackline_dot_v1_dot_run__service__pb2.GetToolCallResultRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_run__service__pb2.GetToolCallResultResponse.FromString,
+                _registered_method=True)
         self.ListRunMessages = channel.unary_unary(
                 '/jackline.v1.RunService/ListRunMessages',
                 request_serializer=jackline_dot_v1_dot_run__service__pb2.ListRunMessagesRequest.SerializeToString,
@@ -169,6 +174,13 @@ class RunServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetToolCallResult(self, request, context):
+        """Reads the whole result of one tool call, piece by piece: also one that is kept outside the log. Scope `runs:content`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListRunMessages(self, request, context):
         """Reads the conversation of one visit of a step, as the model saw it. Scope `runs:content`.
         """
@@ -253,6 +265,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.ListToolCalls,
                     request_deserializer=jackline_dot_v1_dot_run__service__pb2.ListToolCallsRequest.FromString,
                     response_serializer=jackline_dot_v1_dot_run__service__pb2.ListToolCallsResponse.SerializeToString,
+            ),
+            'GetToolCallResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetToolCallResult,
+                    request_deserializer=jackline_dot_v1_dot_run__service__pb2.GetToolCallResultRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_run__service__pb2.GetToolCallResultResponse.SerializeToString,
             ),
             'ListRunMessages': grpc.unary_unary_rpc_method_handler(
                     servicer.ListRunMessages,
@@ -502,6 +519,33 @@ class RunService:
             '/jackline.v1.RunService/ListToolCalls',
             jackline_dot_v1_dot_run__service__pb2.ListToolCallsRequest.SerializeToString,
             jackline_dot_v1_dot_run__service__pb2.ListToolCallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetToolCallResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/GetToolCallResult',
+            jackline_dot_v1_dot_run__service__pb2.GetToolCallResultRequest.SerializeToString,
+            jackline_dot_v1_dot_run__service__pb2.GetToolCallResultResponse.FromString,
             options,
             channel_credentials,
             insecure,

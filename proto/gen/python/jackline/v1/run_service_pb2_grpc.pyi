@@ -53,6 +53,8 @@ class RunServiceStub:
     """Lists runs, newest first. Scope `runs:observe`."""
     ListToolCalls: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]
     """Lists the tool calls of a run in the order they were asked for. Scope `runs:observe`; `runs:content` for the view FULL."""
+    GetToolCallResult: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetToolCallResultRequest, _run_service_pb2.GetToolCallResultResponse]
+    """Reads the whole result of one tool call, piece by piece: also one that is kept outside the log. Scope `runs:content`."""
     ListRunMessages: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListRunMessagesRequest, _run_service_pb2.ListRunMessagesResponse]
     """Reads the conversation of one visit of a step, as the model saw it. Scope `runs:content`."""
     ListInterrupts: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ListInterruptsRequest, _run_service_pb2.ListInterruptsResponse]
@@ -91,6 +93,8 @@ class RunServiceAsyncStub(RunServiceStub):
     """Lists runs, newest first. Scope `runs:observe`."""
     ListToolCalls: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListToolCallsRequest, _run_service_pb2.ListToolCallsResponse]  # type: ignore[assignment]
     """Lists the tool calls of a run in the order they were asked for. Scope `runs:observe`; `runs:content` for the view FULL."""
+    GetToolCallResult: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetToolCallResultRequest, _run_service_pb2.GetToolCallResultResponse]  # type: ignore[assignment]
+    """Reads the whole result of one tool call, piece by piece: also one that is kept outside the log. Scope `runs:content`."""
     ListRunMessages: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListRunMessagesRequest, _run_service_pb2.ListRunMessagesResponse]  # type: ignore[assignment]
     """Reads the conversation of one visit of a step, as the model saw it. Scope `runs:content`."""
     ListInterrupts: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ListInterruptsRequest, _run_service_pb2.ListInterruptsResponse]  # type: ignore[assignment]
@@ -174,6 +178,14 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.ListToolCallsResponse, _abc.Awaitable[_run_service_pb2.ListToolCallsResponse]]:
         """Lists the tool calls of a run in the order they were asked for. Scope `runs:observe`; `runs:content` for the view FULL."""
+
+    @_abc_1.abstractmethod
+    def GetToolCallResult(
+        self,
+        request: _run_service_pb2.GetToolCallResultRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_run_service_pb2.GetToolCallResultResponse, _abc.Awaitable[_run_service_pb2.GetToolCallResultResponse]]:
+        """Reads the whole result of one tool call, piece by piece: also one that is kept outside the log. Scope `runs:content`."""
 
     @_abc_1.abstractmethod
     def ListRunMessages(
