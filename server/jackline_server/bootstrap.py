@@ -19,12 +19,14 @@ from jackline_server.api.server_info import ServerInfo
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.config import Config, TenantLimits, model_plans
 from jackline_server.core.frozen import frozen
+from jackline_server.core.gate_plans import HookPlan
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import BoundsCap
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.egress.late import LateClients
 from jackline_server.expressions.cel import CelExpressions
+from jackline_server.expressions.linear_regex import LinearPatterns
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.folder import WorkflowFolder
 from jackline_server.identity.local_token import local_token, state_directory, token_path
@@ -37,11 +39,16 @@ from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
 from jackline_server.models.script import load_script
 from jackline_server.models.scripted import ScriptedModels
+from jackline_server.policies.consulting import EveryConsultant
+from jackline_server.policies.hook_catalog import HookCatalog, HookProblem
+from jackline_server.policies.hooks import HookConsultants
+from jackline_server.policies.masking import REGIONS, PiiMasks
+from jackline_server.policies.policy_services import PolicyServices
 from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.machine import SystemChance, SystemClock
 from jackline_server.runtime.model_providers import LITELLM, OPENAI, SCRIPTED
-from jackline_server.runtime.ports import ModelPlaces, Models
+from jackline_server.runtime.ports import Consultants, ModelPlaces, Models
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import Store, StoreError
@@ -103,7 +110,8 @@ async def running(
         store, name = await _open_store(config, stack, on_broken)
         tools = await _tools(config, stack)
         models = await _models(config, stack, tools, environ)
-        runtime = assemble(_ring(config, store, models, tools), _scheduling(config))
+        consultants = _consultants(config, stack, tools)
+        runtime = assemble(_ring(config, store, models, tools, consultants), _scheduling(config))
         register = _Register()
         served = Served(
             runs=runtime.runs,
@@ -237,16 +245,31 @@ class _Tools:
     clients: LateClients
     functions: FunctionCatalog
     mcp: McpServers
+    hooks: HookCatalog
 
 
 async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     clients = LateClients(own_ports=frozenset({config.server.listen.port} - {0}))
     mcp = McpServers(config.mcp_connections, clients=clients)
     stack.push_async_callback(mcp.close)
-    return _Tools(clients=clients, functions=FunctionCatalog(roots=config.function_roots), mcp=mcp)
+    return _Tools(
+        clients=clients,
+        functions=FunctionCatalog(roots=config.function_roots),
+        mcp=mcp,
+        hooks=HookCatalog(tuple(config.hooks.values())),
+    )
 
 
-def _ring(config: Config, store: Store, models: _Models, tools: _Tools) -> Ring:
+def _consultants(config: Config, stack: AsyncExitStack, tools: _Tools) -> EveryConsultant:
+    hooks = HookConsultants(tools.hooks, threads=CONSULT_THREADS)
+    stack.push_async_callback(hooks.close)
+    policies = PolicyServices(config.policies, masks=PiiMasks())
+    stack.push_async_callback(policies.close)
+    functions = FunctionTool(catalog=tools.functions, threads=CONSULT_THREADS)
+    return EveryConsultant(functions=FunctionConsultants(functions=functions), hooks=hooks, policies=policies)
+
+
+def _ring(config: Config, store: Store, models: _Models, tools: _Tools, consultants: Consultants) -> Ring:
     return Ring(
         store=store,
         models=models.router,
@@ -254,15 +277,16 @@ def _ring(config: Config, store: Store, models: _Models, tools: _Tools) -> Ring:
         toolbox=_toolbox(config, tools),
         codec=ProtoCodec(),
         compiler=_compiler(config, tools),
-        instruments=Instruments(expressions=CelExpressions(), schemas=JsonSchemas()),
+        instruments=Instruments(
+            expressions=CelExpressions(), schemas=JsonSchemas(), patterns=LinearPatterns()
+        ),
         signals=InProcessSignals(),
         clock=SystemClock(),
         chance=SystemChance(),
         catalogs=tools.mcp,
         run_result_bytes=config.run_stored_bytes,
-        consultants=FunctionConsultants(
-            functions=FunctionTool(catalog=tools.functions, threads=CONSULT_THREADS)
-        ),
+        consultants=consultants,
+        masks=PiiMasks(),
         limits=_run_limits(config.tenant),
     )
 
@@ -293,6 +317,9 @@ def _compiler(config: Config, tools: _Tools) -> WorkflowCompiler:
             http_connections=frozenset(config.connections),
             functions=_Described(tools.functions),
             mcp=tools.mcp,
+            hooks=_DeclaredHooks(tools.hooks),
+            policies=frozenset(config.policies),
+            regions=REGIONS,
         ),
         expressions=CelExpressions(),
         schemas=JsonSchemas(),
@@ -311,6 +338,28 @@ class _Described:
         if isinstance(found, str):
             return found
         return FunctionDescription(parameters_json=found.parameters_json, docstring=found.description)
+
+
+@dataclass(frozen=True, slots=True)
+class _DeclaredHooks:
+    """The hook catalog in the words of the compiler."""
+
+    catalog: HookCatalog
+
+    def names(self) -> tuple[str, ...]:
+        return self.catalog.names
+
+    def describe(self, name: str) -> HookPlan | str:
+        try:
+            found = self.catalog.find(name)
+        except HookProblem as problem:
+            return str(problem)
+        return HookPlan(
+            name=name,
+            points=frozenset(found.methods),
+            timeout_ms=found.declaration.timeout_ms,
+            on_error=found.declaration.on_error,
+        )
 
 
 def _scheduling(config: Config) -> SchedulerSettings:

@@ -39,6 +39,8 @@ UNSAFE_MODULES = (
 )
 MAY_IMPORT_BY_NAME = {
     "models/litellm_adapter.py": "imports litellm on first use, by a constant name",
+    "policies/masking.py": "loads modules of one library on first use, by constant names",
+    "policies/hook_catalog.py": "imports the classes that the operator's config names",
     "tools/function_catalog.py": "imports functions below the operator's roots alone",
     "__init__.py": "imports the public names of the client when they are used",
     "cli/": "loads the subcommands that installed distributions register",

@@ -27,7 +27,7 @@ from jackline.v1.event_pb2 import (
     ToolCallFinished,
     ToolCallRequested,
 )
-from jackline.v1.run_pb2 import InterruptKind, RunState, StopReason, ToolCallStatus, Usage
+from jackline.v1.run_pb2 import GatePoint, InterruptKind, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.cli.event_lines import EventLines
 
 
@@ -174,6 +174,20 @@ def test_each_answer_to_an_unknown_outcome_says_what_it_means() -> None:
     meanings = [line for line in shown if line.startswith("      ")]
     assert len(meanings) == 3
     assert "jackline submit run_1 c1 --output JSON" in meanings[0]
+
+
+def test_an_objection_says_who_made_it_where_and_why() -> None:
+    vetoed = StepEvent(
+        consulted=Consulted(
+            who="hooks.audit",
+            answer=ConsultAnswer.CONSULT_ANSWER_VETO,
+            point=GatePoint.GATE_POINT_BEFORE_TOOL_CALL,
+            call_id="call_1",
+        ),
+        content=Content(consult=ConsultContent(reason="too much")),
+    )
+    (line,) = lines([vetoed])
+    assert line.strip() == "hooks.audit (before_tool_call of call_1) → veto 0 ms: too much"
 
 
 def test_a_question_to_a_function_says_who_was_asked_and_what_came_of_it() -> None:

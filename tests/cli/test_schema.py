@@ -115,7 +115,7 @@ BROKEN_WORKFLOWS = [
     "name: a\nflow: [s]\nbounds: {run_timeout: 15}\nsteps: {s: {kind: agent}}\n",
     "name: a\nflow: [s]\nbounds: {cost_budget_usd: '1'}\nsteps: {s: {kind: agent}}\n",
     "name: a\nflow: [s]\nbounds: {events: 1}\nsteps: {s: {kind: agent}}\n",
-    "name: a\nflow: [s]\nhooks: []\nsteps: {s: {kind: agent}}\n",
+    "name: a\nflow: [s]\nsupervisor: {}\nsteps: {s: {kind: agent}}\n",
     STEPS + "{}\n",
     STEPS + "{kind: agnet}\n",
     STEPS + "{kind: sql}\n",
@@ -247,7 +247,7 @@ def test_every_key_is_described_and_no_other_key_is_allowed(file: File):
     found = list(tables(schema))
     assert found
     assert [path for path, one in found if one["additionalProperties"] is not False] == []
-    sections = {"/server", "/models", "/connections", "/functions", "/limits"}
+    sections = {"/server", "/models", "/connections", "/functions", "/hooks", "/policies", "/limits"}
     undescribed = {
         f"{path}/{key}"
         for path, one in found

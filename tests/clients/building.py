@@ -47,7 +47,11 @@ LANGUAGES: Mapping[str, Language] = {
     "go": Language(
         folder=GO,
         tools=(Tool(version=("go", "env", "GOVERSION"), least=24),),
-        builds=(("go", "vet", "./..."), ("go", "build", "-o", str(CACHE / "go-example"), "./example")),
+        builds=(
+            ("go", "vet", "./..."),
+            ("go", "build", "-o", str(CACHE / "go-example"), "./example"),
+            ("go", "build", "-o", str(CACHE / "go-policy"), "./policy"),
+        ),
         program=(str(CACHE / "go-example"),),
     ),
     "java": Language(

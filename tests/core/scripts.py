@@ -37,7 +37,7 @@ from jackline_server.core.plan import (
     RepeatPlan,
     ToolChoice,
 )
-from jackline_server.core.steps import Consult, ToolAttempt
+from jackline_server.core.steps import Question, ToolAttempt
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Answers, Call, Ends, Fails, Reply, Says
 
@@ -165,7 +165,7 @@ CONDITIONS: st.SearchStrategy[when.StopCondition] = st.one_of(
 )
 
 
-def an_answer(asked: Consult) -> Answers:
+def an_answer(asked: Question) -> Answers:
     """What a function says: the same to the same question, in every run."""
     iterations = asked.variables["iterations"]
     answers = list(ConsultAnswer)

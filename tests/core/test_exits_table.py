@@ -38,11 +38,13 @@ REASONS = {
     "time_exceeded": {StopReason.TIME_BUDGET, StopReason.DEADLINE},
     "tool_loop": {StopReason.TOOL_LOOP},
     "grounding_failed": {StopReason.GROUNDING_FAILED},
+    "guardrail_violation": {StopReason.GUARDRAIL, StopReason.POLICY_DENIED},
     "invalid_output": {StopReason.INVALID_OUTPUT, StopReason.NO_TOOL_SUCCEEDED},
     "needs_review": {StopReason.REVIEW, StopReason.UNKNOWN_OUTCOME},
     "error": {
         StopReason.MODEL_ERROR,
         StopReason.TOOL_ERROR,
+        StopReason.HOOK_VETO,
         StopReason.CRASH_LOOP,
         StopReason.DATA_LOSS,
         StopReason.INTERNAL,

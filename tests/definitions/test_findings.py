@@ -22,6 +22,13 @@ def stops(condition: str) -> str:
     return changed((HANDLE, HANDLE + f"    stop_when: {condition}\n"))
 
 
+def gates(written: str, *, top: bool = False) -> str:
+    """The right workflow with these guardrails in its agent, or at the top."""
+    if top:
+        return changed(("model: fast\n", f"model: fast\nguardrails: {written}\n"))
+    return changed((HANDLE, HANDLE + f"    guardrails: {written}\n"))
+
+
 CASES: list[tuple[str, Severity, str, str]] = [
     # the text
     ("alias", E, "a: &x 1\nb: *x\n", ""),
@@ -272,6 +279,31 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("stop_never", W, stops("{tool_called: {name: convert, success: true}}\n    allow_effects: [idempotent]"), "steps.handle.stop_when.tool_called"),
     ("stop_never", W, stops("{tool_called: {name: convert, success: true}}\n    bounds: {tool_calls: 0}"), "steps.handle.stop_when.tool_called"),
     ("exit_unrouted", W, stops("{iterations: {gte: 2}}"), "steps.handle"),
+    # hooks, guardrails, policy
+    ("unknown_hook", E, changed(("model: fast\n", "model: fast\nhooks: [audit, audits]\n")), "hooks[1]"),
+    ("unknown_hook", E, changed((HANDLE, HANDLE + "    hooks: [broken]\n")), "steps.handle.hooks[0]"),
+    ("unknown_policy", E, changed(("model: fast\n", "model: fast\npolicy: gard\n")), "policy"),
+    ("unknown_policy", E, changed(("model: fast\n", "model: fast\npolicy: {use: gard}\n")), "policy.use"),
+    ("bad_value", E, changed(("model: fast\n", "model: fast\npolicy: {use: guard, fail: ajar}\n")), "policy.fail"),
+    ("bad_guardrail", E, gates("{output: [{}]}"), "steps.handle.guardrails.output[0]"),
+    ("bad_guardrail", E, gates("{output: [{max_chars: 1, deny: x}]}"), "steps.handle.guardrails.output[0]"),
+    ("bad_guardrail", E, gates("{output: [{topic: {}}]}"), "steps.handle.guardrails.output[0].topic"),
+    ("bad_pattern", E, gates("{output: [{deny: '(?=x)'}]}"), "steps.handle.guardrails.output[0].deny"),
+    ("bad_pattern", E, gates("{input: [{deny: '('}]}", top=True), "guardrails.input[0].deny"),
+    ("bad_schema", E, gates("{tools: [{schema: {type: 7}}]}"), "steps.handle.guardrails.tools[0].schema.type"),
+    ("bad_value", E, gates("{output: [{pii: [name]}]}"), "steps.handle.guardrails.output[0].pii[0]"),
+    ("unknown_model", E, gates("{output: [{judge: {criteria: c, model: fats}}]}"), "steps.handle.guardrails.output[0].judge.model"),
+    ("guardrail_judge_place", E, gates("{output: [{judge: {criteria: c}}]}", top=True), "guardrails.output[0].judge"),
+    ("guardrail_mode", E, gates("{input: [{max_chars: 1, on_violation: repair}]}"), "steps.handle.guardrails.input[0].on_violation"),
+    ("guardrail_mode", E, gates("{output: [{max_chars: 1, on_violation: deny}]}"), "steps.handle.guardrails.output[0].on_violation"),
+    ("guardrail_mode", E, gates("{output: [{pii: [email], on_violation: exit}]}"), "steps.handle.guardrails.output[0]"),
+    ("guardrail_mode", E, gates("{output: [{pii: {kinds: [email], of: results}}]}"), "steps.handle.guardrails.output[0].pii.of"),
+    ("guardrail_mask_place", E, gates("{input: [{pii: [email]}]}"), "steps.handle.guardrails.input[0].pii"),
+    ("guardrail_tool_unknown", E, gates("{tools: [{max_chars: 1, tools: [convrt]}]}"), "steps.handle.guardrails.tools[0].tools[0]"),
+    ("guardrail_tool_unknown", E, gates("{output: [{max_chars: 1, tools: [convert]}]}"), "steps.handle.guardrails.output[0].tools"),
+    ("guardrail_idle", W, changed(("answer: text\n", "answer: text\n    guardrails: {tools: [{max_chars: 1}]}\n")), "steps.reply.guardrails.tools"),
+    ("unknown_region", E, gates("{output: [{pii: {kinds: [phone], region: QQ}}]}"), "steps.handle.guardrails.output[0].pii.region"),
+    ("exit_unrouted", W, changed((HANDLE, HANDLE + "    guardrails: {output: [{max_chars: 1}]}\n"), (", error: sort}", "}")), "steps.handle"),
     ("bad_expression", E, stops("{expression: refund.amount > 1}"), "steps.handle.stop_when.expression"),
     ("bad_expression", E, stops("{any: [{expression: iterations = 2}]}"), "steps.handle.stop_when.any[0].expression"),
     ("bad_expression", E, stops("{expression: 'calls.all(a, calls.all(b, a == b))'}"), "steps.handle.stop_when.expression"),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jackline_server.core.gate_plans import HookPlan, OnHookError, Point
 from jackline_server.core.plan import ModelPlan, Plan, Price
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
@@ -91,6 +92,20 @@ class Functions:
         properties = '{"amount":{"type":"number"},"to":{"type":"string"}}'
         schema = f'{{"type":"object","properties":{properties},"required":["amount","to"]}}'
         return FunctionDescription(parameters_json=schema, docstring="Converts an amount.")
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Two hooks: `audit`, which looks at tool calls, and `broken`, which can't be loaded."""
+
+    def names(self) -> tuple[str, ...]:
+        return ("audit", "broken")
+
+    def describe(self, name: str) -> HookPlan | str:
+        if name != "audit":
+            return f"the hook {name!r} can't be loaded"
+        points = frozenset({Point.BEFORE_RUN, Point.BEFORE_TOOL_CALL})
+        return HookPlan(name=name, points=points, timeout_ms=1_000, on_error=OnHookError.VETO)
 
 
 @dataclass(slots=True)
@@ -184,6 +199,9 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
             http_connections=frozenset({"orders"}),
             functions=Functions(),
             mcp=shelves or Shelves(),
+            hooks=Hooks(),
+            policies=frozenset({"guard"}),
+            regions=frozenset({"NL"}),
         ),
         expressions=CelExpressions(),
         schemas=JsonSchemas(),

@@ -14,6 +14,7 @@ from jackline_server.config import load_config
 from jackline_server.config.sections import SECTIONS_NOT_BUILT, SERVER_KEYS
 from jackline_server.config.settings import ModelProfile
 from jackline_server.core.facts import FailureClass, FinishReason
+from jackline_server.core.gate_plans import HookPlan, OnHookError, Point
 from jackline_server.core.plan import AttemptLimits, ModelPlan, Price
 from jackline_server.definitions import defaults, shapes
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
@@ -21,6 +22,7 @@ from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.models import script
+from jackline_server.policies.masking import REGIONS
 from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpTool
 from jackline_server.runtime.ports import Severity, Source
@@ -83,6 +85,20 @@ class SupportServer:
         return self.tools
 
 
+@dataclass(frozen=True, slots=True)
+class OperatorHooks:
+    """The hook that the pages speak of."""
+
+    def names(self) -> tuple[str, ...]:
+        return ("audit",)
+
+    def describe(self, name: str) -> HookPlan | str:
+        if name != "audit":
+            return f"there is no hook {name!r}"
+        points = frozenset({Point.BEFORE_RUN, Point.BEFORE_TOOL_CALL, Point.AFTER_TOOL_CALL})
+        return HookPlan(name=name, points=points, timeout_ms=1_000, on_error=OnHookError.VETO)
+
+
 def compiler() -> WorkflowCompiler:
     fast = ModelPlan(
         profile="fast",
@@ -101,6 +117,9 @@ def compiler() -> WorkflowCompiler:
         http_connections=frozenset({"orders", "helpdesk"}),
         functions=ShopFunctions(),
         mcp=SupportServer(),
+        hooks=OperatorHooks(),
+        policies=frozenset({"spending"}),
+        regions=REGIONS,
     )
     return WorkflowCompiler(
         catalog=catalog,
@@ -164,7 +183,7 @@ def test_every_config_of_the_pages_is_accepted(block: Block, tmp_path: Path) -> 
     file.write_text(block.code, encoding="utf-8")
     file.chmod(0o600)
     (tmp_path / "orders.token").write_text("secret\n", encoding="utf-8")
-    names = ("OPENAI_API_KEY", "ORDERS_TOKEN", "FILES_TOKEN", "SUPPORT_TOKEN")
+    names = ("OPENAI_API_KEY", "ORDERS_TOKEN", "FILES_TOKEN", "SUPPORT_TOKEN", "POLICY_TOKEN")
     load_config(file=file, environ=dict.fromkeys(names, "secret"))
 
 
@@ -199,6 +218,8 @@ SHAPES: Mapping[str, set[str]] = {
     "### Reflection": own_keys(shapes.ReflectShape),
     "### Grounding": own_keys(shapes.GroundShape),
     "### Long conversations": own_keys(shapes.CompactionShape),
+    "### Guardrails": own_keys(shapes.GuardrailShape),
+    "### Policy": own_keys(shapes.PolicyUseShape),
     "## `kind: completion`": own_keys(shapes.CompletionShape, shapes.ModelStepShape),
     "## What `http`, `function` and `mcp` have": own_keys(shapes.ToolStepShape, shapes.StepShape),
     "## `kind: http`": own_keys(shapes.HttpShape, shapes.ToolStepShape),
@@ -342,6 +363,10 @@ DEFAULTS: Mapping[str, tuple[str, str]] = {
     "`compaction.to`": ("COMPACTION_TO_PERMILLE", f"{defaults.COMPACTION_TO_PERMILLE / 1_000:g}"),
     "`compaction.prune.keep`": ("PRUNE_KEEP_TOKENS", f"{defaults.PRUNE_KEEP_TOKENS:,}"),
     "`compaction.prune.save`": ("PRUNE_SAVE_TOKENS", f"{defaults.PRUNE_SAVE_TOKENS:,}"),
+    "`policy.view`": ("POLICY_VIEW", defaults.POLICY_VIEW.value),
+    "`policy.timeout`": ("POLICY_TIMEOUT_MS", span(defaults.POLICY_TIMEOUT_MS)),
+    "`policy.fail`": ("POLICY_FAILS_OPEN", "open" if defaults.POLICY_FAILS_OPEN else "closed"),
+    "`policy.on_deny`": ("ON_DENY", defaults.ON_DENY.value),
     "`effect`": ("EFFECT", defaults.EFFECT.value),
     "`result_chars`": ("RESULT_CHARS", f"{defaults.RESULT_CHARS:,}"),
     "`on_unknown`": ("ON_UNKNOWN", defaults.ON_UNKNOWN.value),

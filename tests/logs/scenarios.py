@@ -560,6 +560,37 @@ SCENARIOS: tuple[Scenario, ...] = (
         play=_plain,
     ),
     Scenario(
+        name="gated",
+        about="A hook has calls made anew; a policy denies one; a judge has an answer mended; a rule ends it",
+        workflow=_agent(
+            top="bounds: {run_timeout: 2m, token_budget: 40000}\n"
+            "hooks: [audit]\n"
+            "policy: {use: guard, view: full}",
+            step="answer: text\n"
+            "guardrails: {output: [{deny: secret, on_violation: exit}, {judge: {criteria: It is polite.}}]}",
+        ),
+        replies=(
+            ScriptedReply(calls=(("c-1", "charge", "{}"),)),
+            ScriptedReply(calls=(("c-1", "look", "{}"), ("c-2", "charge", "{}"))),
+            ScriptedReply(text="There."),
+            ScriptedReply(text='{"passed": false, "reason": "rude"}'),
+            ScriptedReply(text="The secret, please."),
+        ),
+        tools=_BOTH,
+        play=_plain,
+        answers=(
+            ConsultReply(answer=True, metadata={"served": "Ann"}),
+            ConsultReply(answer=True, retry=True),
+            ConsultReply(answer=True),
+            ConsultReply(answer=True),
+            ConsultReply(answer=True, retry=True),
+            ConsultReply(answer=True),
+            ConsultReply(answer=False, reason="too much"),
+            ConsultReply(answer=True),
+            ConsultReply(answer=True),
+        ),
+    ),
+    Scenario(
         name="stopped",
         about="A function fails, says no, then yes: the step stops and gives a closing answer.",
         workflow=_agent(

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Action
 from jackline_server.core.facts import Phase
+from jackline_server.core.gate_plans import HookPlan, OnHookError, Point
 from jackline_server.core.plan import ModelPlan, Plan, Price
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
@@ -190,6 +191,18 @@ class _Functions:
         return FunctionDescription(parameters_json='{"type":"object"}', docstring=function)
 
 
+@dataclass(frozen=True, slots=True)
+class _Hooks:
+    """A hook that looks at replies and at calls."""
+
+    def names(self) -> tuple[str, ...]:
+        return ("audit",)
+
+    def describe(self, name: str) -> HookPlan | str:
+        points = frozenset({Point.BEFORE_RUN, Point.AFTER_MODEL_CALL, Point.AFTER_TOOL_CALL})
+        return HookPlan(name=name, points=points, timeout_ms=1_000, on_error=OnHookError.VETO)
+
+
 class Stage:
     """The world of one scenario, with one worker at a time."""
 
@@ -333,7 +346,11 @@ def compiled(workflow: str) -> Plan:
     schemas = JsonSchemas()
     compiler = WorkflowCompiler(
         catalog=Catalog(
-            models={MODEL.profile: MODEL}, http_connections=frozenset({"shop"}), functions=_Functions()
+            models={MODEL.profile: MODEL},
+            http_connections=frozenset({"shop"}),
+            functions=_Functions(),
+            hooks=_Hooks(),
+            policies=frozenset({"guard"}),
         ),
         expressions=CelExpressions(),
         schemas=schemas,

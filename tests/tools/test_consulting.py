@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from jackline_server.core.facts import ConsultKind
 from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.ports import Consultation, ConsultReply
 from jackline_server.tools.consulting import FunctionConsultants
@@ -31,7 +32,8 @@ def consultants(*, threads: int = 4) -> FunctionConsultants:
 
 def question(function: str, *, timeout_ms: int = 5_000, **variables: JsonValue) -> Consultation:
     return Consultation(
-        function=f"{ROOT}.{function}",
+        kind=ConsultKind.STOP_CONDITION,
+        target=f"{ROOT}.{function}",
         run_id="run_1",
         who="stop_when.function(checks)",
         variables={"iterations": 2, "calls": [{"name": "look"}], "context": {"input": 1}, **variables},

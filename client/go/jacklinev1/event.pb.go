@@ -108,6 +108,8 @@ const (
 	// The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
 	// conversation.
 	ModelCallPurpose_MODEL_CALL_PURPOSE_SUMMARY ModelCallPurpose = 5
+	// A judge of a guardrail. Uses no turn, has no tools, and is no part of the conversation.
+	ModelCallPurpose_MODEL_CALL_PURPOSE_JUDGE ModelCallPurpose = 6
 )
 
 // Enum value maps for ModelCallPurpose.
@@ -119,6 +121,7 @@ var (
 		3: "MODEL_CALL_PURPOSE_FINAL_ANSWER",
 		4: "MODEL_CALL_PURPOSE_GROUND",
 		5: "MODEL_CALL_PURPOSE_SUMMARY",
+		6: "MODEL_CALL_PURPOSE_JUDGE",
 	}
 	ModelCallPurpose_value = map[string]int32{
 		"MODEL_CALL_PURPOSE_UNSPECIFIED":  0,
@@ -127,6 +130,7 @@ var (
 		"MODEL_CALL_PURPOSE_FINAL_ANSWER": 3,
 		"MODEL_CALL_PURPOSE_GROUND":       4,
 		"MODEL_CALL_PURPOSE_SUMMARY":      5,
+		"MODEL_CALL_PURPOSE_JUDGE":        6,
 	}
 )
 
@@ -398,20 +402,29 @@ const (
 	CallProblem_CALL_PROBLEM_STEP_ENDED CallProblem = 7
 	// An equal call of the same turn was cut off, and nobody knows whether it took effect: `reuse: run`.
 	CallProblem_CALL_PROBLEM_TWIN_UNKNOWN CallProblem = 8
+	// A guardrail does not let it pass.
+	CallProblem_CALL_PROBLEM_GUARDRAIL CallProblem = 9
+	// The policy service does not allow it.
+	CallProblem_CALL_PROBLEM_POLICY_DENIED CallProblem = 10
+	// A hook had the reply that asked for it made anew.
+	CallProblem_CALL_PROBLEM_REPLY_DISCARDED CallProblem = 11
 )
 
 // Enum value maps for CallProblem.
 var (
 	CallProblem_name = map[int32]string{
-		0: "CALL_PROBLEM_UNSPECIFIED",
-		1: "CALL_PROBLEM_UNKNOWN_TOOL",
-		2: "CALL_PROBLEM_MALFORMED_ARGUMENTS",
-		3: "CALL_PROBLEM_INVALID_ARGUMENTS",
-		4: "CALL_PROBLEM_NOT_ALLOWED",
-		5: "CALL_PROBLEM_OVER_TOOL_LIMIT",
-		6: "CALL_PROBLEM_OVER_LIMIT",
-		7: "CALL_PROBLEM_STEP_ENDED",
-		8: "CALL_PROBLEM_TWIN_UNKNOWN",
+		0:  "CALL_PROBLEM_UNSPECIFIED",
+		1:  "CALL_PROBLEM_UNKNOWN_TOOL",
+		2:  "CALL_PROBLEM_MALFORMED_ARGUMENTS",
+		3:  "CALL_PROBLEM_INVALID_ARGUMENTS",
+		4:  "CALL_PROBLEM_NOT_ALLOWED",
+		5:  "CALL_PROBLEM_OVER_TOOL_LIMIT",
+		6:  "CALL_PROBLEM_OVER_LIMIT",
+		7:  "CALL_PROBLEM_STEP_ENDED",
+		8:  "CALL_PROBLEM_TWIN_UNKNOWN",
+		9:  "CALL_PROBLEM_GUARDRAIL",
+		10: "CALL_PROBLEM_POLICY_DENIED",
+		11: "CALL_PROBLEM_REPLY_DISCARDED",
 	}
 	CallProblem_value = map[string]int32{
 		"CALL_PROBLEM_UNSPECIFIED":         0,
@@ -423,6 +436,9 @@ var (
 		"CALL_PROBLEM_OVER_LIMIT":          6,
 		"CALL_PROBLEM_STEP_ENDED":          7,
 		"CALL_PROBLEM_TWIN_UNKNOWN":        8,
+		"CALL_PROBLEM_GUARDRAIL":           9,
+		"CALL_PROBLEM_POLICY_DENIED":       10,
+		"CALL_PROBLEM_REPLY_DISCARDED":     11,
 	}
 )
 
@@ -475,6 +491,8 @@ const (
 	AnswerProblem_ANSWER_PROBLEM_NOT_FINISHED AnswerProblem = 7
 	// `finish` was called beside a call that did not succeed. The next turn follows.
 	AnswerProblem_ANSWER_PROBLEM_CALL_FAILED AnswerProblem = 8
+	// A guardrail does not let it pass.
+	AnswerProblem_ANSWER_PROBLEM_GUARDRAIL AnswerProblem = 9
 )
 
 // Enum value maps for AnswerProblem.
@@ -489,6 +507,7 @@ var (
 		6: "ANSWER_PROBLEM_TOOL_REQUIRED",
 		7: "ANSWER_PROBLEM_NOT_FINISHED",
 		8: "ANSWER_PROBLEM_CALL_FAILED",
+		9: "ANSWER_PROBLEM_GUARDRAIL",
 	}
 	AnswerProblem_value = map[string]int32{
 		"ANSWER_PROBLEM_UNSPECIFIED":   0,
@@ -500,6 +519,7 @@ var (
 		"ANSWER_PROBLEM_TOOL_REQUIRED": 6,
 		"ANSWER_PROBLEM_NOT_FINISHED":  7,
 		"ANSWER_PROBLEM_CALL_FAILED":   8,
+		"ANSWER_PROBLEM_GUARDRAIL":     9,
 	}
 )
 
@@ -664,6 +684,14 @@ const (
 	ConsultKind_CONSULT_KIND_UNSPECIFIED ConsultKind = 0
 	// Whether a leaf of a step's stop condition holds.
 	ConsultKind_CONSULT_KIND_STOP_CONDITION ConsultKind = 1
+	// Whether a hook has an objection.
+	ConsultKind_CONSULT_KIND_HOOK ConsultKind = 2
+	// Whether the policy service allows a tool call.
+	ConsultKind_CONSULT_KIND_POLICY ConsultKind = 3
+	// Whether a value passes a guardrail. Only what does not pass is recorded.
+	ConsultKind_CONSULT_KIND_GUARDRAIL ConsultKind = 4
+	// Whether a model passes what a guardrail shows it. Its call stands before it in the log.
+	ConsultKind_CONSULT_KIND_JUDGE ConsultKind = 5
 )
 
 // Enum value maps for ConsultKind.
@@ -671,10 +699,18 @@ var (
 	ConsultKind_name = map[int32]string{
 		0: "CONSULT_KIND_UNSPECIFIED",
 		1: "CONSULT_KIND_STOP_CONDITION",
+		2: "CONSULT_KIND_HOOK",
+		3: "CONSULT_KIND_POLICY",
+		4: "CONSULT_KIND_GUARDRAIL",
+		5: "CONSULT_KIND_JUDGE",
 	}
 	ConsultKind_value = map[string]int32{
 		"CONSULT_KIND_UNSPECIFIED":    0,
 		"CONSULT_KIND_STOP_CONDITION": 1,
+		"CONSULT_KIND_HOOK":           2,
+		"CONSULT_KIND_POLICY":         3,
+		"CONSULT_KIND_GUARDRAIL":      4,
+		"CONSULT_KIND_JUDGE":          5,
 	}
 )
 
@@ -715,8 +751,16 @@ const (
 	ConsultAnswer_CONSULT_ANSWER_YES ConsultAnswer = 1
 	// No.
 	ConsultAnswer_CONSULT_ANSWER_NO ConsultAnswer = 2
-	// There was no answer: an error, none in time, or one that is no yes or no.
+	// There was no answer: an error, none in time, or one that means nothing.
 	ConsultAnswer_CONSULT_ANSWER_FAILED ConsultAnswer = 3
+	// There is no objection.
+	ConsultAnswer_CONSULT_ANSWER_PROCEED ConsultAnswer = 4
+	// The call may not start, or the text may not pass.
+	ConsultAnswer_CONSULT_ANSWER_DENY ConsultAnswer = 5
+	// The step, or the run, ends.
+	ConsultAnswer_CONSULT_ANSWER_VETO ConsultAnswer = 6
+	// The call is made once more.
+	ConsultAnswer_CONSULT_ANSWER_RETRY ConsultAnswer = 7
 )
 
 // Enum value maps for ConsultAnswer.
@@ -726,12 +770,20 @@ var (
 		1: "CONSULT_ANSWER_YES",
 		2: "CONSULT_ANSWER_NO",
 		3: "CONSULT_ANSWER_FAILED",
+		4: "CONSULT_ANSWER_PROCEED",
+		5: "CONSULT_ANSWER_DENY",
+		6: "CONSULT_ANSWER_VETO",
+		7: "CONSULT_ANSWER_RETRY",
 	}
 	ConsultAnswer_value = map[string]int32{
 		"CONSULT_ANSWER_UNSPECIFIED": 0,
 		"CONSULT_ANSWER_YES":         1,
 		"CONSULT_ANSWER_NO":          2,
 		"CONSULT_ANSWER_FAILED":      3,
+		"CONSULT_ANSWER_PROCEED":     4,
+		"CONSULT_ANSWER_DENY":        5,
+		"CONSULT_ANSWER_VETO":        6,
+		"CONSULT_ANSWER_RETRY":       7,
 	}
 )
 
@@ -3383,12 +3435,17 @@ type Consulted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What for.
 	Kind ConsultKind `protobuf:"varint,1,opt,name=kind,proto3,enum=jackline.v1.ConsultKind" json:"kind,omitempty"`
-	// The place in the plan that asks, such as `stop_when.any[1].function(shop.checks:enough)`.
+	// The place in the plan that asks, such as `stop_when.any[1].function(shop.checks:enough)`, or who was asked, such as
+	// `hooks.audit`.
 	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
 	// The answer.
 	Answer ConsultAnswer `protobuf:"varint,3,opt,name=answer,proto3,enum=jackline.v1.ConsultAnswer" json:"answer,omitempty"`
 	// How long it took.
-	DurationMs    uint32 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	DurationMs uint32 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// Where; unspecified for a condition.
+	Point GatePoint `protobuf:"varint,5,opt,name=point,proto3,enum=jackline.v1.GatePoint" json:"point,omitempty"`
+	// The tool call it is about; empty if it is about none.
+	CallId        string `protobuf:"bytes,6,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3449,6 +3506,20 @@ func (x *Consulted) GetDurationMs() uint32 {
 		return x.DurationMs
 	}
 	return 0
+}
+
+func (x *Consulted) GetPoint() GatePoint {
+	if x != nil {
+		return x.Point
+	}
+	return GatePoint_GATE_POINT_UNSPECIFIED
+}
+
+func (x *Consulted) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
 }
 
 // A model is sent less of a visit's conversation from here on. The log keeps all of it.
@@ -4571,8 +4642,12 @@ func (x *AnswerContent) GetOutputJson() []byte {
 // What came with an answer.
 type ConsultContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why there was none.
-	Error         string `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	// Why there was none, or why it could not be granted.
+	Error string `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	// Why it is what it is, in the words of who was asked.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What a hook sets for the run, as one JSON object of texts; empty for nothing.
+	MetadataJson  []byte `protobuf:"bytes,3,opt,name=metadata_json,json=metadataJson,proto3" json:"metadata_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4612,6 +4687,20 @@ func (x *ConsultContent) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *ConsultContent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ConsultContent) GetMetadataJson() []byte {
+	if x != nil {
+		return x.MetadataJson
+	}
+	return nil
 }
 
 // What stands for turns that were left out.
@@ -5177,13 +5266,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.jackline.v1.TimerKindR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\"6\n" +
 	"\aNoticed\x12+\n" +
-	"\x04code\x18\x01 \x01(\x0e2\x17.jackline.v1.NoticeCodeR\x04code\"\xa0\x01\n" +
+	"\x04code\x18\x01 \x01(\x0e2\x17.jackline.v1.NoticeCodeR\x04code\"\xe7\x01\n" +
 	"\tConsulted\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.jackline.v1.ConsultKindR\x04kind\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x122\n" +
 	"\x06answer\x18\x03 \x01(\x0e2\x1a.jackline.v1.ConsultAnswerR\x06answer\x12\x1f\n" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
-	"durationMs\"\x8a\x02\n" +
+	"durationMs\x12,\n" +
+	"\x05point\x18\x05 \x01(\x0e2\x16.jackline.v1.GatePointR\x05point\x12\x17\n" +
+	"\acall_id\x18\x06 \x01(\tR\x06callId\"\x8a\x02\n" +
 	"\tCompacted\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.jackline.v1.CompactionKindR\x04kind\x12\x1a\n" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\x12\x1b\n" +
@@ -5265,9 +5356,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\rAnswerContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
 	"\voutput_json\x18\x02 \x01(\fR\n" +
-	"outputJson\"&\n" +
+	"outputJson\"c\n" +
 	"\x0eConsultContent\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\",\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12#\n" +
+	"\rmetadata_json\x18\x03 \x01(\fR\fmetadataJson\",\n" +
 	"\x10CompactedContent\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\"M\n" +
 	"\x0fGroundedContent\x12 \n" +
@@ -5295,14 +5388,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x14RECOVERY_CAUSE_CRASH\x10\x01\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_DRAIN\x10\x02\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_QUEUE\x10\x03\x12\x17\n" +
-	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xd6\x01\n" +
+	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xf4\x01\n" +
 	"\x10ModelCallPurpose\x12\"\n" +
 	"\x1eMODEL_CALL_PURPOSE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MODEL_CALL_PURPOSE_TURN\x10\x01\x12\x1d\n" +
 	"\x19MODEL_CALL_PURPOSE_REPAIR\x10\x02\x12#\n" +
 	"\x1fMODEL_CALL_PURPOSE_FINAL_ANSWER\x10\x03\x12\x1d\n" +
 	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04\x12\x1e\n" +
-	"\x1aMODEL_CALL_PURPOSE_SUMMARY\x10\x05*\xb8\x01\n" +
+	"\x1aMODEL_CALL_PURPOSE_SUMMARY\x10\x05\x12\x1c\n" +
+	"\x18MODEL_CALL_PURPOSE_JUDGE\x10\x06*\xb8\x01\n" +
 	"\fFinishReason\x12\x1d\n" +
 	"\x19FINISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x1c\n" +
@@ -5330,7 +5424,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x18MODEL_ATTEMPT_LIMIT_IDLE\x10\x03\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_TOTAL\x10\x04\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_BYTES\x10\x05\x12\x1e\n" +
-	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xad\x02\n" +
+	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\x8b\x03\n" +
 	"\vCallProblem\x12\x1c\n" +
 	"\x18CALL_PROBLEM_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALL_PROBLEM_UNKNOWN_TOOL\x10\x01\x12$\n" +
@@ -5340,7 +5434,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1cCALL_PROBLEM_OVER_TOOL_LIMIT\x10\x05\x12\x1b\n" +
 	"\x17CALL_PROBLEM_OVER_LIMIT\x10\x06\x12\x1b\n" +
 	"\x17CALL_PROBLEM_STEP_ENDED\x10\a\x12\x1d\n" +
-	"\x19CALL_PROBLEM_TWIN_UNKNOWN\x10\b*\x9e\x02\n" +
+	"\x19CALL_PROBLEM_TWIN_UNKNOWN\x10\b\x12\x1a\n" +
+	"\x16CALL_PROBLEM_GUARDRAIL\x10\t\x12\x1e\n" +
+	"\x1aCALL_PROBLEM_POLICY_DENIED\x10\n" +
+	"\x12 \n" +
+	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v*\xbc\x02\n" +
 	"\rAnswerProblem\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ANSWER_PROBLEM_EMPTY\x10\x01\x12\x1c\n" +
@@ -5350,7 +5448,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x15ANSWER_PROBLEM_SCHEMA\x10\x05\x12 \n" +
 	"\x1cANSWER_PROBLEM_TOOL_REQUIRED\x10\x06\x12\x1f\n" +
 	"\x1bANSWER_PROBLEM_NOT_FINISHED\x10\a\x12\x1e\n" +
-	"\x1aANSWER_PROBLEM_CALL_FAILED\x10\b*Z\n" +
+	"\x1aANSWER_PROBLEM_CALL_FAILED\x10\b\x12\x1c\n" +
+	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t*Z\n" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
@@ -5365,15 +5464,23 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1eNOTICE_CODE_TOOL_CALLS_IN_TEXT\x10\x05\x12\x17\n" +
 	"\x13NOTICE_CODE_HISTORY\x10\x06\x12\x1d\n" +
 	"\x19NOTICE_CODE_RESULT_STORED\x10\n" +
-	"*L\n" +
+	"*\xb0\x01\n" +
 	"\vConsultKind\x12\x1c\n" +
 	"\x18CONSULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
-	"\x1bCONSULT_KIND_STOP_CONDITION\x10\x01*y\n" +
+	"\x1bCONSULT_KIND_STOP_CONDITION\x10\x01\x12\x15\n" +
+	"\x11CONSULT_KIND_HOOK\x10\x02\x12\x17\n" +
+	"\x13CONSULT_KIND_POLICY\x10\x03\x12\x1a\n" +
+	"\x16CONSULT_KIND_GUARDRAIL\x10\x04\x12\x16\n" +
+	"\x12CONSULT_KIND_JUDGE\x10\x05*\xe1\x01\n" +
 	"\rConsultAnswer\x12\x1e\n" +
 	"\x1aCONSULT_ANSWER_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CONSULT_ANSWER_YES\x10\x01\x12\x15\n" +
 	"\x11CONSULT_ANSWER_NO\x10\x02\x12\x19\n" +
-	"\x15CONSULT_ANSWER_FAILED\x10\x03*\x86\x01\n" +
+	"\x15CONSULT_ANSWER_FAILED\x10\x03\x12\x1a\n" +
+	"\x16CONSULT_ANSWER_PROCEED\x10\x04\x12\x17\n" +
+	"\x13CONSULT_ANSWER_DENY\x10\x05\x12\x17\n" +
+	"\x13CONSULT_ANSWER_VETO\x10\x06\x12\x18\n" +
+	"\x14CONSULT_ANSWER_RETRY\x10\a*\x86\x01\n" +
 	"\x0eCompactionKind\x12\x1f\n" +
 	"\x1bCOMPACTION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16COMPACTION_KIND_PRUNED\x10\x01\x12\x1a\n" +
@@ -5476,7 +5583,8 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(AbortMode)(0),                // 70: jackline.v1.AbortMode
 	(ErrorReason)(0),              // 71: jackline.v1.ErrorReason
 	(*VisitBounds)(nil),           // 72: jackline.v1.VisitBounds
-	(*structpb.Struct)(nil),       // 73: google.protobuf.Struct
+	(GatePoint)(0),                // 73: jackline.v1.GatePoint
+	(*structpb.Struct)(nil),       // 74: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
 	59, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
@@ -5543,27 +5651,28 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	8,  // 61: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
 	9,  // 62: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
 	10, // 63: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	11, // 64: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	12, // 65: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	45, // 66: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	47, // 67: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	48, // 68: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	50, // 69: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	51, // 70: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	52, // 71: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	46, // 72: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	53, // 73: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	54, // 74: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	55, // 75: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	73, // 76: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	46, // 77: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	49, // 78: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	57, // 79: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	73, // 64: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	11, // 65: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12, // 66: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	45, // 67: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	47, // 68: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	48, // 69: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	50, // 70: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	51, // 71: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	52, // 72: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	46, // 73: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	53, // 74: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	54, // 75: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	55, // 76: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	74, // 77: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	46, // 78: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	49, // 79: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	57, // 80: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }

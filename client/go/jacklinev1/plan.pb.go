@@ -637,6 +637,185 @@ func (OnUnknown) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
+// What follows when a hook fails or does not answer in time.
+type OnHookError int32
+
+const (
+	// Never stored.
+	OnHookError_ON_HOOK_ERROR_UNSPECIFIED OnHookError = 0
+	// As if it had not been asked.
+	OnHookError_ON_HOOK_ERROR_IGNORE OnHookError = 1
+	// As if it had said no.
+	OnHookError_ON_HOOK_ERROR_VETO OnHookError = 2
+)
+
+// Enum value maps for OnHookError.
+var (
+	OnHookError_name = map[int32]string{
+		0: "ON_HOOK_ERROR_UNSPECIFIED",
+		1: "ON_HOOK_ERROR_IGNORE",
+		2: "ON_HOOK_ERROR_VETO",
+	}
+	OnHookError_value = map[string]int32{
+		"ON_HOOK_ERROR_UNSPECIFIED": 0,
+		"ON_HOOK_ERROR_IGNORE":      1,
+		"ON_HOOK_ERROR_VETO":        2,
+	}
+)
+
+func (x OnHookError) Enum() *OnHookError {
+	p := new(OnHookError)
+	*p = x
+	return p
+}
+
+func (x OnHookError) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnHookError) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[11].Descriptor()
+}
+
+func (OnHookError) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[11]
+}
+
+func (x OnHookError) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnHookError.Descriptor instead.
+func (OnHookError) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+}
+
+// How much of a call's arguments a policy service is shown.
+type ArgumentsView int32
+
+const (
+	// Never stored.
+	ArgumentsView_ARGUMENTS_VIEW_UNSPECIFIED ArgumentsView = 0
+	// Nothing.
+	ArgumentsView_ARGUMENTS_VIEW_METADATA ArgumentsView = 1
+	// All, with personal data masked.
+	ArgumentsView_ARGUMENTS_VIEW_REDACTED ArgumentsView = 2
+	// All.
+	ArgumentsView_ARGUMENTS_VIEW_FULL ArgumentsView = 3
+)
+
+// Enum value maps for ArgumentsView.
+var (
+	ArgumentsView_name = map[int32]string{
+		0: "ARGUMENTS_VIEW_UNSPECIFIED",
+		1: "ARGUMENTS_VIEW_METADATA",
+		2: "ARGUMENTS_VIEW_REDACTED",
+		3: "ARGUMENTS_VIEW_FULL",
+	}
+	ArgumentsView_value = map[string]int32{
+		"ARGUMENTS_VIEW_UNSPECIFIED": 0,
+		"ARGUMENTS_VIEW_METADATA":    1,
+		"ARGUMENTS_VIEW_REDACTED":    2,
+		"ARGUMENTS_VIEW_FULL":        3,
+	}
+)
+
+func (x ArgumentsView) Enum() *ArgumentsView {
+	p := new(ArgumentsView)
+	*p = x
+	return p
+}
+
+func (x ArgumentsView) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ArgumentsView) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[12].Descriptor()
+}
+
+func (ArgumentsView) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[12]
+}
+
+func (x ArgumentsView) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ArgumentsView.Descriptor instead.
+func (ArgumentsView) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+}
+
+// A kind of personal data that is recognised and masked.
+type Pii int32
+
+const (
+	// Never stored.
+	Pii_PII_UNSPECIFIED Pii = 0
+	// An address of electronic mail.
+	Pii_PII_EMAIL Pii = 1
+	// A telephone number.
+	Pii_PII_PHONE Pii = 2
+	// The number of a payment card.
+	Pii_PII_CARD Pii = 3
+	// An international bank account number.
+	Pii_PII_IBAN Pii = 4
+	// An address of the internet protocol.
+	Pii_PII_IP Pii = 5
+	// A number by which a state knows a person.
+	Pii_PII_NATIONAL_ID Pii = 6
+)
+
+// Enum value maps for Pii.
+var (
+	Pii_name = map[int32]string{
+		0: "PII_UNSPECIFIED",
+		1: "PII_EMAIL",
+		2: "PII_PHONE",
+		3: "PII_CARD",
+		4: "PII_IBAN",
+		5: "PII_IP",
+		6: "PII_NATIONAL_ID",
+	}
+	Pii_value = map[string]int32{
+		"PII_UNSPECIFIED": 0,
+		"PII_EMAIL":       1,
+		"PII_PHONE":       2,
+		"PII_CARD":        3,
+		"PII_IBAN":        4,
+		"PII_IP":          5,
+		"PII_NATIONAL_ID": 6,
+	}
+)
+
+func (x Pii) Enum() *Pii {
+	p := new(Pii)
+	*p = x
+	return p
+}
+
+func (x Pii) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Pii) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[13].Descriptor()
+}
+
+func (Pii) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[13]
+}
+
+func (x Pii) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Pii.Descriptor instead.
+func (Pii) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+}
+
 // A whole workflow, ready to run.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -659,7 +838,9 @@ type Plan struct {
 	// What was missing when it was compiled, in words.
 	Warnings []string `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// How far the bounds of a live run may be raised; unset where the workflow does not say.
-	BoundsCap     *BoundsCap `protobuf:"bytes,11,opt,name=bounds_cap,json=boundsCap,proto3" json:"bounds_cap,omitempty"`
+	BoundsCap *BoundsCap `protobuf:"bytes,11,opt,name=bounds_cap,json=boundsCap,proto3" json:"bounds_cap,omitempty"`
+	// What is asked and checked around the run itself; set, if only empty, in a plan in which any step has some.
+	Gates         *GatesPlan `protobuf:"bytes,13,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -760,6 +941,13 @@ func (x *Plan) GetWarnings() []string {
 func (x *Plan) GetBoundsCap() *BoundsCap {
 	if x != nil {
 		return x.BoundsCap
+	}
+	return nil
+}
+
+func (x *Plan) GetGates() *GatesPlan {
+	if x != nil {
+		return x.Gates
 	}
 	return nil
 }
@@ -2404,6 +2592,8 @@ type ModelStepPlan struct {
 	TextToolCalls TextToolCalls `protobuf:"varint,15,opt,name=text_tool_calls,json=textToolCalls,proto3,enum=jackline.v1.TextToolCalls" json:"text_tool_calls,omitempty"`
 	// How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is.
 	Compaction *CompactionPlan `protobuf:"bytes,20,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	// What is asked and checked around it; unset: nothing.
+	Gates *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
 	// True if it takes part in the conversation of a run's thread.
 	Thread bool `protobuf:"varint,26,opt,name=thread,proto3" json:"thread,omitempty"`
 	// True if a result that is not shown whole can be read on in, by the built-in tool `read_result`.
@@ -2578,6 +2768,13 @@ func (x *ModelStepPlan) GetTextToolCalls() TextToolCalls {
 func (x *ModelStepPlan) GetCompaction() *CompactionPlan {
 	if x != nil {
 		return x.Compaction
+	}
+	return nil
+}
+
+func (x *ModelStepPlan) GetGates() *GatesPlan {
+	if x != nil {
+		return x.Gates
 	}
 	return nil
 }
@@ -2814,7 +3011,9 @@ type ToolStepPlan struct {
 	//	*ToolStepPlan_Result
 	Action isToolStepPlan_Action `protobuf_oneof:"action"`
 	// What follows from its failures, and whether it is called again.
-	Policy        *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
+	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
+	// What is asked and checked when the flow visits it; unset: nothing.
+	Gates         *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2937,6 +3136,13 @@ func (x *ToolStepPlan) GetResult() *ResultAction {
 func (x *ToolStepPlan) GetPolicy() *ToolPolicy {
 	if x != nil {
 		return x.Policy
+	}
+	return nil
+}
+
+func (x *ToolStepPlan) GetGates() *GatesPlan {
+	if x != nil {
+		return x.Gates
 	}
 	return nil
 }
@@ -3321,11 +3527,542 @@ func (x *RouterStepPlan) GetCases() []*RouterCase {
 	return nil
 }
 
+// A hook of the operator's config.
+type HookPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name there.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The points that it has methods for.
+	Points []GatePoint `protobuf:"varint,2,rep,packed,name=points,proto3,enum=jackline.v1.GatePoint" json:"points,omitempty"`
+	// How long one answer may take.
+	TimeoutMs uint64 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// What follows when there is none.
+	OnError       OnHookError `protobuf:"varint,4,opt,name=on_error,json=onError,proto3,enum=jackline.v1.OnHookError" json:"on_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HookPlan) Reset() {
+	*x = HookPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HookPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HookPlan) ProtoMessage() {}
+
+func (x *HookPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
+func (*HookPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *HookPlan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HookPlan) GetPoints() []GatePoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *HookPlan) GetTimeoutMs() uint64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *HookPlan) GetOnError() OnHookError {
+	if x != nil {
+		return x.OnError
+	}
+	return OnHookError_ON_HOOK_ERROR_UNSPECIFIED
+}
+
+// The policy service that is asked before each tool call.
+type PolicyPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in the operator's config.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it is shown.
+	View ArgumentsView `protobuf:"varint,2,opt,name=view,proto3,enum=jackline.v1.ArgumentsView" json:"view,omitempty"`
+	// How long one answer may take.
+	TimeoutMs uint64 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// True if a call goes on without an answer.
+	FailsOpen bool `protobuf:"varint,4,opt,name=fails_open,json=failsOpen,proto3" json:"fails_open,omitempty"`
+	// True if a denial ends the step.
+	Ends          bool `protobuf:"varint,5,opt,name=ends,proto3" json:"ends,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyPlan) Reset() {
+	*x = PolicyPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyPlan) ProtoMessage() {}
+
+func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
+func (*PolicyPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PolicyPlan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PolicyPlan) GetView() ArgumentsView {
+	if x != nil {
+		return x.View
+	}
+	return ArgumentsView_ARGUMENTS_VIEW_UNSPECIFIED
+}
+
+func (x *PolicyPlan) GetTimeoutMs() uint64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *PolicyPlan) GetFailsOpen() bool {
+	if x != nil {
+		return x.FailsOpen
+	}
+	return false
+}
+
+func (x *PolicyPlan) GetEnds() bool {
+	if x != nil {
+		return x.Ends
+	}
+	return false
+}
+
+// Passes what a model passes.
+type JudgedCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The profile of the plan that is asked.
+	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	// By what it judges.
+	Criteria      string `protobuf:"bytes,2,opt,name=criteria,proto3" json:"criteria,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgedCheck) Reset() {
+	*x = JudgedCheck{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgedCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgedCheck) ProtoMessage() {}
+
+func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
+func (*JudgedCheck) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *JudgedCheck) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *JudgedCheck) GetCriteria() string {
+	if x != nil {
+		return x.Criteria
+	}
+	return ""
+}
+
+// One check at a gate.
+type GuardrailPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it stands in the workflow, such as `guardrails.output[0]`.
+	Place string `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
+	// What it holds back.
+	//
+	// Types that are valid to be assigned to Check:
+	//
+	//	*GuardrailPlan_MaxChars
+	//	*GuardrailPlan_DenyPattern
+	//	*GuardrailPlan_SchemaJson
+	//	*GuardrailPlan_Judged
+	Check isGuardrailPlan_Check `protobuf_oneof:"check"`
+	// True if a violation ends the step at once; else an answer is repaired and a call denied.
+	Ends bool `protobuf:"varint,20,opt,name=ends,proto3" json:"ends,omitempty"`
+	// The tools it is about; empty is all of them.
+	Tools         []string `protobuf:"bytes,21,rep,name=tools,proto3" json:"tools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuardrailPlan) Reset() {
+	*x = GuardrailPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuardrailPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuardrailPlan) ProtoMessage() {}
+
+func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
+func (*GuardrailPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GuardrailPlan) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *GuardrailPlan) GetCheck() isGuardrailPlan_Check {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+func (x *GuardrailPlan) GetMaxChars() uint64 {
+	if x != nil {
+		if x, ok := x.Check.(*GuardrailPlan_MaxChars); ok {
+			return x.MaxChars
+		}
+	}
+	return 0
+}
+
+func (x *GuardrailPlan) GetDenyPattern() string {
+	if x != nil {
+		if x, ok := x.Check.(*GuardrailPlan_DenyPattern); ok {
+			return x.DenyPattern
+		}
+	}
+	return ""
+}
+
+func (x *GuardrailPlan) GetSchemaJson() string {
+	if x != nil {
+		if x, ok := x.Check.(*GuardrailPlan_SchemaJson); ok {
+			return x.SchemaJson
+		}
+	}
+	return ""
+}
+
+func (x *GuardrailPlan) GetJudged() *JudgedCheck {
+	if x != nil {
+		if x, ok := x.Check.(*GuardrailPlan_Judged); ok {
+			return x.Judged
+		}
+	}
+	return nil
+}
+
+func (x *GuardrailPlan) GetEnds() bool {
+	if x != nil {
+		return x.Ends
+	}
+	return false
+}
+
+func (x *GuardrailPlan) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+type isGuardrailPlan_Check interface {
+	isGuardrailPlan_Check()
+}
+
+type GuardrailPlan_MaxChars struct {
+	// Text of more characters.
+	MaxChars uint64 `protobuf:"varint,2,opt,name=max_chars,json=maxChars,proto3,oneof"`
+}
+
+type GuardrailPlan_DenyPattern struct {
+	// Text in which the pattern is found.
+	DenyPattern string `protobuf:"bytes,3,opt,name=deny_pattern,json=denyPattern,proto3,oneof"`
+}
+
+type GuardrailPlan_SchemaJson struct {
+	// A value that does not fit the JSON Schema.
+	SchemaJson string `protobuf:"bytes,4,opt,name=schema_json,json=schemaJson,proto3,oneof"`
+}
+
+type GuardrailPlan_Judged struct {
+	// What a model does not pass.
+	Judged *JudgedCheck `protobuf:"bytes,5,opt,name=judged,proto3,oneof"`
+}
+
+func (*GuardrailPlan_MaxChars) isGuardrailPlan_Check() {}
+
+func (*GuardrailPlan_DenyPattern) isGuardrailPlan_Check() {}
+
+func (*GuardrailPlan_SchemaJson) isGuardrailPlan_Check() {}
+
+func (*GuardrailPlan_Judged) isGuardrailPlan_Check() {}
+
+// What is masked.
+type MaskPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kinds.
+	Kinds []Pii `protobuf:"varint,1,rep,packed,name=kinds,proto3,enum=jackline.v1.Pii" json:"kinds,omitempty"`
+	// The region that telephone numbers without a country code belong to, as two letters; empty for none.
+	Region        string `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MaskPlan) Reset() {
+	*x = MaskPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MaskPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MaskPlan) ProtoMessage() {}
+
+func (x *MaskPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
+func (*MaskPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *MaskPlan) GetKinds() []Pii {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *MaskPlan) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+// Everything that is asked and checked around a step, or around a run.
+type GatesPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Hooks in their order.
+	Hooks []*HookPlan `protobuf:"bytes,1,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	// The policy service; unset without.
+	Policy *PolicyPlan `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Checks of what the run, or the step, is given.
+	Input []*GuardrailPlan `protobuf:"bytes,3,rep,name=input,proto3" json:"input,omitempty"`
+	// Checks of its answer.
+	Output []*GuardrailPlan `protobuf:"bytes,4,rep,name=output,proto3" json:"output,omitempty"`
+	// Checks of the calls it makes.
+	Tools []*GuardrailPlan `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
+	// What is masked in the input of a run before it is stored; unset: nothing.
+	MaskInput *MaskPlan `protobuf:"bytes,6,opt,name=mask_input,json=maskInput,proto3" json:"mask_input,omitempty"`
+	// What is masked in what a model says before it is stored; unset: nothing.
+	MaskReplies *MaskPlan `protobuf:"bytes,7,opt,name=mask_replies,json=maskReplies,proto3" json:"mask_replies,omitempty"`
+	// What is masked in the arguments of calls before they are stored and made; unset: nothing.
+	MaskArguments *MaskPlan `protobuf:"bytes,8,opt,name=mask_arguments,json=maskArguments,proto3" json:"mask_arguments,omitempty"`
+	// What is masked in what tools return before it is stored; unset: nothing.
+	MaskResults   *MaskPlan `protobuf:"bytes,9,opt,name=mask_results,json=maskResults,proto3" json:"mask_results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GatesPlan) Reset() {
+	*x = GatesPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GatesPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GatesPlan) ProtoMessage() {}
+
+func (x *GatesPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
+func (*GatesPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GatesPlan) GetHooks() []*HookPlan {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
+func (x *GatesPlan) GetPolicy() *PolicyPlan {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *GatesPlan) GetInput() []*GuardrailPlan {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *GatesPlan) GetOutput() []*GuardrailPlan {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *GatesPlan) GetTools() []*GuardrailPlan {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *GatesPlan) GetMaskInput() *MaskPlan {
+	if x != nil {
+		return x.MaskInput
+	}
+	return nil
+}
+
+func (x *GatesPlan) GetMaskReplies() *MaskPlan {
+	if x != nil {
+		return x.MaskReplies
+	}
+	return nil
+}
+
+func (x *GatesPlan) GetMaskArguments() *MaskPlan {
+	if x != nil {
+		return x.MaskArguments
+	}
+	return nil
+}
+
+func (x *GatesPlan) GetMaskResults() *MaskPlan {
+	if x != nil {
+		return x.MaskResults
+	}
+	return nil
+}
+
 var File_jackline_v1_plan_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xb7\x03\n" +
+	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xeb\x03\n" +
 	"\x04Plan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x12\n" +
@@ -3338,9 +4075,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"onQuestion\x12\x1a\n" +
 	"\bwarnings\x18\t \x03(\tR\bwarnings\x125\n" +
 	"\n" +
-	"bounds_cap\x18\v \x01(\v2\x16.jackline.v1.BoundsCapR\tboundsCapB\x14\n" +
+	"bounds_cap\x18\v \x01(\v2\x16.jackline.v1.BoundsCapR\tboundsCap\x12,\n" +
+	"\x05gates\x18\r \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\x14\n" +
 	"\x12_input_schema_jsonJ\x04\b\n" +
-	"\x10\vJ\x04\b\f\x10\x1e\"\xca\x03\n" +
+	"\x10\vJ\x04\b\f\x10\rJ\x04\b\x0e\x10\x1e\"\xca\x03\n" +
 	"\tBoundsCap\x12)\n" +
 	"\x0erun_timeout_ms\x18\x01 \x01(\x04H\x00R\frunTimeoutMs\x88\x01\x01\x12&\n" +
 	"\ftoken_budget\x18\x02 \x01(\x04H\x01R\vtokenBudget\x88\x01\x01\x121\n" +
@@ -3520,7 +4258,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\vto_permille\x18\x03 \x01(\rR\n" +
 	"toPermille\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
-	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xcc\b\n" +
+	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\x80\t\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -3547,10 +4285,11 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x0ftext_tool_calls\x18\x0f \x01(\x0e2\x1a.jackline.v1.TextToolCallsR\rtextToolCalls\x12;\n" +
 	"\n" +
 	"compaction\x18\x14 \x01(\v2\x1b.jackline.v1.CompactionPlanR\n" +
-	"compaction\x12\x16\n" +
+	"compaction\x12,\n" +
+	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gates\x12\x16\n" +
 	"\x06thread\x18\x1a \x01(\bR\x06thread\x12#\n" +
 	"\rreads_results\x18\x1b \x01(\bR\freadsResultsB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x15\x10\x1aJ\x04\b\x1c\x10(\"_\n" +
+	"\r_invalid_argsJ\x04\b\x15\x10\x18J\x04\b\x19\x10\x1aJ\x04\b\x1c\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
@@ -3565,7 +4304,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\x97\x04\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xcb\x04\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -3581,9 +4320,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\bfunction\x18\v \x01(\v2\x1b.jackline.v1.FunctionActionH\x00R\bfunction\x12*\n" +
 	"\x03mcp\x18\f \x01(\v2\x16.jackline.v1.McpActionH\x00R\x03mcp\x123\n" +
 	"\x06result\x18\x0f \x01(\v2\x19.jackline.v1.ResultActionH\x00R\x06result\x12/\n" +
-	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policyB\b\n" +
+	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
+	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x10\x10(\"\x0e\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x10\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
 	"\fResultAction\"\xf8\x02\n" +
 	"\n" +
 	"HttpAction\x12\x1e\n" +
@@ -3619,7 +4359,49 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x04when\x18\x01 \x01(\tR\x04when\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\"?\n" +
 	"\x0eRouterStepPlan\x12-\n" +
-	"\x05cases\x18\x01 \x03(\v2\x17.jackline.v1.RouterCaseR\x05cases*T\n" +
+	"\x05cases\x18\x01 \x03(\v2\x17.jackline.v1.RouterCaseR\x05cases\"\xa2\x01\n" +
+	"\bHookPlan\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x06points\x18\x02 \x03(\x0e2\x16.jackline.v1.GatePointR\x06points\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x03 \x01(\x04R\ttimeoutMs\x123\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x18.jackline.v1.OnHookErrorR\aonError\"\xa2\x01\n" +
+	"\n" +
+	"PolicyPlan\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x04view\x18\x02 \x01(\x0e2\x1a.jackline.v1.ArgumentsViewR\x04view\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x03 \x01(\x04R\ttimeoutMs\x12\x1d\n" +
+	"\n" +
+	"fails_open\x18\x04 \x01(\bR\tfailsOpen\x12\x12\n" +
+	"\x04ends\x18\x05 \x01(\bR\x04ends\"?\n" +
+	"\vJudgedCheck\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1a\n" +
+	"\bcriteria\x18\x02 \x01(\tR\bcriteria\"\xf9\x01\n" +
+	"\rGuardrailPlan\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\tR\x05place\x12\x1d\n" +
+	"\tmax_chars\x18\x02 \x01(\x04H\x00R\bmaxChars\x12#\n" +
+	"\fdeny_pattern\x18\x03 \x01(\tH\x00R\vdenyPattern\x12!\n" +
+	"\vschema_json\x18\x04 \x01(\tH\x00R\n" +
+	"schemaJson\x122\n" +
+	"\x06judged\x18\x05 \x01(\v2\x18.jackline.v1.JudgedCheckH\x00R\x06judged\x12\x12\n" +
+	"\x04ends\x18\x14 \x01(\bR\x04ends\x12\x14\n" +
+	"\x05tools\x18\x15 \x03(\tR\x05toolsB\a\n" +
+	"\x05checkJ\x04\b\x06\x10\x14\"J\n" +
+	"\bMaskPlan\x12&\n" +
+	"\x05kinds\x18\x01 \x03(\x0e2\x10.jackline.v1.PiiR\x05kinds\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\"\xe9\x03\n" +
+	"\tGatesPlan\x12+\n" +
+	"\x05hooks\x18\x01 \x03(\v2\x15.jackline.v1.HookPlanR\x05hooks\x12/\n" +
+	"\x06policy\x18\x02 \x01(\v2\x17.jackline.v1.PolicyPlanR\x06policy\x120\n" +
+	"\x05input\x18\x03 \x03(\v2\x1a.jackline.v1.GuardrailPlanR\x05input\x122\n" +
+	"\x06output\x18\x04 \x03(\v2\x1a.jackline.v1.GuardrailPlanR\x06output\x120\n" +
+	"\x05tools\x18\x05 \x03(\v2\x1a.jackline.v1.GuardrailPlanR\x05tools\x124\n" +
+	"\n" +
+	"mask_input\x18\x06 \x01(\v2\x15.jackline.v1.MaskPlanR\tmaskInput\x128\n" +
+	"\fmask_replies\x18\a \x01(\v2\x15.jackline.v1.MaskPlanR\vmaskReplies\x12<\n" +
+	"\x0emask_arguments\x18\b \x01(\v2\x15.jackline.v1.MaskPlanR\rmaskArguments\x128\n" +
+	"\fmask_results\x18\t \x01(\v2\x15.jackline.v1.MaskPlanR\vmaskResults*T\n" +
 	"\tOnFailure\x12\x1a\n" +
 	"\x16ON_FAILURE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ON_FAILURE_OBSERVE\x10\x01\x12\x13\n" +
@@ -3672,7 +4454,25 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x16ON_UNKNOWN_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_UNKNOWN_ASK\x10\x01\x12\x13\n" +
 	"\x0fON_UNKNOWN_FAIL\x10\x02\x12\x14\n" +
-	"\x10ON_UNKNOWN_RETRY\x10\x03B\x93\x01\n" +
+	"\x10ON_UNKNOWN_RETRY\x10\x03*^\n" +
+	"\vOnHookError\x12\x1d\n" +
+	"\x19ON_HOOK_ERROR_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14ON_HOOK_ERROR_IGNORE\x10\x01\x12\x16\n" +
+	"\x12ON_HOOK_ERROR_VETO\x10\x02*\x82\x01\n" +
+	"\rArgumentsView\x12\x1e\n" +
+	"\x1aARGUMENTS_VIEW_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17ARGUMENTS_VIEW_METADATA\x10\x01\x12\x1b\n" +
+	"\x17ARGUMENTS_VIEW_REDACTED\x10\x02\x12\x17\n" +
+	"\x13ARGUMENTS_VIEW_FULL\x10\x03*u\n" +
+	"\x03Pii\x12\x13\n" +
+	"\x0fPII_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tPII_EMAIL\x10\x01\x12\r\n" +
+	"\tPII_PHONE\x10\x02\x12\f\n" +
+	"\bPII_CARD\x10\x03\x12\f\n" +
+	"\bPII_IBAN\x10\x04\x12\n" +
+	"\n" +
+	"\x06PII_IP\x10\x05\x12\x13\n" +
+	"\x0fPII_NATIONAL_ID\x10\x06B\x93\x01\n" +
 	"\x0fcom.jackline.v1B\tPlanProtoP\x01Z(jackline/client/go/jacklinev1;jacklinev1\xa2\x02\x03JXX\xaa\x02\vJackline.V1\xca\x02\vJackline\\V1\xe2\x02\x17Jackline\\V1\\GPBMetadata\xea\x02\fJackline::V1b\x06proto3"
 
 var (
@@ -3687,8 +4487,8 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
 	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
@@ -3701,99 +4501,126 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(RepeatBy)(0),                // 8: jackline.v1.RepeatBy
 	(OnJudgeError)(0),            // 9: jackline.v1.OnJudgeError
 	(OnUnknown)(0),               // 10: jackline.v1.OnUnknown
-	(*Plan)(nil),                 // 11: jackline.v1.Plan
-	(*BoundsCap)(nil),            // 12: jackline.v1.BoundsCap
-	(*ModelPlan)(nil),            // 13: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 14: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 15: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 16: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 17: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 18: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 19: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 20: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 21: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 22: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 23: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 24: jackline.v1.FunctionCondition
-	(*PrunePlan)(nil),            // 25: jackline.v1.PrunePlan
-	(*CompactionPlan)(nil),       // 26: jackline.v1.CompactionPlan
-	(*ModelStepPlan)(nil),        // 27: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 28: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 29: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 30: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 31: jackline.v1.ToolStepPlan
-	(*ResultAction)(nil),         // 32: jackline.v1.ResultAction
-	(*HttpAction)(nil),           // 33: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 34: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 35: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 36: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 37: jackline.v1.RouterStepPlan
-	nil,                          // 38: jackline.v1.StepPlan.InputEntry
-	nil,                          // 39: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 40: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 41: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 42: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 43: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 44: jackline.v1.OnQuestion
-	(Effect)(0),                  // 45: jackline.v1.Effect
+	(OnHookError)(0),             // 11: jackline.v1.OnHookError
+	(ArgumentsView)(0),           // 12: jackline.v1.ArgumentsView
+	(Pii)(0),                     // 13: jackline.v1.Pii
+	(*Plan)(nil),                 // 14: jackline.v1.Plan
+	(*BoundsCap)(nil),            // 15: jackline.v1.BoundsCap
+	(*ModelPlan)(nil),            // 16: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 17: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 18: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 19: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 20: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 21: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 22: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 23: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 24: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 25: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 26: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 27: jackline.v1.FunctionCondition
+	(*PrunePlan)(nil),            // 28: jackline.v1.PrunePlan
+	(*CompactionPlan)(nil),       // 29: jackline.v1.CompactionPlan
+	(*ModelStepPlan)(nil),        // 30: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 31: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 32: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 33: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 34: jackline.v1.ToolStepPlan
+	(*ResultAction)(nil),         // 35: jackline.v1.ResultAction
+	(*HttpAction)(nil),           // 36: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 37: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 38: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 39: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 40: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 41: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 42: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 43: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 44: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 45: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 46: jackline.v1.GatesPlan
+	nil,                          // 47: jackline.v1.StepPlan.InputEntry
+	nil,                          // 48: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 49: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 50: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 51: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 52: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 53: jackline.v1.OnQuestion
+	(Effect)(0),                  // 54: jackline.v1.Effect
+	(GatePoint)(0),               // 55: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	14, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	13, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	43, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	44, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	12, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	38, // 5: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	39, // 6: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	27, // 7: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	31, // 8: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	37, // 9: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
-	0,  // 10: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
-	0,  // 11: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	40, // 12: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	17, // 13: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
-	1,  // 14: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	21, // 15: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	21, // 16: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	20, // 17: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	22, // 18: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	23, // 19: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	24, // 20: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	20, // 21: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	7,  // 22: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
-	25, // 23: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
-	16, // 24: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	18, // 25: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	45, // 26: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	2,  // 27: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	15, // 28: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	19, // 29: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	5,  // 30: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	6,  // 31: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	20, // 32: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	4,  // 33: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	28, // 34: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	29, // 35: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	30, // 36: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	3,  // 37: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
-	26, // 38: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
-	8,  // 39: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	9,  // 40: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	45, // 41: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	10, // 42: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	33, // 43: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	34, // 44: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	35, // 45: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	32, // 46: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
-	17, // 47: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	41, // 48: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	42, // 49: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	36, // 50: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	17, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	16, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	52, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	53, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	15, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
+	46, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	47, // 6: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	48, // 7: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	30, // 8: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	34, // 9: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	40, // 10: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	0,  // 11: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
+	0,  // 12: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
+	49, // 13: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	20, // 14: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	1,  // 15: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
+	24, // 16: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	24, // 17: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	23, // 18: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	25, // 19: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	26, // 20: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	27, // 21: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	23, // 22: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	7,  // 23: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
+	28, // 24: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
+	19, // 25: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	21, // 26: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	54, // 27: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	2,  // 28: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	18, // 29: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	22, // 30: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	5,  // 31: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	6,  // 32: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	23, // 33: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	4,  // 34: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	31, // 35: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	32, // 36: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	33, // 37: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	3,  // 38: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
+	29, // 39: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
+	46, // 40: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	8,  // 41: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	9,  // 42: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	54, // 43: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	10, // 44: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	36, // 45: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	37, // 46: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	38, // 47: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	35, // 48: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
+	20, // 49: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	46, // 50: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	50, // 51: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	51, // 52: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	39, // 53: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	55, // 54: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	11, // 55: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	12, // 56: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	43, // 57: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	13, // 58: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	41, // 59: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	42, // 60: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	44, // 61: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	44, // 62: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	44, // 63: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	45, // 64: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	45, // 65: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	45, // 66: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	45, // 67: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -3838,13 +4665,19 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Result)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[22].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[30].OneofWrappers = []any{
+		(*GuardrailPlan_MaxChars)(nil),
+		(*GuardrailPlan_DenyPattern)(nil),
+		(*GuardrailPlan_SchemaJson)(nil),
+		(*GuardrailPlan_Judged)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      11,
-			NumMessages:   32,
+			NumEnums:      14,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

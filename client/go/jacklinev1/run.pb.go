@@ -288,6 +288,95 @@ func (StopReason) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_run_proto_rawDescGZIP(), []int{1}
 }
 
+// Where somebody is asked: hooks before and after a part of a run, guardrails at a gate.
+type GatePoint int32
+
+const (
+	// At no such place.
+	GatePoint_GATE_POINT_UNSPECIFIED GatePoint = 0
+	// Before the first step.
+	GatePoint_GATE_POINT_BEFORE_RUN GatePoint = 1
+	// Before the run ends.
+	GatePoint_GATE_POINT_AFTER_RUN GatePoint = 2
+	// Before a turn.
+	GatePoint_GATE_POINT_BEFORE_TURN GatePoint = 3
+	// When a turn's calls are all over, or its answer is there.
+	GatePoint_GATE_POINT_AFTER_TURN GatePoint = 4
+	// Before a call of a model.
+	GatePoint_GATE_POINT_BEFORE_MODEL_CALL GatePoint = 5
+	// When its reply is there.
+	GatePoint_GATE_POINT_AFTER_MODEL_CALL GatePoint = 6
+	// Before a tool call.
+	GatePoint_GATE_POINT_BEFORE_TOOL_CALL GatePoint = 7
+	// When it is over.
+	GatePoint_GATE_POINT_AFTER_TOOL_CALL GatePoint = 8
+	// At the gate for what a run or a step is given.
+	GatePoint_GATE_POINT_INPUT GatePoint = 9
+	// At the gate for answers.
+	GatePoint_GATE_POINT_OUTPUT GatePoint = 10
+	// At the gate for tool calls.
+	GatePoint_GATE_POINT_TOOLS GatePoint = 11
+)
+
+// Enum value maps for GatePoint.
+var (
+	GatePoint_name = map[int32]string{
+		0:  "GATE_POINT_UNSPECIFIED",
+		1:  "GATE_POINT_BEFORE_RUN",
+		2:  "GATE_POINT_AFTER_RUN",
+		3:  "GATE_POINT_BEFORE_TURN",
+		4:  "GATE_POINT_AFTER_TURN",
+		5:  "GATE_POINT_BEFORE_MODEL_CALL",
+		6:  "GATE_POINT_AFTER_MODEL_CALL",
+		7:  "GATE_POINT_BEFORE_TOOL_CALL",
+		8:  "GATE_POINT_AFTER_TOOL_CALL",
+		9:  "GATE_POINT_INPUT",
+		10: "GATE_POINT_OUTPUT",
+		11: "GATE_POINT_TOOLS",
+	}
+	GatePoint_value = map[string]int32{
+		"GATE_POINT_UNSPECIFIED":       0,
+		"GATE_POINT_BEFORE_RUN":        1,
+		"GATE_POINT_AFTER_RUN":         2,
+		"GATE_POINT_BEFORE_TURN":       3,
+		"GATE_POINT_AFTER_TURN":        4,
+		"GATE_POINT_BEFORE_MODEL_CALL": 5,
+		"GATE_POINT_AFTER_MODEL_CALL":  6,
+		"GATE_POINT_BEFORE_TOOL_CALL":  7,
+		"GATE_POINT_AFTER_TOOL_CALL":   8,
+		"GATE_POINT_INPUT":             9,
+		"GATE_POINT_OUTPUT":            10,
+		"GATE_POINT_TOOLS":             11,
+	}
+)
+
+func (x GatePoint) Enum() *GatePoint {
+	p := new(GatePoint)
+	*p = x
+	return p
+}
+
+func (x GatePoint) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GatePoint) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_run_proto_enumTypes[2].Descriptor()
+}
+
+func (GatePoint) Type() protoreflect.EnumType {
+	return &file_jackline_v1_run_proto_enumTypes[2]
+}
+
+func (x GatePoint) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GatePoint.Descriptor instead.
+func (GatePoint) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{2}
+}
+
 // How much of a run's content an answer carries.
 type View int32
 
@@ -325,11 +414,11 @@ func (x View) String() string {
 }
 
 func (View) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[2].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[3].Descriptor()
 }
 
 func (View) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[2]
+	return &file_jackline_v1_run_proto_enumTypes[3]
 }
 
 func (x View) Number() protoreflect.EnumNumber {
@@ -338,7 +427,7 @@ func (x View) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use View.Descriptor instead.
 func (View) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 // What happens when a question opens in a run.
@@ -378,11 +467,11 @@ func (x OnQuestion) String() string {
 }
 
 func (OnQuestion) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[3].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[4].Descriptor()
 }
 
 func (OnQuestion) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[3]
+	return &file_jackline_v1_run_proto_enumTypes[4]
 }
 
 func (x OnQuestion) Number() protoreflect.EnumNumber {
@@ -391,7 +480,7 @@ func (x OnQuestion) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnQuestion.Descriptor instead.
 func (OnQuestion) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 // Where one visit of a step stands.
@@ -435,11 +524,11 @@ func (x StepStatus) String() string {
 }
 
 func (StepStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[4].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[5].Descriptor()
 }
 
 func (StepStatus) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[4]
+	return &file_jackline_v1_run_proto_enumTypes[5]
 }
 
 func (x StepStatus) Number() protoreflect.EnumNumber {
@@ -448,7 +537,7 @@ func (x StepStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StepStatus.Descriptor instead.
 func (StepStatus) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 // What kind of answer an interrupt waits for.
@@ -484,11 +573,11 @@ func (x InterruptKind) String() string {
 }
 
 func (InterruptKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[5].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[6].Descriptor()
 }
 
 func (InterruptKind) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[5]
+	return &file_jackline_v1_run_proto_enumTypes[6]
 }
 
 func (x InterruptKind) Number() protoreflect.EnumNumber {
@@ -497,7 +586,7 @@ func (x InterruptKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InterruptKind.Descriptor instead.
 func (InterruptKind) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 // Where one tool call stands.
@@ -557,11 +646,11 @@ func (x ToolCallStatus) String() string {
 }
 
 func (ToolCallStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[6].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[7].Descriptor()
 }
 
 func (ToolCallStatus) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[6]
+	return &file_jackline_v1_run_proto_enumTypes[7]
 }
 
 func (x ToolCallStatus) Number() protoreflect.EnumNumber {
@@ -570,7 +659,7 @@ func (x ToolCallStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolCallStatus.Descriptor instead.
 func (ToolCallStatus) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 // What running a tool may change.
@@ -614,11 +703,11 @@ func (x Effect) String() string {
 }
 
 func (Effect) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[7].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[8].Descriptor()
 }
 
 func (Effect) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[7]
+	return &file_jackline_v1_run_proto_enumTypes[8]
 }
 
 func (x Effect) Number() protoreflect.EnumNumber {
@@ -627,7 +716,7 @@ func (x Effect) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Effect.Descriptor instead.
 func (Effect) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 // Who a message speaks as.
@@ -675,11 +764,11 @@ func (x MessageRole) String() string {
 }
 
 func (MessageRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[9].Descriptor()
 }
 
 func (MessageRole) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[8]
+	return &file_jackline_v1_run_proto_enumTypes[9]
 }
 
 func (x MessageRole) Number() protoreflect.EnumNumber {
@@ -688,7 +777,7 @@ func (x MessageRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MessageRole.Descriptor instead.
 func (MessageRole) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 // The caps of a whole run. An unset field means no cap of that kind here. Counts are at least 1; a cost budget of 0 lets
@@ -1422,7 +1511,9 @@ type Run struct {
 	ThreadId string `protobuf:"bytes,26,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// Output only. The caps of the visit of the step it is in; unset between steps, for a step that asks no model, and in
 	// lists.
-	VisitBounds   *VisitBounds `protobuf:"bytes,30,opt,name=visit_bounds,json=visitBounds,proto3" json:"visit_bounds,omitempty"`
+	VisitBounds *VisitBounds `protobuf:"bytes,30,opt,name=visit_bounds,json=visitBounds,proto3" json:"visit_bounds,omitempty"`
+	// Output only. What hooks have set for it. View FULL only.
+	Metadata      map[string]string `protobuf:"bytes,40,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1642,6 +1733,13 @@ func (x *Run) GetThreadId() string {
 func (x *Run) GetVisitBounds() *VisitBounds {
 	if x != nil {
 		return x.VisitBounds
+	}
+	return nil
+}
+
+func (x *Run) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
 	}
 	return nil
 }
@@ -2112,7 +2210,8 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\bquestion\x18\t \x01(\tR\bquestion\x12\x12\n" +
 	"\x04tool\x18\n" +
 	" \x01(\tR\x04tool\x12%\n" +
-	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\xf9\t\n" +
+	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\xf8\n" +
+	"\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -2152,10 +2251,14 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\vforked_from\x18\x19 \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
 	"forkedFrom\x12\x1b\n" +
 	"\tthread_id\x18\x1a \x01(\tR\bthreadId\x12;\n" +
-	"\fvisit_bounds\x18\x1e \x01(\v2\x18.jackline.v1.VisitBoundsR\vvisitBounds\x1a9\n" +
+	"\fvisit_bounds\x18\x1e \x01(\v2\x18.jackline.v1.VisitBoundsR\vvisitBounds\x12:\n" +
+	"\bmetadata\x18( \x03(\v2\x1e.jackline.v1.Run.MetadataEntryR\bmetadata\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1b\x10\x1eJ\x04\b\x1f\x102\"?\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1b\x10\x1eJ\x04\b\x1f\x10(J\x04\b)\x102\"?\n" +
 	"\n" +
 	"ForkOrigin\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
@@ -2242,7 +2345,21 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x14STOP_REASON_REPLACED\x106\x12\x1d\n" +
 	"\x19STOP_REASON_PAUSE_EXPIRED\x107\x12\x16\n" +
 	"\x12STOP_REASON_PARENT\x108\x12\x1b\n" +
-	"\x17STOP_REASON_CLIENT_GONE\x109\"\x04\b\b\x10\t\"\x04\b\x12\x10\x13\"\x04\b\x17\x10\x1d\"\x04\b*\x101\"\x04\b:\x10;*D\n" +
+	"\x17STOP_REASON_CLIENT_GONE\x109\"\x04\b\b\x10\t\"\x04\b\x12\x10\x13\"\x04\b\x17\x10\x1d\"\x04\b*\x101\"\x04\b:\x10;*\xda\x02\n" +
+	"\tGatePoint\x12\x1a\n" +
+	"\x16GATE_POINT_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15GATE_POINT_BEFORE_RUN\x10\x01\x12\x18\n" +
+	"\x14GATE_POINT_AFTER_RUN\x10\x02\x12\x1a\n" +
+	"\x16GATE_POINT_BEFORE_TURN\x10\x03\x12\x19\n" +
+	"\x15GATE_POINT_AFTER_TURN\x10\x04\x12 \n" +
+	"\x1cGATE_POINT_BEFORE_MODEL_CALL\x10\x05\x12\x1f\n" +
+	"\x1bGATE_POINT_AFTER_MODEL_CALL\x10\x06\x12\x1f\n" +
+	"\x1bGATE_POINT_BEFORE_TOOL_CALL\x10\a\x12\x1e\n" +
+	"\x1aGATE_POINT_AFTER_TOOL_CALL\x10\b\x12\x14\n" +
+	"\x10GATE_POINT_INPUT\x10\t\x12\x15\n" +
+	"\x11GATE_POINT_OUTPUT\x10\n" +
+	"\x12\x14\n" +
+	"\x10GATE_POINT_TOOLS\x10\v*D\n" +
 	"\x04View\x12\x14\n" +
 	"\x10VIEW_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVIEW_METADATA\x10\x01\x12\r\n" +
@@ -2295,72 +2412,75 @@ func file_jackline_v1_run_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_run_proto_rawDescData
 }
 
-var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_jackline_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: jackline.v1.RunState
 	(StopReason)(0),               // 1: jackline.v1.StopReason
-	(View)(0),                     // 2: jackline.v1.View
-	(OnQuestion)(0),               // 3: jackline.v1.OnQuestion
-	(StepStatus)(0),               // 4: jackline.v1.StepStatus
-	(InterruptKind)(0),            // 5: jackline.v1.InterruptKind
-	(ToolCallStatus)(0),           // 6: jackline.v1.ToolCallStatus
-	(Effect)(0),                   // 7: jackline.v1.Effect
-	(MessageRole)(0),              // 8: jackline.v1.MessageRole
-	(*RunBounds)(nil),             // 9: jackline.v1.RunBounds
-	(*VisitBounds)(nil),           // 10: jackline.v1.VisitBounds
-	(*Usage)(nil),                 // 11: jackline.v1.Usage
-	(*Ledger)(nil),                // 12: jackline.v1.Ledger
-	(*Outcome)(nil),               // 13: jackline.v1.Outcome
-	(*StepSummary)(nil),           // 14: jackline.v1.StepSummary
-	(*Interrupt)(nil),             // 15: jackline.v1.Interrupt
-	(*Run)(nil),                   // 16: jackline.v1.Run
-	(*ForkOrigin)(nil),            // 17: jackline.v1.ForkOrigin
-	(*ToolCall)(nil),              // 18: jackline.v1.ToolCall
-	(*RunMessageToolCall)(nil),    // 19: jackline.v1.RunMessageToolCall
-	(*RunMessage)(nil),            // 20: jackline.v1.RunMessage
-	nil,                           // 21: jackline.v1.Run.LabelsEntry
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 24: google.protobuf.Struct
+	(GatePoint)(0),                // 2: jackline.v1.GatePoint
+	(View)(0),                     // 3: jackline.v1.View
+	(OnQuestion)(0),               // 4: jackline.v1.OnQuestion
+	(StepStatus)(0),               // 5: jackline.v1.StepStatus
+	(InterruptKind)(0),            // 6: jackline.v1.InterruptKind
+	(ToolCallStatus)(0),           // 7: jackline.v1.ToolCallStatus
+	(Effect)(0),                   // 8: jackline.v1.Effect
+	(MessageRole)(0),              // 9: jackline.v1.MessageRole
+	(*RunBounds)(nil),             // 10: jackline.v1.RunBounds
+	(*VisitBounds)(nil),           // 11: jackline.v1.VisitBounds
+	(*Usage)(nil),                 // 12: jackline.v1.Usage
+	(*Ledger)(nil),                // 13: jackline.v1.Ledger
+	(*Outcome)(nil),               // 14: jackline.v1.Outcome
+	(*StepSummary)(nil),           // 15: jackline.v1.StepSummary
+	(*Interrupt)(nil),             // 16: jackline.v1.Interrupt
+	(*Run)(nil),                   // 17: jackline.v1.Run
+	(*ForkOrigin)(nil),            // 18: jackline.v1.ForkOrigin
+	(*ToolCall)(nil),              // 19: jackline.v1.ToolCall
+	(*RunMessageToolCall)(nil),    // 20: jackline.v1.RunMessageToolCall
+	(*RunMessage)(nil),            // 21: jackline.v1.RunMessage
+	nil,                           // 22: jackline.v1.Run.LabelsEntry
+	nil,                           // 23: jackline.v1.Run.MetadataEntry
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 26: google.protobuf.Struct
 }
 var file_jackline_v1_run_proto_depIdxs = []int32{
-	22, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
-	22, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
-	4,  // 2: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
-	12, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
-	22, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
-	22, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
-	5,  // 6: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
-	23, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
-	23, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	24, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
+	24, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
+	5,  // 2: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
+	13, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
+	24, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
+	24, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
+	6,  // 6: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
+	25, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
+	25, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 9: jackline.v1.Run.state:type_name -> jackline.v1.RunState
 	1,  // 10: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
-	13, // 11: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
-	11, // 12: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
-	12, // 13: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
-	12, // 14: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
-	9,  // 15: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
-	14, // 16: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
-	15, // 17: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
-	23, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	23, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
-	22, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
-	21, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
-	23, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	24, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
-	17, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
-	10, // 25: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
-	6,  // 26: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
-	7,  // 27: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
-	22, // 28: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
-	8,  // 29: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
-	19, // 30: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	14, // 11: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
+	12, // 12: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
+	13, // 13: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
+	13, // 14: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
+	10, // 15: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
+	15, // 16: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
+	16, // 17: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
+	25, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	25, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	24, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
+	22, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
+	25, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	26, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
+	18, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
+	11, // 25: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
+	23, // 26: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
+	7,  // 27: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
+	8,  // 28: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
+	24, // 29: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
+	9,  // 30: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
+	20, // 31: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_proto_init() }
@@ -2375,8 +2495,8 @@ func file_jackline_v1_run_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_proto_rawDesc), len(file_jackline_v1_run_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   13,
+			NumEnums:      10,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -6,6 +6,7 @@ from jackline_server.codec.enums import (
     COMMAND_KIND,
     CONSULT_ANSWER,
     CONSULT_KIND,
+    GATE_POINT,
     INTERRUPT_KIND,
     NOTICE_CODE,
     REJECTION,
@@ -219,11 +220,18 @@ def _pack_consulted(fact: Consulted, event: event_pb2.StepEvent) -> None:
     into.who = fact.who
     into.answer = CONSULT_ANSWER.wire[fact.answer]
     into.duration_ms = fact.duration_ms
+    if fact.point is not None:
+        into.point = GATE_POINT.wire[fact.point]
+    into.call_id = fact.subject
 
 
 def _fill_consulted(fact: Consulted, content: event_pb2.Content) -> None:
     if fact.error:
         content.consult.error = fact.error
+    if fact.reason:
+        content.consult.reason = fact.reason
+    if fact.metadata_json:
+        content.consult.metadata_json = fact.metadata_json.encode()
 
 
 def _unpack_consulted(event: event_pb2.StepEvent) -> Consulted:
@@ -234,6 +242,10 @@ def _unpack_consulted(event: event_pb2.StepEvent) -> Consulted:
         answer=CONSULT_ANSWER.read(found.answer),
         duration_ms=found.duration_ms,
         error=event.content.consult.error,
+        point=GATE_POINT.read_optional(found.point),
+        subject=found.call_id,
+        reason=event.content.consult.reason,
+        metadata_json=event.content.consult.metadata_json.decode(),
     )
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jackline.v1 import control_pb2, error_reason_pb2, event_pb2, plan_pb2, run_pb2
-from jackline_server.core import facts, plan
+from jackline_server.core import facts, gate_plans, plan
 from jackline_server.runtime.ports import UnknownFact
 
 if TYPE_CHECKING:
@@ -77,3 +77,7 @@ REPEAT_BY = EnumTable(plan.RepeatBy, plan_pb2.RepeatBy, "REPEAT_BY")
 ON_JUDGE_ERROR = EnumTable(plan.OnJudgeError, plan_pb2.OnJudgeError, "ON_JUDGE_ERROR")
 PATTERN = EnumTable(facts.Pattern, event_pb2.ReflectionPattern, "REFLECTION_PATTERN")
 CHOICE_MODE = EnumTable(plan.ChoiceMode, plan_pb2.ToolChoiceMode, "TOOL_CHOICE_MODE")
+GATE_POINT = EnumTable(gate_plans.Point, run_pb2.GatePoint, "GATE_POINT")
+ON_HOOK_ERROR = EnumTable(gate_plans.OnHookError, plan_pb2.OnHookError, "ON_HOOK_ERROR")
+ARGUMENTS_VIEW = EnumTable(gate_plans.ArgumentsView, plan_pb2.ArgumentsView, "ARGUMENTS_VIEW")
+PII = EnumTable(gate_plans.Pii, plan_pb2.Pii, "PII")

@@ -10,6 +10,7 @@ from jackline_server.codec.enums import (
     TEXT_TOOL_CALLS,
     TOOL_EXECUTION,
 )
+from jackline_server.codec.gates import read_gates, set_gates
 from jackline_server.codec.history import read_compaction, set_compaction
 from jackline_server.codec.progress import read_ground, read_reflect, read_repeat, set_progress
 from jackline_server.codec.stop_conditions import read_condition, set_condition
@@ -53,6 +54,7 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     set_progress(into, step)
     if step.compaction is not None:
         set_compaction(into.compaction, step.compaction)
+    set_gates(into, step.gates)
 
 
 def _set_results(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
@@ -93,6 +95,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         thread=found.thread,
         reads_results=found.reads_results,
         text_tool_calls=TEXT_TOOL_CALLS.read_optional(found.text_tool_calls) or TextToolCalls.OFF,
+        gates=read_gates(found),
     )
 
 

@@ -13,6 +13,7 @@ from jackline.v1 import plan_pb2
 from jackline_server.codec.attempt_limits import read_limits, set_limits
 from jackline_server.codec.bounds_cap import read_cap, set_cap
 from jackline_server.codec.enums import EFFECT, ON_QUESTION, ON_UNKNOWN
+from jackline_server.codec.gates import read_gates, set_gates
 from jackline_server.codec.model_step import read_model_step, set_model_step
 from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.codec.values import read_bounds, set_bounds
@@ -49,6 +50,7 @@ def plan_message(plan: Plan) -> plan_pb2.Plan:
     )
     set_bounds(message.bounds, plan.bounds)
     set_cap(message, plan.bounds_cap)
+    set_gates(message, plan.gates)
     return message
 
 
@@ -80,6 +82,7 @@ def decode_plan(data: bytes) -> Plan:
         input_schema_json=message.input_schema_json if message.HasField("input_schema_json") else None,
         on_question=ON_QUESTION.read(message.on_question),
         warnings=tuple(message.warnings),
+        gates=read_gates(message),
     )
 
 
@@ -176,6 +179,7 @@ def _set_tool_step(into: plan_pb2.ToolStepPlan, step: ToolStep) -> None:
     into.on_unknown = ON_UNKNOWN.wire[step.on_unknown]
     into.unknown_expiry_ms = step.unknown_expiry_ms
     set_policy(into, step.policy)
+    set_gates(into, step.gates)
     match step.action:
         case HttpAction() as http:
             into.http.connection = http.connection
@@ -215,6 +219,7 @@ def _read_tool_step(message: plan_pb2.StepPlan) -> ToolStep:
         on_unknown=ON_UNKNOWN.read(found.on_unknown),
         unknown_expiry_ms=found.unknown_expiry_ms,
         policy=read_policy(found),
+        gates=read_gates(found),
     )
 
 

@@ -136,6 +136,8 @@ def _set_end(run: run_pb2.Run, finished: RunFinished) -> None:
 def _set_content(run: run_pb2.Run, state: RunState) -> None:
     run.input_json = state.started.input_json.encode()
     set_subject(run.subject, state.started.subject_json)
+    if state.gates is not None:
+        run.metadata.update(state.gates.metadata)
     finished = state.finished
     if finished is not None:
         if finished.result_json is not None:

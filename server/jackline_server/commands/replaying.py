@@ -21,6 +21,7 @@ from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import Plan
 from jackline_server.core.replaying import Replayed, replayed
 from jackline_server.expressions.cel import CelExpressions
+from jackline_server.expressions.linear_regex import LinearPatterns
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.histories import NAMING, Histories
 from jackline_server.runtime.loading import PAGE_EVENTS
@@ -155,7 +156,7 @@ def _entry(record: Record) -> Entry:
 
 def instruments() -> Instruments:
     """What judges expressions and schemas in a run."""
-    return Instruments(expressions=CelExpressions(), schemas=JsonSchemas())
+    return Instruments(expressions=CelExpressions(), schemas=JsonSchemas(), patterns=LinearPatterns())
 
 
 # --- what they are held against ----------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 from jackline_server.config.connections import read_connection
 from jackline_server.config.effective import span_text
+from jackline_server.config.gates import read_hooks, read_policies
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import (
@@ -24,6 +25,7 @@ from jackline_server.config.sections import (
     read_server,
     read_tenant_limits,
 )
+from jackline_server.core.gate_plans import OnHookError
 from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.secrets import Secret
 
@@ -34,7 +36,7 @@ _MOST_USD = 1_000_000
 _TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}
 
 Texts = Mapping[str, Mapping[str, str]]
-"""What each key is, by section: `server`, `models`, `http`, `mcp`, `functions`, `limits`."""
+"""What each key is, by section: `server`, `models`, `http`, `mcp`, `functions`, `hooks` and so on."""
 
 
 def config_schema(texts: Texts) -> dict[str, Any]:
@@ -60,11 +62,20 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     limited = limits.schema()
     told = texts.get("limits", {})
     _describe(limited, {name.partition(".")[2]: text for name, text in told.items()})
+    hooks, policies = _Sketch(), _Sketch()
+    read_hooks(hooks)
+    read_policies(policies)
+    hook = hooks.each()
+    hook["properties"]["on_error"]["enum"] = [mode.value for mode in OnHookError]
+    hook.pop("required", None)  # of a hook without an entry point
+    hook["oneOf"] = [{"required": ["class"]}, {"required": ["entry_point"]}]
     described = {
         "server": _describe(server.schema(), texts.get("server", {})),
         "models": _named(_describe(profile, texts.get("models", {}))),
         "connections": _named(_connections(texts)),
         "functions": _describe(functions.schema(), texts.get("functions", {})),
+        "hooks": _named(_describe(hook, texts.get("hooks", {}))),
+        "policies": _named(_describe(policies.each(), texts.get("policies", {}))),
         "limits": limited,
     }
     return {

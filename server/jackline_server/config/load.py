@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jackline_server.config.connections import read_connections
 from jackline_server.config.document import PREFIX, Sources, Tree, hidden_texts, read_document
+from jackline_server.config.gates import read_hooks, read_policies
 from jackline_server.config.problems import ConfigError, Problem
 from jackline_server.config.section import Section
 from jackline_server.config.sections import (
@@ -67,6 +68,8 @@ def read_config(
         function_roots=read_function_roots(sections["functions"]),
         run_stored_bytes=read_run_stored_bytes(sections["limits"]),
         tenant=read_tenant_limits(sections["limits"]),
+        hooks=read_hooks(sections["hooks"]),
+        policies=read_policies(sections["policies"]),
         notices=tuple(document.notices),
         hidden=tuple(map(Secret, dict.fromkeys(hidden_texts(document.tree)))),
     )

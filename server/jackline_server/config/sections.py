@@ -24,13 +24,11 @@ from jackline_server.runtime.model_providers import (
 )
 from jackline_server.runtime.results import RUN_BYTES
 
-SECTIONS = ("server", "models", "connections", "functions", "limits")
+SECTIONS = ("server", "models", "connections", "functions", "hooks", "policies", "limits")
 SECTIONS_NOT_BUILT = (
     "auth",
     "tls",
     "webhooks",
-    "hooks",
-    "policies",
     "telemetry",
     "retention",
     "data_sources",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import AttemptLimits, JsonValue, Price
+from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget
 from jackline_server.runtime.http_ports import HttpConnection
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.secrets import Secret
@@ -94,6 +95,8 @@ class Config:
     function_roots: tuple[str, ...]
     tenant: TenantLimits
     run_stored_bytes: int
+    hooks: Mapping[str, HookDeclaration]
+    policies: Mapping[str, PolicyTarget]
     notices: tuple[str, ...]
     hidden: tuple[Secret, ...]
 
@@ -106,6 +109,8 @@ class Config:
             yield from profile.headers.values()
         for connection in self.connections.values():
             yield from connection.headers.values()
+        for policy in self.policies.values():
+            yield from policy.headers.values()
         for connection in self.mcp_connections.values():
             reached = connection.transport
             yield from (reached.environment if isinstance(reached, McpProcess) else reached.headers).values()

@@ -65,6 +65,8 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     visit = state.visit
     if visit is not None and (visit.grounding.asked or visit.history.asked):
         return ()
+    if state.gates is not None and state.gates.trial is not None:
+        return ()
     step = state.plan.step(visit.step_id) if visit is not None else None
     known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else set[str]()
     if isinstance(step, ModelStep) and finish_tool.has(step):

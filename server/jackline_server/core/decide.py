@@ -6,7 +6,8 @@
      2  abort applied, or the run keeps crashing            -> leave, end
      3  a deadline passed                                   -> leave, end
      4  paused, a question open, or not its turn in a thread -> Wait
-     -  between steps                                       -> the next step, or the end
+     -  between steps                                       -> gatekeeping, the next step, or the end
+     -  a step around which somebody is asked               -> gatekeeping, before and after what follows
      5  tool calls still to do                              -> calls
      6  (a steer waiting is settled by `control` at the same boundary)
      7  a call of `finish`, or a reply without tool calls   -> finishing.judge, grounding.check, judging.judge
@@ -28,6 +29,7 @@ from jackline_server.core import (
     compaction,
     exits,
     finishing,
+    gatekeeping,
     grounding,
     judging,
     leaving,
@@ -69,7 +71,8 @@ def decide(state: RunState, *, now: Moment, instruments: Instruments) -> Step:
     if oversight.paused or oversight.interrupts or state.waits_for_turn:
         return Wait(until_active_ms=None)
     if state.visit is None:
-        return _between(state)
+        held = gatekeeping.at_start(state, now, instruments) if state.gates is not None else None
+        return held or _between(state, now)
     return _within(state, state.visit, now=now, instruments=instruments)
 
 
@@ -91,7 +94,7 @@ def _stopped(state: RunState, now: Moment) -> Step | None:
         return None
     end = exits.abnormal(limit.reason, leaf=limit.leaf, error=f"{limit.leaf} has passed")
     if visit is None:
-        return leaving.end_run(_as_left(state, end))
+        return gatekeeping.at_end(state, now, _as_left(state, end))
     return _cut_short(state, visit, end)
 
 
@@ -136,12 +139,13 @@ def _as_left(state: RunState, end: Exit) -> Exit:
 # --- between and within steps ------------------------------------------------------------------
 
 
-def _between(state: RunState) -> Record:
+def _between(state: RunState, now: Moment) -> Step:
     if not state.next_step:
-        return leaving.end_run(state.last_exit or Exit(signal=exits.DEFAULT, reason=StopReason.DEFAULT))
+        last = state.last_exit or Exit(signal=exits.DEFAULT, reason=StopReason.DEFAULT)
+        return gatekeeping.at_end(state, now, last)
     if state.ledger.steps >= state.bounds.steps:
         end = exits.abnormal(StopReason.STEP_BUDGET, leaf="run.steps", error="run.steps is reached")
-        return leaving.end_run(_as_left(state, end))
+        return gatekeeping.at_end(state, now, _as_left(state, end))
     started = StepStarted(
         step_id=state.next_step,
         visit=state.visits.get(state.next_step, 0) + 1,
@@ -153,6 +157,8 @@ def _between(state: RunState) -> Record:
 def _within(state: RunState, visit: Visit, *, now: Moment, instruments: Instruments) -> Step:
     step = state.plan.step(visit.step_id)
     match step:
+        case ModelStep() | ToolStep() if step.gates is not None:
+            return _gated(state, visit, step, now=now, instruments=instruments)
         case ModelStep():
             return _model_step(state, visit, step, now=now, instruments=instruments)
         case ToolStep():
@@ -161,6 +167,21 @@ def _within(state: RunState, visit: Visit, *, now: Moment, instruments: Instrume
             return routing.choose(state, visit, step, instruments.expressions)
         case _:
             assert_never(step)
+
+
+def _gated(
+    state: RunState, visit: Visit, step: ModelStep | ToolStep, *, now: Moment, instruments: Instruments
+) -> Step:
+    """What the loop decides, but for what somebody at a gate has to say first."""
+    held = gatekeeping.first(state, visit, step, now=now, instruments=instruments)
+    if held is not None:
+        return held
+    calm, seen = gatekeeping.undisturbed(state, visit)
+    if isinstance(step, ModelStep):
+        decided = _model_step(calm, seen, step, now=now, instruments=instruments)
+    else:
+        decided = _tool_step(calm, seen, step, now=now, instruments=instruments)
+    return gatekeeping.let_pass(state, visit, step, decided, now=now, instruments=instruments)
 
 
 def _model_step(

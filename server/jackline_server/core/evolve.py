@@ -11,6 +11,7 @@ from jackline_server.core import (
     conversation,
     evolve_calls,
     evolve_control,
+    evolve_gates,
     evolve_history,
     evolve_progress,
     evolve_turns,
@@ -84,6 +85,7 @@ def begin(run_id: str, plan: Plan, started: RunStarted, *, active_ms: int = 0) -
         visits={},
         calls={},
         talk=None if thread is None else Talk(history=thread.messages, waits=thread.waits),
+        gates=evolve_gates.begun(plan),
     )
 
 
@@ -228,6 +230,7 @@ def _leave(state: RunState, fact: StepFinished) -> RunState:
         last_exit=_exit_of(fact),
         oversight=_begin_cleanup(state, fact),
         talk=None if state.talk is None else conversation.left(state, visit),
+        gates=None if state.gates is None else evolve_gates.left(state.gates),
     )
 
 

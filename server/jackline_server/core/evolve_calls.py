@@ -4,7 +4,7 @@ Owns the moves requested → started → completed | failed | denied | cancelled
 call. A call whose outcome is unknown stays open until its policy or a person settles it.
 """
 
-from jackline_server.core import json_text, reflection, result_tool, reuse, transcript
+from jackline_server.core import gate_lookup, json_text, reflection, result_tool, reuse, transcript
 from jackline_server.core.context import Context, select, step_input
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
@@ -143,6 +143,8 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
     )
     if fact.cut_from_bytes:
         call = change(call, tail=fact.tail, blob=fact.blob)
+    if state.gates is not None and call.attempts:
+        call = change(call, awaits=gate_lookup.awaiting(state, call.step_id, fact))
     if fact.reused_from:
         earlier = _call(state, fact.reused_from)
         call = change(call, bound=earlier.bound, tail=earlier.tail, blob=earlier.blob)
@@ -151,7 +153,7 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
     visit = state.visit
     if visit is not None and not visit.readable and call.output_json and result_tool.is_cut(state.plan, call):
         state = change(state, visit=change(visit, readable=True))
-    return _store(state, call, context=_written(state, call))
+    return store(state, call, context=_written(state, call))
 
 
 def _written(state: RunState, call: ToolCall) -> Context:
@@ -174,9 +176,9 @@ def resolve(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> R
     """
     call = _call(state, interrupt.call_id)
     if fact.option == RETRY:
-        return _store(state, change(call, status=CallStatus.REQUESTED), context=state.context)
+        return store(state, change(call, status=CallStatus.REQUESTED), context=state.context)
     if not fact.option:
-        return _store(state, change(call, unknown_expired=True), context=state.context)
+        return store(state, change(call, unknown_expired=True), context=state.context)
     return state
 
 
@@ -187,6 +189,8 @@ def cut(call: ToolCall) -> ToolCall:
 
 def is_settled(call: ToolCall, plan: Plan) -> bool:
     """True if nothing more will become of the call."""
+    if call.awaits:
+        return False
     match call.status:
         case CallStatus.REQUESTED | CallStatus.STARTED:
             return False
@@ -211,7 +215,7 @@ def signal_of(status: CallStatus) -> str:
     return DEFAULT if status is CallStatus.COMPLETED else "error"
 
 
-def _store(state: RunState, call: ToolCall, *, context: Context) -> RunState:
+def store(state: RunState, call: ToolCall, *, context: Context) -> RunState:
     """Put the call back; the turn's calls are closed together, once all are settled."""
     stored = change(state, calls={**state.calls, call.call_id: call}, context=context)
     visit = stored.visit

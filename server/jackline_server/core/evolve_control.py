@@ -3,7 +3,7 @@
 Owns what holds a run and what lets it go on.
 """
 
-from jackline_server.core import evolve_calls, evolve_progress, new_bounds, repetition
+from jackline_server.core import evolve_calls, evolve_gates, evolve_progress, new_bounds, repetition
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.facts import (
     BoundsAdjusted,
@@ -77,6 +77,7 @@ def command(state: RunState, fact: CommandApplied) -> RunState:
 
 def steer(state: RunState, fact: Steered) -> RunState:
     """Guidance enters the conversation; an answer that nobody has judged yet gives way to it."""
+    state = evolve_gates.withdrawn(state)
     visit = evolve_progress.withdrawn(current(state))
     note = Note(text=fact.text, provenance=f"steer:{fact.principal}")
     progress = repetition.restarted(visit.progress)

@@ -43,7 +43,7 @@ def answered(visit: Visit) -> Visit:
 
 def interrupted(visit: Visit, purpose: Purpose, text: str) -> Visit:
     """A reply broke off behind this text. A judge's or a summary's is nothing that the model said."""
-    if purpose in (Purpose.GROUND, Purpose.SUMMARY):
+    if purpose.is_aside:
         return visit
     return change(visit, history=change(visit.history, interrupted=text))
 

@@ -4,7 +4,7 @@ Owns reservation and settlement: a call is held in the run's ledger and in the v
 on, and replaced by what it came to.
 """
 
-from jackline_server.core import evolve_history, text_calls
+from jackline_server.core import evolve_gates, evolve_history, text_calls
 from jackline_server.core.bounds import Hold, Limit
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve_progress import judged
@@ -13,6 +13,7 @@ from jackline_server.core.facts import (
     AnswerRejected,
     ConsultAnswer,
     Consulted,
+    ConsultKind,
     FailureClass,
     ModelCallFailed,
     ModelCallStarted,
@@ -43,23 +44,30 @@ def settle_lost(state: RunState, call: ModelCall) -> RunState:
         estimated=True,
     )
     visit = current(state)
+    attempts = Attempts(
+        failed=call.started.attempt,
+        last=FailureClass.CANCELLED,
+        error="the worker went away during the call",
+        retry_at_active_ms=state.active_ms,
+    )
+    settled = change(
+        visit,
+        ledger=visit.ledger.settle(call.hold, tokens=tokens, cost_micros=cost),
+        model_call=None,
+        request_since_ms=None,
+    )
     return change(
-        state,
+        _attempted(state, settled, call, attempts),
         usage=_add(state.usage, usage),
         ledger=state.ledger.settle(call.hold, tokens=tokens, cost_micros=cost),
-        visit=change(
-            visit,
-            ledger=visit.ledger.settle(call.hold, tokens=tokens, cost_micros=cost),
-            model_call=None,
-            request_since_ms=None,
-            attempts=Attempts(
-                failed=call.started.attempt,
-                last=FailureClass.CANCELLED,
-                error="the worker went away during the call",
-                retry_at_active_ms=state.active_ms,
-            ),
-        ),
     )
+
+
+def _attempted(state: RunState, visit: Visit, call: ModelCall, attempts: Attempts) -> RunState:
+    """The state with a failed attempt: at the call that is due, or at the judge of a gate."""
+    if state.gates is not None and call.started.purpose is Purpose.JUDGE:
+        return change(state, visit=visit, gates=evolve_gates.failed(state.gates, attempts))
+    return change(state, visit=change(visit, attempts=attempts))
 
 
 def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
@@ -71,7 +79,7 @@ def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
     since, closing, stopping = visit.request_since_ms, visit.closing, visit.stopping
     if fact.limit is not None:
         closing = Limit(reason=fact.limit, leaf=fact.limit_leaf)
-    if stopping.answers and fact.purpose is not Purpose.SUMMARY:
+    if stopping.answers and not fact.purpose.is_aside:
         stopping = Stopping(failed=stopping.failed)  # the next turn asks anew
     return change(
         state,
@@ -82,18 +90,21 @@ def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
             iteration=fact.iteration,
             model_call=ModelCall(sequence=state.sequence, started=fact, hold=hold),
             request_since_ms=state.active_ms if since is None else since,
-            answer=visit.answer if fact.purpose is Purpose.GROUND else None,
+            answer=visit.answer if fact.purpose.is_aside else None,
             closing=closing,
             stopping=stopping,
             grounding=_grounding(visit.grounding, fact.purpose),
         ),
+        gates=None if state.gates is None else evolve_gates.reserved(state.gates, fact),
     )
 
 
 def _grounding(grounding: Grounding, purpose: Purpose) -> Grounding:
-    """Any other call than the judge's means that there is no answer to judge any more."""
+    """Any call of the conversation means that there is no answer to judge any more."""
     if purpose is Purpose.GROUND:
         return change(grounding, asked=True)
+    if purpose is Purpose.JUDGE:
+        return grounding
     if not grounding.passed and not grounding.asked:
         return grounding
     return Grounding(replans=grounding.replans, refused=grounding.refused)
@@ -133,6 +144,7 @@ def reply(state: RunState, fact: ModelReplied) -> RunState:
             call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros, turns=turns
         ),
         visit=_heard(settled, said, call.started.purpose),
+        gates=None if state.gates is None else evolve_gates.replied(state.gates, call.started, fact.text),
     )
 
 
@@ -142,6 +154,8 @@ def _heard(visit: Visit, said: Reply, purpose: Purpose) -> Visit:
             return judged(visit, said)
         case Purpose.SUMMARY:
             return evolve_history.summarised(visit, said)
+        case Purpose.JUDGE:
+            return visit  # `evolve_gates` keeps its word
         case Purpose.TURN | Purpose.REPAIR | Purpose.FINAL_ANSWER:
             heard = change(
                 visit,
@@ -165,12 +179,13 @@ def fail(state: RunState, fact: ModelCallFailed) -> RunState:
         retry_at_active_ms=retry_at,
     )
     ledger = visit.ledger.settle(call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros)
-    settled = change(visit, ledger=ledger, model_call=None, attempts=attempts)
+    settled = change(visit, ledger=ledger, model_call=None)
+    if fact.text:
+        settled = evolve_history.interrupted(settled, call.started.purpose, fact.text)
     return change(
-        state,
+        _attempted(state, settled, call, attempts),
         usage=_add(state.usage, fact.usage),
         ledger=state.ledger.settle(call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros),
-        visit=evolve_history.interrupted(settled, call.started.purpose, fact.text) if fact.text else settled,
     )
 
 
@@ -201,7 +216,9 @@ def reject(state: RunState, fact: AnswerRejected) -> RunState:
 
 
 def consult(state: RunState, fact: Consulted) -> RunState:
-    """An answer holds for the turn that it was asked in; one that failed counts as no."""
+    """An answer to a stop condition holds for the turn that it was asked in; one that failed counts as no."""
+    if fact.kind is not ConsultKind.STOP_CONDITION:
+        return evolve_gates.consult(state, fact)
     visit = current(state)
     stopping = visit.stopping
     failed = fact.answer is ConsultAnswer.FAILED

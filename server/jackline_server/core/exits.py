@@ -18,6 +18,7 @@ ABORTED = "aborted"
 STOPPED = "stopped"
 NEEDS_REVIEW = "needs_review"
 INVALID_OUTPUT = "invalid_output"
+GUARDRAIL_VIOLATION = "guardrail_violation"
 
 _PHASES: Mapping[str, Phase] = {
     STOPPED: Phase.SUCCEEDED,
@@ -27,7 +28,7 @@ _PHASES: Mapping[str, Phase] = {
     "tool_loop": Phase.EXHAUSTED,
     "invalid_output": Phase.FAILED,
     "grounding_failed": Phase.FAILED,
-    "guardrail_violation": Phase.FAILED,
+    GUARDRAIL_VIOLATION: Phase.FAILED,
     "error": Phase.FAILED,
     "needs_review": Phase.NEEDS_REVIEW,
     "aborted": Phase.ABORTED,
@@ -47,10 +48,13 @@ _SIGNALS: Mapping[StopReason, str] = {
     StopReason.INVALID_OUTPUT: "invalid_output",
     StopReason.NO_TOOL_SUCCEEDED: "invalid_output",
     StopReason.GROUNDING_FAILED: "grounding_failed",
+    StopReason.GUARDRAIL: GUARDRAIL_VIOLATION,
+    StopReason.POLICY_DENIED: GUARDRAIL_VIOLATION,
     StopReason.REVIEW: "needs_review",
     StopReason.UNKNOWN_OUTCOME: "needs_review",
     StopReason.MODEL_ERROR: "error",
     StopReason.TOOL_ERROR: "error",
+    StopReason.HOOK_VETO: "error",
     StopReason.CRASH_LOOP: "error",
     StopReason.DATA_LOSS: "error",
     StopReason.INTERNAL: "error",

@@ -11,6 +11,7 @@ millionths of a US dollar. JSON documents are their text.
 from enum import Enum
 
 from jackline_server.core.frozen import frozen
+from jackline_server.core.gate_plans import Point
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import Effect, OnQuestion, RunBounds
 from jackline_server.core.reasoning import ReasoningBlocks
@@ -56,10 +57,13 @@ class StopReason(Enum):
     INVALID_OUTPUT = "invalid_output"
     NO_TOOL_SUCCEEDED = "no_tool_succeeded"
     GROUNDING_FAILED = "grounding_failed"
+    GUARDRAIL = "guardrail"
+    POLICY_DENIED = "policy_denied"
     REVIEW = "review"
     UNKNOWN_OUTCOME = "unknown_outcome"
     MODEL_ERROR = "model_error"
     TOOL_ERROR = "tool_error"
+    HOOK_VETO = "hook_veto"
     CRASH_LOOP = "crash_loop"
     DATA_LOSS = "data_loss"
     INTERNAL = "internal"
@@ -204,6 +208,12 @@ class Purpose(Enum):
     FINAL_ANSWER = "final_answer"
     GROUND = "ground"
     SUMMARY = "summary"
+    JUDGE = "judge"
+
+    @property
+    def is_aside(self) -> bool:
+        """True if the reply is no part of the conversation."""
+        return self in (Purpose.GROUND, Purpose.SUMMARY, Purpose.JUDGE)
 
 
 @frozen
@@ -348,6 +358,9 @@ class CallProblem(Enum):
     OVER_LIMIT = "over_limit"
     STEP_ENDED = "step_ended"
     TWIN_UNKNOWN = "twin_unknown"
+    GUARDRAIL = "guardrail"
+    POLICY_DENIED = "policy_denied"
+    REPLY_DISCARDED = "reply_discarded"
 
 
 OTHER_TOOL = "other"
@@ -420,6 +433,7 @@ class AnswerProblem(Enum):
     TOOL_REQUIRED = "tool_required"
     NOT_FINISHED = "not_finished"
     CALL_FAILED = "call_failed"
+    GUARDRAIL = "guardrail"
 
     @property
     def costs_a_turn(self) -> bool:
@@ -695,26 +709,49 @@ class ConsultKind(Enum):
     """What somebody was asked for."""
 
     STOP_CONDITION = "stop_condition"
+    HOOK = "hook"
+    POLICY = "policy"
+    GUARDRAIL = "guardrail"
+    JUDGE = "judge"
 
 
 class ConsultAnswer(Enum):
-    """What came of it."""
+    """What came of it. Conditions are answered by yes and no, everybody else by what may happen."""
 
     YES = "yes"
     NO = "no"
     FAILED = "failed"
-    """There was no answer: an error, none in time, or one that is no yes or no."""
+    """There was no answer: an error, none in time, or one that means nothing."""
+
+    PROCEED = "proceed"
+    DENY = "deny"
+    """The call may not start, or the text may not pass."""
+
+    VETO = "veto"
+    """The step or the run ends."""
+
+    RETRY = "retry"
+    """The call is made once more."""
 
 
 @frozen
 class Consulted:
-    """Somebody who can change nothing was asked, and this is the answer. `who` is a place in the plan."""
+    """Somebody who can change nothing was asked, and this is the answer.
+
+    `who` is a place in the plan, or the name of who was asked. `point` is where, None for a condition;
+    `subject` is the call it is about, if it is about one. `metadata_json` is an object of texts that a hook
+    sets for the run, empty for none.
+    """
 
     kind: ConsultKind
     who: str
     answer: ConsultAnswer
     duration_ms: int
     error: str  # content
+    point: Point | None = None
+    subject: str = ""
+    reason: str = ""  # content
+    metadata_json: str = ""  # content
 
 
 Fact = (

@@ -51,7 +51,7 @@ def judge(state: RunState, visit: Visit, step: ModelStep, call: ToolCall, schema
     """What the call leads to: the end of the step, or a reason why it does not count."""
     verdict = _verdict(state, visit, step, call, schemas)
     if isinstance(verdict, Wrong):
-        return _rejected(state, step, call, verdict)
+        return rejected(state, step, call, verdict)
     accepted = ToolCallFinished(
         call_id=call.call_id, tool=FINISH, status=CallStatus.COMPLETED, output_json=_ACCEPTED
     )
@@ -87,7 +87,7 @@ def _verdict(
     return judging.tool_required(verdict)
 
 
-def _rejected(state: RunState, step: ModelStep, call: ToolCall, verdict: Wrong) -> Record:
+def rejected(state: RunState, step: ModelStep, call: ToolCall, verdict: Wrong) -> Record:
     """Deny the reply's calls of `finish`, and do with the answer what is done with a wrong one."""
     settled, denied = state, list[ToolCallFinished]()
     for one in _waiting(state, current(state), step):

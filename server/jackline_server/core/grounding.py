@@ -104,7 +104,7 @@ def _call(
     counted = turns.requests_used_up(visit, step)
     if counted is not None:
         return counted
-    model = _brief(state.plan.models[plan.model])
+    model = brief(state.plan.models[plan.model])
     messages = (
         SystemMessage(text=_JUDGE),
         UserMessage(text=_case(state, visit, step, model), provenance="input"),
@@ -139,8 +139,8 @@ def _call(
     )
 
 
-def _brief(model: ModelPlan) -> ModelPlan:
-    """The judge's model: it is not asked for more than a verdict."""
+def brief(model: ModelPlan) -> ModelPlan:
+    """A judge's model: it is not asked for more than a verdict."""
     return change(model, max_output_tokens=min(model.max_output_tokens, MOST_OUTPUT_TOKENS))
 
 

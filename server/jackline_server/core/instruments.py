@@ -1,6 +1,6 @@
-"""What the core needs from outside to judge values: expressions and schemas.
+"""What the core needs from outside to judge values: expressions, schemas and patterns.
 
-Both are pure: the same arguments give the same answer, in bounded time. Their implementations live in
+All are pure: the same arguments give the same answer, in bounded time. Their implementations live in
 `expressions`; a caller of `decide` hands them over together.
 """
 
@@ -47,9 +47,18 @@ class SchemaValidator(Protocol):
         ...
 
 
+class PatternFinder(Protocol):
+    """Regular expressions that run in linear time."""
+
+    def is_found(self, pattern: str, text: str) -> bool:
+        """True if the pattern is found in the text, and if it can't be looked for."""
+        ...
+
+
 @frozen
 class Instruments:
-    """The two together."""
+    """All of them together."""
 
     expressions: ExpressionEvaluator
     schemas: SchemaValidator
+    patterns: PatternFinder

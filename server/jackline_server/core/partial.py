@@ -6,7 +6,7 @@ Owns what is kept. Every abnormal exit keeps it, marked partial: whoever reads a
 from jackline_server.core import finish_tool, json_text, outcome
 from jackline_server.core.exits import Exit
 from jackline_server.core.frozen import change, frozen
-from jackline_server.core.plan import JsonValue, ModelStep
+from jackline_server.core.plan import JsonValue, ModelStep, StepPlan
 from jackline_server.core.state import Reply, RunState, Visit
 
 
@@ -22,6 +22,8 @@ def with_best(end: Exit, state: RunState, visit: Visit) -> Exit:
     be read, else its text.
     """
     step = state.plan.step(visit.step_id)
+    if _is_guarded(step):
+        return end
     broken = visit.history.interrupted
     if broken.strip() and isinstance(step, ModelStep):
         return keeping(end, outcome.salvage(broken, step.outcome))
@@ -29,11 +31,18 @@ def with_best(end: Exit, state: RunState, visit: Visit) -> Exit:
     return end if kept is None else keeping(end, kept.value)
 
 
-def with_text(end: Exit, visit: Visit) -> Exit:
+def with_text(end: Exit, state: RunState, visit: Visit) -> Exit:
     """The same as plain text, read in no way: for the end of a run that met a bug."""
+    if _is_guarded(state.plan.step(visit.step_id)):
+        return end
     said = [entry.text for entry in reversed(visit.entries) if isinstance(entry, Reply)]
     text = next((text for text in (visit.history.interrupted, *said) if text.strip()), "")
     return keeping(end, text) if text else end
+
+
+def _is_guarded(step: StepPlan) -> bool:
+    """True if no answer of the step may leave it that its guardrails have not seen."""
+    return isinstance(step, ModelStep) and step.gates is not None and bool(step.gates.output)
 
 
 def after(end: Exit, last: Exit) -> Exit:

@@ -12,6 +12,7 @@ from enum import Enum
 
 from jackline_server.core.conditions import StopCondition
 from jackline_server.core.frozen import frozen
+from jackline_server.core.gate_plans import GatesPlan
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 JsonObject = dict[str, JsonValue]
@@ -404,6 +405,7 @@ class ModelStep:
     thread: bool = False
     reads_results: bool = False
     text_tool_calls: TextToolCalls = TextToolCalls.OFF
+    gates: GatesPlan | None = None
 
 
 @frozen
@@ -467,6 +469,8 @@ class ToolStep:
     on_unknown: OnUnknown
     unknown_expiry_ms: int
     policy: ToolPolicy = ToolPolicy()
+    gates: GatesPlan | None = None
+    """What is asked when the flow visits the step; a model that calls it brings its own step's."""
 
 
 @frozen
@@ -512,6 +516,9 @@ class Plan:
     """Files that were missing when the plan was made, in words; each becomes a notice."""
     bounds_cap: BoundsCap | None = None
     """How far a live run's bounds may be raised; None where the workflow does not say."""
+
+    gates: GatesPlan | None = None
+    """What is asked around the run itself. A plan in which any step asks somebody has some, if only empty."""
 
     def step(self, step_id: str) -> StepPlan:
         """The step of that name. Raises KeyError: a compiled plan routes only to known steps."""

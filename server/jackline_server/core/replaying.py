@@ -37,7 +37,17 @@ from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import Plan
 from jackline_server.core.request_differences import Kind, Unlike, models_differ, tools_differ
 from jackline_server.core.state import RunState
-from jackline_server.core.steps import CallModel, CallTools, Consult, Finish, Moment, Record, Step, Wait
+from jackline_server.core.steps import (
+    CallModel,
+    CallTools,
+    Consult,
+    Finish,
+    Moment,
+    Question,
+    Record,
+    Step,
+    Wait,
+)
 
 _CLOCK_STEP_MS = 1_000
 """An expiry that is off by no more than this is the same: wall clocks are set."""
@@ -214,19 +224,24 @@ class _Walk:
             case CallTools(attempts=attempts):
                 taken, difference = self._record(tuple(one.started for one in attempts), ahead)
                 return taken, difference or self._unlike(step, moment)
-            case Consult(who=who):
-                return self._asked(who, ahead)
+            case Consult(questions=questions):
+                return self._asked(questions, ahead)
             case Wait():
                 return 0, self._differs(0, ahead, None, "the run would wait")
             case Finish():
                 return 0, self._differs(0, ahead, None, "the run has ended")
 
-    def _asked(self, who: str, ahead: _Ahead) -> tuple[int, Difference | None]:
-        """Whether the same question was asked; its answer came from outside."""
-        entry = ahead.peek(0)
-        if entry is not None and isinstance(entry.fact, Consulted) and entry.fact.who == who:
-            return 1, None
-        return 0, self._differs(0, ahead, None, f"{who} would be asked")
+    def _asked(self, questions: tuple[Question, ...], ahead: _Ahead) -> tuple[int, Difference | None]:
+        """Whether the same questions were asked; their answers came from outside."""
+        for at, question in enumerate(questions):
+            entry = ahead.peek(at)
+            fact = None if entry is None else entry.fact
+            if not isinstance(fact, Consulted) or (fact.who, fact.subject) != (
+                question.who,
+                question.subject,
+            ):
+                return at, self._differs(at, ahead, None, f"{question.who} would be asked")
+        return len(questions), None
 
     def _record(self, facts: tuple[Fact, ...], ahead: _Ahead) -> tuple[int, Difference | None]:
         """How many facts of the log are those, or where they are not."""

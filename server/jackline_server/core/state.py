@@ -25,6 +25,7 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.frozen import frozen
+from jackline_server.core.gates import Gates
 from jackline_server.core.messages import Message, Prompt
 from jackline_server.core.plan import Effect, JsonObject, ModelStep, Plan, RunBounds, StepBounds
 from jackline_server.core.reasoning import ReasoningBlocks
@@ -40,7 +41,8 @@ class ToolCall:
     `other`, `name` what the model wrote. `bound` is what its last attempt was given beside `arguments`: the
     values that the step binds; None if it binds none. `retry_at_active_ms` is set while its last attempt has
     failed and another is to come. `reuse_key` is set where an equal call may get its result. `tail` and
-    `blob` are the rest of an output that was cut, as the fact says.
+    `blob` are the rest of an output that was cut, as the fact says. `awaits` are the hooks that have yet to
+    look at how it ended: until then it is not settled.
     """
 
     call_id: str
@@ -70,6 +72,7 @@ class ToolCall:
     reuse_key: str = ""
     tail: str = ""
     blob: str = ""
+    awaits: tuple[str, ...] = ()
 
 
 @frozen
@@ -338,8 +341,8 @@ class RunState:
 
     `sequence` is that of the last fact folded, `active_ms` the active time it carried. `suspended` is
     true from RunSuspended until a worker takes over. `bounds` are those that hold now: the ones it was
-    started with, as they were adjusted since. `talk` is None for a run without a thread.
-    `stored_bytes` is what its results come to that are kept outside the log.
+    started with, as they were adjusted since. `talk` is None for a run without a thread, `gates`
+    where the plan asks nobody. `stored_bytes` is what its results come to that are kept outside the log.
     """
 
     run_id: str
@@ -364,6 +367,7 @@ class RunState:
     stored_bytes: int = 0
     finished: RunFinished | None = None
     talk: Talk | None = None
+    gates: Gates | None = None
 
     @property
     def in_thread(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from jackline_server.core.facts import ConsultKind, Fact, ModelCallStarted, ToolCallStarted
 from jackline_server.core.frozen import frozen
+from jackline_server.core.gate_plans import ArgumentsView, Point
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import JsonValue, ModelPlan, ToolChoice, ToolEntry, ToolStep
 
@@ -66,18 +67,32 @@ class CallTools:
 
 
 @frozen
-class Consult:
-    """Ask somebody who can change nothing, and record the answer.
+class Question:
+    """What somebody is asked.
 
-    Nothing is announced: whoever asks twice has changed nothing. `who` is the place in the plan that asks,
-    `function` the function of the operator's roots that is asked, `variables` what it may be given.
+    `who` is the place in the plan that asks, `target` who is asked: a function of the operator's roots, a
+    hook or a policy service of the operator's config. `variables` is what it may be given, `subject` the call
+    it is about.
     """
 
     kind: ConsultKind
     who: str
-    function: str
+    target: str
     variables: Mapping[str, JsonValue]
     timeout_ms: int
+    point: Point | None = None
+    subject: str = ""
+    view: ArgumentsView | None = None
+
+
+@frozen
+class Consult:
+    """Ask those who can change nothing, all at once, and record their answers in the order of the questions.
+
+    Nothing is announced: whoever asks twice has changed nothing.
+    """
+
+    questions: tuple[Question, ...]
 
 
 @frozen

@@ -41,7 +41,7 @@ from jackline_server.core.instruments import ExpressionError, Instruments
 from jackline_server.core.outcome import Accepted
 from jackline_server.core.plan import JsonObject, JsonValue, ModelStep
 from jackline_server.core.state import Note, Reply, RunState, ToolCall, Visit, calls_of, last_reply
-from jackline_server.core.steps import Consult, Moment, Record, Step
+from jackline_server.core.steps import Consult, Moment, Question, Record, Step
 
 VARIABLES = (
     "input",
@@ -99,13 +99,14 @@ def _consult(found: conditions.Verdict, leaves: "_Leaves") -> Consult:
     if not isinstance(leaf, AskFunction):
         raise TypeError("only a function has to be asked")
     left = timing.left_ms(leaves.state, leaves.now.active_ms)
-    return Consult(
+    question = Question(
         kind=ConsultKind.STOP_CONDITION,
         who=found.path,
-        function=leaf.function,
+        target=leaf.function,
         variables=leaves.variables(),
         timeout_ms=leaf.timeout_ms if left is None else min(leaf.timeout_ms, left),
     )
+    return Consult(questions=(question,))
 
 
 def answered(state: RunState, fact: Consulted) -> tuple[Fact, ...]:

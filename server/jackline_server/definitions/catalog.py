@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from jackline_server.core.frozen import frozen
+from jackline_server.core.gate_plans import HookPlan
 from jackline_server.core.plan import ModelPlan
 from jackline_server.definitions import defaults
 from jackline_server.runtime.mcp_ports import Catalog as McpCatalog
@@ -70,14 +71,45 @@ class NoMcpCatalogs:
         return "this server has no MCP connections"
 
 
+class Hooks(Protocol):
+    """The hooks that the operator declared."""
+
+    def names(self) -> Collection[str]:
+        """All of them."""
+        ...
+
+    def describe(self, name: str) -> HookPlan | str:
+        """How one is asked, or in one line why it can't be used."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoHooks:
+    """For a server without hooks."""
+
+    def names(self) -> Collection[str]:
+        """There is none."""
+        return ()
+
+    def describe(self, name: str) -> HookPlan | str:
+        """There is none."""
+        return f"there is no hook {name!r} in the server's config"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """Model profiles by name, the names of HTTP connections, the functions, the tools of MCP servers."""
+    """What a workflow may name: profiles, connections, functions, tools of MCP servers, hooks, policies.
+
+    `regions` are those that telephone numbers are known of.
+    """
 
     models: Mapping[str, ModelPlan]
     http_connections: frozenset[str]
     functions: Functions
     mcp: McpCatalogs = field(default_factory=NoMcpCatalogs)
+    hooks: Hooks = field(default_factory=NoHooks)
+    policies: frozenset[str] = frozenset()
+    regions: frozenset[str] = frozenset()
 
     def model(self, name: str) -> ModelPlan | None:
         """The profile of that name; for `provider/model` one made on the spot, without a price."""

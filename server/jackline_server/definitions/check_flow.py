@@ -7,8 +7,9 @@ or its caps (`check_bounds`).
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from jackline_server.core.exits import ABORTED, ANY, DEFAULT, ERROR, STOPPED
+from jackline_server.core.exits import ABORTED, ANY, DEFAULT, ERROR, GUARDRAIL_VIOLATION, STOPPED
 from jackline_server.core.frozen import frozen
+from jackline_server.core.gate_plans import GatesPlan
 from jackline_server.core.plan import (
     END,
     RESERVED_EXITS,
@@ -170,7 +171,17 @@ def _exits(step: ModelStep) -> Iterator[str]:
     free = step.outcome.form is not AnswerForm.FINISH_TOOL and step.tool_choice.mode is ChoiceMode.AUTO
     if step.outcome.enum or step.outcome.schema_json is not None or not free:
         yield "invalid_output"
+    if _may_be_held_back(step.gates):
+        yield GUARDRAIL_VIOLATION
     yield ERROR
+
+
+def _may_be_held_back(gates: GatesPlan | None) -> bool:
+    """True if a guardrail or the policy can end the step."""
+    if gates is None:
+        return False
+    denies = gates.policy is not None and gates.policy.ends
+    return bool(gates.input or gates.output) or denies or any(rail.ends for rail in gates.tools)
 
 
 def _check_outputs(plan: Plan, draft: Draft, report: Report) -> None:

@@ -23,6 +23,7 @@ from jackline_server.definitions import (
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog
 from jackline_server.definitions.expression_checks import ExpressionChecker
+from jackline_server.definitions.gating import Gating
 from jackline_server.definitions.mcp_source import McpSource
 from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, SchemaChecker, json_text
@@ -114,7 +115,8 @@ class WorkflowCompiler:
             expressions=self._expressions,
             report=report,
         )
-        steps = resolver.steps()
+        gating = Gating(draft=draft, resolver=resolver)
+        steps = gating.around(resolver.steps())
         if top.input is not None:
             parameters.check_schema(top.input.schema_, ("input", "schema"))
         return Plan(
@@ -129,6 +131,7 @@ class WorkflowCompiler:
             input_schema_json=None if top.input is None else json_text(top.input.schema_),
             on_question=OnQuestion(top.on_question or defaults.ON_QUESTION.value),
             warnings=tuple(files.warnings),
+            gates=gating.of_run(steps),
         )
 
     def _check(self, plan: Plan, draft: Draft, report: Report) -> WorstCase | None:

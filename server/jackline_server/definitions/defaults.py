@@ -4,6 +4,7 @@ Owns the numbers. A plan holds them resolved, so changing one here changes no ru
 Times are milliseconds.
 """
 
+from jackline_server.core.gate_plans import ArgumentsView
 from jackline_server.core.plan import (
     AnswerForm,
     CompactionMode,
@@ -87,3 +88,9 @@ MAX_OUTPUT_TOKENS = 4_096
 MODEL_RETRIES = 3
 MODEL_RETRY_BASE_MS = 1_000
 MODEL_RETRY_CAP_MS = 30_000
+
+# The policy service that a workflow names.
+POLICY_VIEW = ArgumentsView.METADATA
+POLICY_TIMEOUT_MS = SECOND_MS
+POLICY_FAILS_OPEN = False
+ON_DENY = OnFailure.OBSERVE

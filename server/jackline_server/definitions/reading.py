@@ -36,12 +36,15 @@ _CODES = {
     "bad_pointer": "bad_pointer",
     "bad_tool": "bad_tool",
     "bad_condition": "bad_condition",
+    "bad_guardrail": "bad_guardrail",
 }
 _NO_KEYS = frozenset(
     {
         "[key]",
         "CompactionShape",
         "NamedToolShape",
+        "PiiShape",
+        "PolicyUseShape",
         "PruneShape",
         "StopFunctionShape",
         "bool",
@@ -224,7 +227,7 @@ def _inner_path(loc: tuple[int | str, ...]) -> Path:
 
 
 def _is_no_key(part: str) -> bool:
-    return part.startswith("literal[") or part in _NO_KEYS
+    return part.startswith(("literal[", "tuple[")) or part in _NO_KEYS
 
 
 def _owner(shape: type[Shape], path: Path) -> type[Shape] | None:

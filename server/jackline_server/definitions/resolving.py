@@ -167,7 +167,7 @@ class Resolver:
         if plan.mode is not CompactionMode.SUMMARISE:
             message = "`model` writes summaries, and there are none: set `mode: summarise`"
             self.report.warning("compaction_model_unused", message, path)
-        return history.compaction_plan(said, self._profile(said.model, (*path, "model")))
+        return history.compaction_plan(said, self.profile(said.model, (*path, "model")))
 
     def _ground(self, step_id: str, shape: AgentShape, model: str) -> GroundPlan | None:
         path: Path = ("steps", step_id, "ground")
@@ -180,7 +180,7 @@ class Resolver:
             message = "an answer by `finish_tool` can't be held against the tools yet; take another form"
             self.report.error("ground_form", message, path)
         judge = shape.ground.model
-        name = model if judge is None else self._profile(judge, (*path, "model"))
+        name = model if judge is None else self.profile(judge, (*path, "model"))
         return progress.ground_plan(shape.ground, name)
 
     def _completion(self, step_id: str, shape: CompletionShape) -> ModelStep:
@@ -228,9 +228,10 @@ class Resolver:
             message = f"`{step_id}` has no model; set `model` here or at the top"
             self.report.error("model_missing", message, ("steps", step_id))
             return ""
-        return self._profile(name, place)
+        return self.profile(name, place)
 
-    def _profile(self, name: str, place: Path) -> str:
+    def profile(self, name: str, place: Path) -> str:
+        """The profile of that name, noted as used; empty, and reported, if there is none."""
         model = self.catalog.model(name)
         if model is None:
             hint = nearest(name, self.catalog.models)

@@ -33,6 +33,7 @@ MAX_TOOLS = 128
 
 
 OnFailureText = Literal["observe", "fail"]
+PiiKind = Literal["email", "phone", "card", "iban", "ip", "national_id"]
 
 
 class Shape(BaseModel):
@@ -291,7 +292,74 @@ class StopWhenShape(Shape):
         return self
 
 
-_STEP_NOT_BUILT = frozenset({"on_question", "hooks", "policy", "guardrails", "supervisor"})
+class PiiShape(Shape):
+    """`pii` of a guardrail, where it is more than a list of kinds."""
+
+    kinds: Annotated[tuple[PiiKind, ...], Field(min_length=1)]
+    region: Annotated[str, Field(pattern=r"^[A-Z]{2}$")] | None = None
+    of: Literal["arguments", "results", "both"] | None = None
+
+
+class TopicShape(Shape):
+    """`topic` of a guardrail."""
+
+    allow: Annotated[tuple[Line, ...], Field(min_length=1, max_length=50)] | None = None
+    deny: Annotated[tuple[Line, ...], Field(min_length=1, max_length=50)] | None = None
+    model: str | None = None
+
+
+class JudgeShape(Shape):
+    """`judge` of a guardrail."""
+
+    criteria: Text
+    model: str | None = None
+
+
+class GuardrailShape(Shape):
+    """One entry at a gate: one check, and what follows from a violation."""
+
+    max_chars: Count | None = None
+    deny: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    schema_: Document | bool | None = Field(default=None, alias="schema")
+    pii: Annotated[tuple[PiiKind, ...], Field(min_length=1)] | PiiShape | None = None
+    topic: TopicShape | None = None
+    judge: JudgeShape | None = None
+    on_violation: Literal["repair", "deny", "exit"] | None = None
+    tools: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_TOOLS)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one_check(self) -> Self:
+        checks = (self.max_chars, self.deny, self.schema_, self.pii, self.topic, self.judge)
+        if sum(check is not None for check in checks) != 1:
+            known = "max_chars, deny, schema, pii, topic or judge"
+            raise PydanticCustomError("bad_guardrail", f"a guardrail has exactly one of {known}")
+        return self
+
+
+Guardrails = Annotated[tuple[GuardrailShape, ...], Field(max_length=20)]
+
+
+class GuardrailsShape(Shape):
+    """`guardrails`: what has to pass at each gate."""
+
+    input: Guardrails = ()
+    output: Guardrails = ()
+    tools: Guardrails = ()
+
+
+class PolicyUseShape(Shape):
+    """`policy`, where it is more than a name."""
+
+    use: Line
+    view: Literal["metadata", "redacted", "full"] | None = None
+    timeout: Milliseconds | None = None
+    fail: Literal["open", "closed"] | None = None
+    on_deny: OnFailureText | None = None
+
+
+HookNames = Annotated[tuple[Line, ...], Field(max_length=20)]
+
+_STEP_NOT_BUILT = frozenset({"on_question", "supervisor"})
 _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "approval",
     "on_model_unavailable",
@@ -318,6 +386,8 @@ class ModelStepShape(StepShape):
     steering: Text | None = None
     outcome: OutcomeShape | None = None
     answer: Literal["json_text", "native_schema", "finish_tool", "text"] | None = None
+    hooks: HookNames = ()
+    guardrails: GuardrailsShape = GuardrailsShape()
     on_limit: Literal["exit", "final_answer"] | None = None
     thread: bool | None = None
 
@@ -412,7 +482,7 @@ KINDS_NOT_BUILT = frozenset({"sql", "grpc", "worker", "human", "workflow"})
 class WorkflowShape(Shape):
     """The top of the file. Its steps are read one by one, each by its kind."""
 
-    not_built = frozenset({"supervisor", "hooks", "policy", "guardrails"})
+    not_built = frozenset({"supervisor"})
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     description: Line | None = None
     preset: Literal["service"] = "service"
@@ -423,6 +493,9 @@ class WorkflowShape(Shape):
     on_question: Literal["wait", "review"] | None = None
     repeat: RepeatShape = RepeatShape()
     compaction: CompactionText | CompactionShape | None = None
+    hooks: HookNames = ()
+    policy: Line | PolicyUseShape | None = None
+    guardrails: GuardrailsShape = GuardrailsShape()
     flow: Annotated[tuple[StepName, ...], Field(min_length=1, max_length=500)]
     steps: Annotated[dict[str, Any], Field(min_length=1, max_length=500)]
 

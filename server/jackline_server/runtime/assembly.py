@@ -24,10 +24,12 @@ from jackline_server.runtime.ports import (
     Codec,
     Compiler,
     Consultants,
+    Masks,
     ModelPlaces,
     Models,
     NoConsultants,
     NoLimits,
+    NoMasks,
     Signals,
     Toolbox,
 )
@@ -62,6 +64,7 @@ class Ring:
     consultants: Consultants = field(default_factory=NoConsultants)
     limits: RunLimits = RunLimits()
     run_result_bytes: int = RUN_BYTES
+    masks: Masks = field(default_factory=NoMasks)
 
 
 @frozen
@@ -122,6 +125,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
             workflows=workflows,
             schemas=ring.instruments.schemas,
             limits=ring.limits,
+            masks=ring.masks,
         ),
         forking=Forking(
             store=store,
@@ -168,6 +172,7 @@ def _scheduler(
         places=ring.places,
         toolbox=ring.toolbox,
         consultants=ring.consultants,
+        masks=ring.masks,
         clock=ring.clock,
         chance=ring.chance,
         results=results,

@@ -16,6 +16,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.plan import Effect, ModelPlan
 from jackline_server.core.state import RunState
 from jackline_server.runtime.live_run import LiveRun
+from jackline_server.runtime.masking import hides_replies
 
 MOST_KEPT_CHARS = 128 * 1024
 """So much is kept of a reply that broke off."""
@@ -56,8 +57,8 @@ def _model_of(state: RunState, started: ModelCallStarted) -> ModelPlan:
 
 
 def heard(run: LiveRun) -> str:
-    """What came of the reply that is under way."""
-    return "" if run.heard is None else run.heard.text[:MOST_KEPT_CHARS]
+    """What came of the reply that is under way; nothing where it would have to be masked as a whole."""
+    return "" if run.heard is None or hides_replies(run.state) else run.heard.text[:MOST_KEPT_CHARS]
 
 
 def _cancelled(started: ModelCallStarted, model: ModelPlan, text: str) -> ModelCallFailed:

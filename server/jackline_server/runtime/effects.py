@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from jackline_server import failpoints
-from jackline_server.core import bounds, calls, json_text, retries, tool_retries
+from jackline_server.core import bounds, calls, gate_lookup, json_text, retries, tool_retries
 from jackline_server.core.facts import (
     CallStatus,
     Fact,
@@ -31,12 +31,14 @@ from jackline_server.runtime.consulting import consult
 from jackline_server.runtime.cutting import full_usage, heard
 from jackline_server.runtime.deltas import DeltaMaker
 from jackline_server.runtime.live_run import LiveRun
+from jackline_server.runtime.masking import hides_replies, masked_calls, masked_reply, masked_result
 from jackline_server.runtime.model_timer import ModelTimers
 from jackline_server.runtime.ports import (
     Chance,
     Clock,
     Consultants,
     Invocation,
+    Masks,
     ModelFailure,
     ModelPlaces,
     ModelRequest,
@@ -69,6 +71,7 @@ class Effects:
     places: ModelPlaces
     toolbox: Toolbox
     consultants: Consultants
+    masks: Masks
     clock: Clock
     chance: Chance
     results: Results
@@ -118,9 +121,16 @@ class Effects:
         _stay_stopped()
         await failpoints.hit_async("loop.model.after_call_before_commit")
         usage = _usage(reply, step)
+        gates = gate_lookup.here(run.state)
+        if gates is not None:
+            reply = await masked_reply(reply, gates, self.masks)
+            _stay_stopped()
         heard = calls.heard(
             run.state, reply.text, tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
         )
+        if gates is not None:
+            reply, heard = await masked_calls(reply, heard, gates, self.masks)
+            _stay_stopped()
         replied = ModelReplied(
             usage=usage,
             cost_micros=bounds.charge(step.model, usage),
@@ -143,7 +153,7 @@ class Effects:
     async def _stream(self, step: CallModel, run: LiveRun, attempt_id: int) -> tuple[Reply, int]:
         """The whole reply, and when its first piece came."""
         builder = run.heard = ReplyBuilder()
-        deltas = DeltaMaker(attempt_id, run)
+        deltas = None if hides_replies(run.state) else DeltaMaker(attempt_id, run)
         first_ms = 0
         try:
             async with (
@@ -155,7 +165,8 @@ class Effects:
                         first_ms = self.clock.monotonic_ms()
                         await failpoints.hit_async("loop.model.mid_stream")
                     builder.add(chunk)
-                    deltas.show(chunk)
+                    if deltas is not None:
+                        deltas.show(chunk)
         except ModelFailure:
             raise
         except Exception as error:
@@ -237,6 +248,10 @@ class Effects:
             _log.exception("a tool adapter failed", extra={"run_id": run.run_id})
             result = ToolResult(ending=ToolEnding.UNCERTAIN, error=f"the tool failed: {type(error).__name__}")
         _stay_stopped()
+        gates = gate_lookup.here(run.state)
+        if gates is not None and gates.mask_results is not None:
+            result = await masked_result(result, gates.mask_results, self.masks)
+            _stay_stopped()
         await failpoints.hit_async("tool.after_call_before_commit")
         blob = None
         if result.whole is not None:

@@ -10,8 +10,9 @@ from enum import Enum
 from typing import Protocol
 
 from jackline_server.core.commands import Command
-from jackline_server.core.facts import AttemptLimit, Fact, FailureClass, FinishReason, Usage
+from jackline_server.core.facts import AttemptLimit, ConsultKind, Fact, FailureClass, FinishReason, Usage
 from jackline_server.core.frozen import frozen
+from jackline_server.core.gate_plans import ArgumentsView, MaskPlan, Point
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import JsonValue, ModelPlan, Plan, ToolChoice, ToolEntry, ToolStep
 from jackline_server.core.state import RunState
@@ -232,26 +233,50 @@ class Toolbox(Protocol):
 
 
 @frozen
+class RunPlace:
+    """Where in which run a question is asked. `visit` and `iteration` are 0 between steps."""
+
+    workflow: str = ""
+    principal: str = ""
+    step_id: str = ""
+    visit: int = 0
+    iteration: int = 0
+
+
+@frozen
 class Consultation:
-    """A question that is answered by yes or no. `who` is the place in the plan that asks it.
+    """A question. `who` is the place in the plan that asks it, `target` names who is asked.
 
     `variables` are what may be given to whoever is asked; `subject` says on whose behalf the run works.
+    `point` is where in the run, None for a condition; `view` how much of a call's arguments a policy
+    service may see.
     """
 
-    function: str
+    kind: ConsultKind
+    target: str
     run_id: str
     who: str
     variables: Mapping[str, JsonValue]
     subject: Mapping[str, JsonValue]
     timeout_ms: int
+    point: Point | None = None
+    view: ArgumentsView | None = None
+    place: RunPlace = RunPlace()
 
 
 @frozen
 class ConsultReply:
-    """The answer; None if there is none, with the reason in words."""
+    """The answer; None if there is none, with the reason in words.
+
+    Yes and no are what a condition is; to a hook or a policy they are to let pass and not to. `retry` asks
+    for the call once more; `metadata` is what a hook sets for the run.
+    """
 
     answer: bool | None
     error: str = ""
+    reason: str = ""
+    retry: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Consultants(Protocol):
@@ -274,6 +299,34 @@ class NoConsultants:
         """There is no answer."""
         del question
         return ConsultReply(answer=None, error="This server has no functions.")
+
+
+# --- masks -----------------------------------------------------------------------------------
+
+
+class Masks(Protocol):
+    """Hides personal data before anything is stored."""
+
+    def text(self, text: str, plan: MaskPlan) -> str:
+        """The text with every piece of such data replaced by a mark of its kind. CPU only, in linear time."""
+        ...
+
+    def json(self, text: str, plan: MaskPlan) -> str:
+        """The same for the texts and numbers of a JSON document; as plain text if it is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoMasks:
+    """For a server that masks nothing: a plan that wants it is refused."""
+
+    def text(self, text: str, plan: MaskPlan) -> str:
+        """Raises LookupError."""
+        raise LookupError("this server has no masks")
+
+    def json(self, text: str, plan: MaskPlan) -> str:
+        """Raises LookupError."""
+        raise LookupError("this server has no masks")
 
 
 # --- codec -------------------------------------------------------------------------------------

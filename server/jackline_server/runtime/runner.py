@@ -182,7 +182,7 @@ class Runner:
         if visit is not None:
             self._run.note(*cut_short(self._run, abandoned=True))
             visit = self._run.state.visit or visit
-            end = partial.with_text(end, visit)
+            end = partial.with_text(end, self._run.state, visit)
             self._run.note(*leaving.leave(self._run.state, visit, end, routed=False).facts)
         while True:
             self._note(leaving.end_run(end).facts)

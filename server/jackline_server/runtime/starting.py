@@ -7,13 +7,15 @@ Owns the order: the idempotent hit before anything else, then the workflow, the 
 from jackline_server.core import json_text
 from jackline_server.core.evolve import begin
 from jackline_server.core.facts import RunStarted
+from jackline_server.core.frozen import change
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import Plan, RunBounds
 from jackline_server.core.thread_facts import ThreadStart
 from jackline_server.runtime.creating import Birth, Creating, Draft, Order
 from jackline_server.runtime.joining import JoiningThreads
 from jackline_server.runtime.live_run import envelope_of
-from jackline_server.runtime.ports import Record
+from jackline_server.runtime.masking import masked_input
+from jackline_server.runtime.ports import Masks, Record
 from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.start_bounds import bounds_for
@@ -36,12 +38,14 @@ class Starting:
         workflows: Workflows,
         schemas: SchemaValidator,
         limits: RunLimits,
+        masks: Masks,
     ) -> None:
         self._creating = creating
         self._joining = joining
         self._workflows = workflows
         self._schemas = schemas
         self._limits = limits
+        self._masks = masks
 
     async def start(self, request: StartRun) -> Started:
         """See `service_ports.RunUseCases.start`."""
@@ -58,12 +62,12 @@ class Starting:
             plan = await self._workflows.plan_for(request.caller.tenant, request.workflow, request.inline)
             bounds = bounds_for(plan, request.bounds, path="bounds", most=self._limits.most)
             self._check_input(plan, request)
+            given = await masked_input(request.input_json, plan.gates, self._masks)
 
             async def draft(birth: Birth, begun: ThreadStart | None = None) -> Draft:
-                return _drafted(request, plan, bounds, birth, begun)
+                return _drafted(change(request, input_json=given), plan, bounds, birth, begun)
 
             if request.thread is not None:
-                given = request.input_json
                 return await self._joining.start(order, request.thread, input_json=given, draft=draft)
             return await self._creating.create(order, draft)
 

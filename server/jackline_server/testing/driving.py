@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar, assert_never
 
-from jackline_server.core import bounds, calls, control, json_text, retries, stopping, timing, tool_retries
+from jackline_server.core import (
+    bounds,
+    calls,
+    control,
+    gate_answers,
+    json_text,
+    retries,
+    timing,
+    tool_retries,
+)
 from jackline_server.core.commands import Action, Command
 from jackline_server.core.decide import decide
 from jackline_server.core.evolve import begin, evolve, replay
@@ -43,6 +52,7 @@ from jackline_server.core.steps import (
     Consult,
     Finish,
     Moment,
+    Question,
     Record,
     Step,
     ToolAttempt,
@@ -110,16 +120,18 @@ class Ends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """How a question to a function ends."""
+    """How a question ends."""
 
     answer: ConsultAnswer = ConsultAnswer.NO
     error: str = ""
     takes_ms: int = 5
+    reason: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 Reply = Says | Fails
 ToolScript = Callable[[ToolAttempt], Ends] | Iterable[Ends]
-ConsultScript = Callable[[Consult], Answers] | Iterable[Answers]
+ConsultScript = Callable[[Question], Answers] | Iterable[Answers]
 
 
 class Unscripted(AssertionError):
@@ -180,7 +192,7 @@ class Driver:
             for name, script in scenario.tools.items()
         }
         answers = scenario.consultants
-        self._answers: Callable[[Consult], Answers] | _Script[Answers] = (
+        self._answers: Callable[[Question], Answers] | _Script[Answers] = (
             answers if callable(answers) else _Script("a function", answers)
         )
         self._queue: list[Command] = []
@@ -194,7 +206,7 @@ class Driver:
         self.commits: list[tuple[Fact, ...]] = [(first,)]
         self.model_calls: list[CallModel] = []
         self.attempts: list[ToolAttempt] = []
-        self.consulted: list[Consult] = []
+        self.consulted: list[Question] = []
 
     # --- what a test reads ---------------------------------------------------------------------
 
@@ -416,13 +428,28 @@ class Driver:
         return script(attempt) if callable(script) else script.next()
 
     def _consult(self, step: Consult) -> None:
-        self.consulted.append(step)
-        end = self._answers(step) if callable(self._answers) else self._answers.next()
-        self.pass_time(active_ms=end.takes_ms)
-        fact = Consulted(
-            kind=step.kind, who=step.who, answer=end.answer, duration_ms=end.takes_ms, error=end.error
-        )
-        self._commit(stopping.answered(self.state, fact))
+        """Ask all; the answers are there when the slowest is."""
+        self.consulted.extend(step.questions)
+        ends = [
+            self._answers(question) if callable(self._answers) else self._answers.next()
+            for question in step.questions
+        ]
+        self.pass_time(active_ms=max(end.takes_ms for end in ends))
+        answers = [
+            Consulted(
+                kind=question.kind,
+                who=question.who,
+                answer=end.answer,
+                duration_ms=end.takes_ms,
+                error=end.error,
+                point=question.point,
+                subject=question.subject,
+                reason=end.reason,
+                metadata_json=json_text.write(dict(end.metadata)) if end.metadata else "",
+            )
+            for question, end in zip(step.questions, ends, strict=True)
+        ]
+        self._commit(gate_answers.facts_of(self.state, answers))
 
     def _commit(self, facts: tuple[Fact, ...]) -> None:
         """One commit, after which the worker may go away."""

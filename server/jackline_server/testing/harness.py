@@ -18,10 +18,12 @@ from jackline_server.runtime.ports import (
     Chance,
     Clock,
     Consultants,
+    Masks,
     ModelPlaces,
     Models,
     NoConsultants,
     NoLimits,
+    NoMasks,
     Record,
     Source,
     Toolbox,
@@ -59,6 +61,7 @@ class World:
     limits: RunLimits = RunLimits()
     places: ModelPlaces = NoLimits()
     run_result_bytes: int = RUN_BYTES
+    masks: Masks = NoMasks()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +169,7 @@ def build(world: World, *, worker: str, max_active_runs: int, lease_ms: int, gra
         limits=world.limits,
         places=world.places,
         run_result_bytes=world.run_result_bytes,
+        masks=world.masks,
     )
     settings = SchedulerSettings(
         worker=worker, max_active_runs=max_active_runs, lease_ms=lease_ms, drain_grace_ms=grace

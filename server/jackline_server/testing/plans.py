@@ -10,6 +10,7 @@ from typing import TypedDict, Unpack
 
 from jackline_server.core.conditions import StopCondition
 from jackline_server.core.facts import RunStarted
+from jackline_server.core.gate_plans import GatesPlan
 from jackline_server.core.plan import (
     END,
     AnswerForm,
@@ -196,6 +197,7 @@ class ToolStepFields(TypedDict, total=False):
     on_unknown: OnUnknown
     unknown_expiry_ms: int
     policy: ToolPolicy
+    gates: GatesPlan | None
 
 
 def tool(step_id: str, effect: Effect = Effect.READ, **fields: Unpack[ToolStepFields]) -> ToolStep:
@@ -260,6 +262,7 @@ class ModelStepFields(TypedDict, total=False):
     thread: bool
     reads_results: bool
     text_tool_calls: TextToolCalls
+    gates: GatesPlan | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:
@@ -298,6 +301,7 @@ class PlanFields(TypedDict, total=False):
     on_question: OnQuestion
     warnings: tuple[str, ...]
     bounds_cap: BoundsCap | None
+    gates: GatesPlan | None
 
 
 def plan_of(*steps: StepPlan, **fields: Unpack[PlanFields]) -> Plan:

@@ -30,7 +30,7 @@ class FunctionConsultants:
 
     async def ask(self, question: Consultation) -> ConsultReply:
         """See `Consultants.ask`."""
-        action = FunctionAction(function=question.function)
+        action = FunctionAction(function=question.target)
         result = await self._attempts.run(
             lambda: self._functions.call(action, _invocation(action, question)),
             timeout_ms=question.timeout_ms + _NET_MS,

@@ -21,7 +21,7 @@ from jackline.v1.event_pb2 import (
     RecoveryCause,
     StepEvent,
 )
-from jackline.v1.run_pb2 import InterruptKind, RunState, StopReason, ToolCallStatus, Usage
+from jackline.v1.run_pb2 import GatePoint, InterruptKind, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.cli.printable import printable
 from jackline_client.cli.wording import (
     LONG,
@@ -48,6 +48,14 @@ _SAID_BY_WHAT_FOLLOWS = frozenset(
     }
 )
 """Commands whose effect has an event of its own right after; without one they changed nothing."""
+
+_OBJECTIONS = frozenset(
+    {
+        ConsultAnswer.CONSULT_ANSWER_FAILED,
+        ConsultAnswer.CONSULT_ANSWER_DENY,
+        ConsultAnswer.CONSULT_ANSWER_VETO,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,11 +325,13 @@ class EventLines:
     def _consulted(self, event: StepEvent) -> Iterator[Line]:
         fact = event.consulted
         answer = enum_word(ConsultAnswer.Name, fact.answer, "CONSULT_ANSWER_")
-        words = (
-            f": {printable(event.content.consult.error, limit=LONG)}" if event.content.consult.error else ""
-        )
-        style = "bad" if fact.answer == ConsultAnswer.CONSULT_ANSWER_FAILED else "dim"
-        yield Line(text=f"  {short(fact.who)} → {answer} {fact.duration_ms:,} ms{words}", style=style)
+        content = event.content.consult
+        said = content.reason or content.error
+        words = f": {printable(said, limit=LONG)}" if said else ""
+        point = enum_word(GatePoint.Name, fact.point, "GATE_POINT_") if fact.point else ""
+        where = f" ({point}{f' of {short(fact.call_id)}' if fact.call_id else ''})" if point else ""
+        style = "bad" if fact.answer in _OBJECTIONS else "dim"
+        yield Line(text=f"  {short(fact.who)}{where} → {answer} {fact.duration_ms:,} ms{words}", style=style)
 
     def _judged(self, event: StepEvent) -> Iterator[Line]:
         found = tell(event)

@@ -43,6 +43,9 @@ _FACTS_OF: Mapping[StopReason.ValueType, tuple[str, ...]] = {
     StopReason.STOP_REASON_INVALID_OUTPUT: ("answer_rejected",),
     StopReason.STOP_REASON_NO_TOOL_SUCCEEDED: ("answer_rejected",),
     StopReason.STOP_REASON_GROUNDING_FAILED: ("grounded",),
+    StopReason.STOP_REASON_GUARDRAIL: ("consulted", "answer_rejected"),
+    StopReason.STOP_REASON_POLICY_DENIED: ("consulted",),
+    StopReason.STOP_REASON_HOOK_VETO: ("consulted",),
     StopReason.STOP_REASON_MODEL_ERROR: ("model_call_failed", "answer_rejected"),
     StopReason.STOP_REASON_UNKNOWN_OUTCOME: ("interrupt_raised", "interrupt_resolved"),
     StopReason.STOP_REASON_REVIEW: ("interrupt_raised", "interrupt_resolved"),
@@ -186,6 +189,8 @@ def _outside(history: History, end: StepEvent) -> Iterator[Cause]:
                 text=f"{counted(len(history.of('step_started')), 'step')} were visited, and "
                 f"{counted(len(history.events), 'event')} recorded",
             )
+        case StopReason.STOP_REASON_HOOK_VETO | StopReason.STOP_REASON_GUARDRAIL if not history.visits:
+            wanted = list(history.of("consulted"))
         case _:
             pass
     yield from _told(event for event in wanted if event.sequence < end.sequence)
@@ -283,7 +288,10 @@ def _answer(visit: Visit) -> Iterator[Cause]:
 
 
 def _is_judge(turn: Turn) -> bool:
-    return turn.purpose == ModelCallPurpose.MODEL_CALL_PURPOSE_GROUND
+    return turn.purpose in (
+        ModelCallPurpose.MODEL_CALL_PURPOSE_GROUND,
+        ModelCallPurpose.MODEL_CALL_PURPOSE_JUDGE,
+    )
 
 
 def _loop(history: History, visit: Visit) -> Iterator[Cause]:

@@ -12,13 +12,14 @@ from jackline.v1.event_pb2 import (
     AnswerProblem,
     CallProblem,
     CompactionKind,
+    ConsultAnswer,
     ModelFailureClass,
     NoticeCode,
     RecoveryCause,
     ReflectionPattern,
     StepEvent,
 )
-from jackline.v1.run_pb2 import StopReason, ToolCallStatus
+from jackline.v1.run_pb2 import GatePoint, StopReason, ToolCallStatus
 from jackline_client.explaining.history import Call, word
 
 
@@ -193,11 +194,31 @@ def _adjusted(event: StepEvent) -> str:
     return f"{found.principal} changed {', '.join(names) or 'no bound'}"
 
 
+def _consulted(event: StepEvent) -> str | None:
+    """What somebody at a gate said, unless that was no objection; conditions are told by what follows."""
+    found, content = event.consulted, event.content.consult
+    if not found.point or found.answer == ConsultAnswer.CONSULT_ANSWER_PROCEED:
+        return None
+    about = f" of {found.call_id}" if found.call_id else ""
+    point = word(GatePoint.Name, found.point, "GATE_POINT_").replace("_", " ")
+    words = said(content.reason or content.error)
+    match found.answer:
+        case ConsultAnswer.CONSULT_ANSWER_VETO:
+            return f"{found.who} vetoed, {point}{about}{words}"
+        case ConsultAnswer.CONSULT_ANSWER_RETRY:
+            return f"{found.who} had it made once more, {point}{about}{words}"
+        case ConsultAnswer.CONSULT_ANSWER_FAILED:
+            return f"{found.who} gave no answer, {point}{about}{words}"
+        case _:
+            return f"{found.who} did not let it pass, {point}{about}{words}"
+
+
 _TELLERS: Mapping[str, Callable[[StepEvent], str | None]] = {
     "model_call_started": _closing,
     "model_call_failed": _model_failed,
     "answer_rejected": _rejected,
     "grounded": _grounded,
+    "consulted": _consulted,
     "reflected": _reflected,
     "compacted": _compacted,
     "noticed": _noticed,

@@ -83,6 +83,8 @@ class _ModelCallPurposeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Mode
     """The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
     conversation.
     """
+    MODEL_CALL_PURPOSE_JUDGE: _ModelCallPurpose.ValueType  # 6
+    """A judge of a guardrail. Uses no turn, has no tools, and is no part of the conversation."""
 
 class ModelCallPurpose(_ModelCallPurpose, metaclass=_ModelCallPurposeEnumTypeWrapper):
     """What a model call is for."""
@@ -103,6 +105,8 @@ MODEL_CALL_PURPOSE_SUMMARY: ModelCallPurpose.ValueType  # 5
 """The oldest part of the conversation is summed up, to be left out. Uses no turn, has no tools, and is no part of the
 conversation.
 """
+MODEL_CALL_PURPOSE_JUDGE: ModelCallPurpose.ValueType  # 6
+"""A judge of a guardrail. Uses no turn, has no tools, and is no part of the conversation."""
 Global___ModelCallPurpose: _TypeAlias = ModelCallPurpose  # noqa: Y015
 
 class _FinishReason:
@@ -261,6 +265,12 @@ class _CallProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallProbl
     """The step ended first."""
     CALL_PROBLEM_TWIN_UNKNOWN: _CallProblem.ValueType  # 8
     """An equal call of the same turn was cut off, and nobody knows whether it took effect: `reuse: run`."""
+    CALL_PROBLEM_GUARDRAIL: _CallProblem.ValueType  # 9
+    """A guardrail does not let it pass."""
+    CALL_PROBLEM_POLICY_DENIED: _CallProblem.ValueType  # 10
+    """The policy service does not allow it."""
+    CALL_PROBLEM_REPLY_DISCARDED: _CallProblem.ValueType  # 11
+    """A hook had the reply that asked for it made anew."""
 
 class CallProblem(_CallProblem, metaclass=_CallProblemEnumTypeWrapper):
     """Why a requested call can't start."""
@@ -283,6 +293,12 @@ CALL_PROBLEM_STEP_ENDED: CallProblem.ValueType  # 7
 """The step ended first."""
 CALL_PROBLEM_TWIN_UNKNOWN: CallProblem.ValueType  # 8
 """An equal call of the same turn was cut off, and nobody knows whether it took effect: `reuse: run`."""
+CALL_PROBLEM_GUARDRAIL: CallProblem.ValueType  # 9
+"""A guardrail does not let it pass."""
+CALL_PROBLEM_POLICY_DENIED: CallProblem.ValueType  # 10
+"""The policy service does not allow it."""
+CALL_PROBLEM_REPLY_DISCARDED: CallProblem.ValueType  # 11
+"""A hook had the reply that asked for it made anew."""
 Global___CallProblem: _TypeAlias = CallProblem  # noqa: Y015
 
 class _AnswerProblem:
@@ -309,6 +325,8 @@ class _AnswerProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnswerP
     """Text where only a call of `finish` ends the step. The next turn follows."""
     ANSWER_PROBLEM_CALL_FAILED: _AnswerProblem.ValueType  # 8
     """`finish` was called beside a call that did not succeed. The next turn follows."""
+    ANSWER_PROBLEM_GUARDRAIL: _AnswerProblem.ValueType  # 9
+    """A guardrail does not let it pass."""
 
 class AnswerProblem(_AnswerProblem, metaclass=_AnswerProblemEnumTypeWrapper):
     """Why an answer was rejected."""
@@ -331,6 +349,8 @@ ANSWER_PROBLEM_NOT_FINISHED: AnswerProblem.ValueType  # 7
 """Text where only a call of `finish` ends the step. The next turn follows."""
 ANSWER_PROBLEM_CALL_FAILED: AnswerProblem.ValueType  # 8
 """`finish` was called beside a call that did not succeed. The next turn follows."""
+ANSWER_PROBLEM_GUARDRAIL: AnswerProblem.ValueType  # 9
+"""A guardrail does not let it pass."""
 Global___AnswerProblem: _TypeAlias = AnswerProblem  # noqa: Y015
 
 class _TimerKind:
@@ -411,6 +431,14 @@ class _ConsultKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConsultKi
     """Never sent."""
     CONSULT_KIND_STOP_CONDITION: _ConsultKind.ValueType  # 1
     """Whether a leaf of a step's stop condition holds."""
+    CONSULT_KIND_HOOK: _ConsultKind.ValueType  # 2
+    """Whether a hook has an objection."""
+    CONSULT_KIND_POLICY: _ConsultKind.ValueType  # 3
+    """Whether the policy service allows a tool call."""
+    CONSULT_KIND_GUARDRAIL: _ConsultKind.ValueType  # 4
+    """Whether a value passes a guardrail. Only what does not pass is recorded."""
+    CONSULT_KIND_JUDGE: _ConsultKind.ValueType  # 5
+    """Whether a model passes what a guardrail shows it. Its call stands before it in the log."""
 
 class ConsultKind(_ConsultKind, metaclass=_ConsultKindEnumTypeWrapper):
     """What somebody was asked for."""
@@ -419,6 +447,14 @@ CONSULT_KIND_UNSPECIFIED: ConsultKind.ValueType  # 0
 """Never sent."""
 CONSULT_KIND_STOP_CONDITION: ConsultKind.ValueType  # 1
 """Whether a leaf of a step's stop condition holds."""
+CONSULT_KIND_HOOK: ConsultKind.ValueType  # 2
+"""Whether a hook has an objection."""
+CONSULT_KIND_POLICY: ConsultKind.ValueType  # 3
+"""Whether the policy service allows a tool call."""
+CONSULT_KIND_GUARDRAIL: ConsultKind.ValueType  # 4
+"""Whether a value passes a guardrail. Only what does not pass is recorded."""
+CONSULT_KIND_JUDGE: ConsultKind.ValueType  # 5
+"""Whether a model passes what a guardrail shows it. Its call stands before it in the log."""
 Global___ConsultKind: _TypeAlias = ConsultKind  # noqa: Y015
 
 class _ConsultAnswer:
@@ -434,7 +470,15 @@ class _ConsultAnswerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Consult
     CONSULT_ANSWER_NO: _ConsultAnswer.ValueType  # 2
     """No."""
     CONSULT_ANSWER_FAILED: _ConsultAnswer.ValueType  # 3
-    """There was no answer: an error, none in time, or one that is no yes or no."""
+    """There was no answer: an error, none in time, or one that means nothing."""
+    CONSULT_ANSWER_PROCEED: _ConsultAnswer.ValueType  # 4
+    """There is no objection."""
+    CONSULT_ANSWER_DENY: _ConsultAnswer.ValueType  # 5
+    """The call may not start, or the text may not pass."""
+    CONSULT_ANSWER_VETO: _ConsultAnswer.ValueType  # 6
+    """The step, or the run, ends."""
+    CONSULT_ANSWER_RETRY: _ConsultAnswer.ValueType  # 7
+    """The call is made once more."""
 
 class ConsultAnswer(_ConsultAnswer, metaclass=_ConsultAnswerEnumTypeWrapper):
     """What came of a question."""
@@ -446,7 +490,15 @@ CONSULT_ANSWER_YES: ConsultAnswer.ValueType  # 1
 CONSULT_ANSWER_NO: ConsultAnswer.ValueType  # 2
 """No."""
 CONSULT_ANSWER_FAILED: ConsultAnswer.ValueType  # 3
-"""There was no answer: an error, none in time, or one that is no yes or no."""
+"""There was no answer: an error, none in time, or one that means nothing."""
+CONSULT_ANSWER_PROCEED: ConsultAnswer.ValueType  # 4
+"""There is no objection."""
+CONSULT_ANSWER_DENY: ConsultAnswer.ValueType  # 5
+"""The call may not start, or the text may not pass."""
+CONSULT_ANSWER_VETO: ConsultAnswer.ValueType  # 6
+"""The step, or the run, ends."""
+CONSULT_ANSWER_RETRY: ConsultAnswer.ValueType  # 7
+"""The call is made once more."""
 Global___ConsultAnswer: _TypeAlias = ConsultAnswer  # noqa: Y015
 
 class _CompactionKind:
@@ -1651,14 +1703,22 @@ class Consulted(_message.Message):
     WHO_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     DURATION_MS_FIELD_NUMBER: _builtins.int
+    POINT_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
     kind: Global___ConsultKind.ValueType
     """What for."""
     who: _builtins.str
-    """The place in the plan that asks, such as `stop_when.any[1].function(shop.checks:enough)`."""
+    """The place in the plan that asks, such as `stop_when.any[1].function(shop.checks:enough)`, or who was asked, such as
+    `hooks.audit`.
+    """
     answer: Global___ConsultAnswer.ValueType
     """The answer."""
     duration_ms: _builtins.int
     """How long it took."""
+    point: _run_pb2.GatePoint.ValueType
+    """Where; unspecified for a condition."""
+    call_id: _builtins.str
+    """The tool call it is about; empty if it is about none."""
     def __init__(
         self,
         *,
@@ -1666,10 +1726,12 @@ class Consulted(_message.Message):
         who: _builtins.str = ...,
         answer: Global___ConsultAnswer.ValueType = ...,
         duration_ms: _builtins.int = ...,
+        point: _run_pb2.GatePoint.ValueType = ...,
+        call_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "duration_ms", b"duration_ms", "kind", b"kind", "who", b"who"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "call_id", b"call_id", "duration_ms", b"duration_ms", "kind", b"kind", "point", b"point", "who", b"who"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2186,16 +2248,24 @@ class ConsultContent(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    METADATA_JSON_FIELD_NUMBER: _builtins.int
     error: _builtins.str
-    """Why there was none."""
+    """Why there was none, or why it could not be granted."""
+    reason: _builtins.str
+    """Why it is what it is, in the words of who was asked."""
+    metadata_json: _builtins.bytes
+    """What a hook sets for the run, as one JSON object of texts; empty for nothing."""
     def __init__(
         self,
         *,
         error: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        metadata_json: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "metadata_json", b"metadata_json", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

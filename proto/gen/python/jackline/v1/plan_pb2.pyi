@@ -316,6 +316,98 @@ ON_UNKNOWN_RETRY: OnUnknown.ValueType  # 3
 """The call is made again."""
 Global___OnUnknown: _TypeAlias = OnUnknown  # noqa: Y015
 
+class _OnHookError:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnHookErrorEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnHookError.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_HOOK_ERROR_UNSPECIFIED: _OnHookError.ValueType  # 0
+    """Never stored."""
+    ON_HOOK_ERROR_IGNORE: _OnHookError.ValueType  # 1
+    """As if it had not been asked."""
+    ON_HOOK_ERROR_VETO: _OnHookError.ValueType  # 2
+    """As if it had said no."""
+
+class OnHookError(_OnHookError, metaclass=_OnHookErrorEnumTypeWrapper):
+    """What follows when a hook fails or does not answer in time."""
+
+ON_HOOK_ERROR_UNSPECIFIED: OnHookError.ValueType  # 0
+"""Never stored."""
+ON_HOOK_ERROR_IGNORE: OnHookError.ValueType  # 1
+"""As if it had not been asked."""
+ON_HOOK_ERROR_VETO: OnHookError.ValueType  # 2
+"""As if it had said no."""
+Global___OnHookError: _TypeAlias = OnHookError  # noqa: Y015
+
+class _ArgumentsView:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ArgumentsViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ArgumentsView.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ARGUMENTS_VIEW_UNSPECIFIED: _ArgumentsView.ValueType  # 0
+    """Never stored."""
+    ARGUMENTS_VIEW_METADATA: _ArgumentsView.ValueType  # 1
+    """Nothing."""
+    ARGUMENTS_VIEW_REDACTED: _ArgumentsView.ValueType  # 2
+    """All, with personal data masked."""
+    ARGUMENTS_VIEW_FULL: _ArgumentsView.ValueType  # 3
+    """All."""
+
+class ArgumentsView(_ArgumentsView, metaclass=_ArgumentsViewEnumTypeWrapper):
+    """How much of a call's arguments a policy service is shown."""
+
+ARGUMENTS_VIEW_UNSPECIFIED: ArgumentsView.ValueType  # 0
+"""Never stored."""
+ARGUMENTS_VIEW_METADATA: ArgumentsView.ValueType  # 1
+"""Nothing."""
+ARGUMENTS_VIEW_REDACTED: ArgumentsView.ValueType  # 2
+"""All, with personal data masked."""
+ARGUMENTS_VIEW_FULL: ArgumentsView.ValueType  # 3
+"""All."""
+Global___ArgumentsView: _TypeAlias = ArgumentsView  # noqa: Y015
+
+class _Pii:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PiiEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pii.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PII_UNSPECIFIED: _Pii.ValueType  # 0
+    """Never stored."""
+    PII_EMAIL: _Pii.ValueType  # 1
+    """An address of electronic mail."""
+    PII_PHONE: _Pii.ValueType  # 2
+    """A telephone number."""
+    PII_CARD: _Pii.ValueType  # 3
+    """The number of a payment card."""
+    PII_IBAN: _Pii.ValueType  # 4
+    """An international bank account number."""
+    PII_IP: _Pii.ValueType  # 5
+    """An address of the internet protocol."""
+    PII_NATIONAL_ID: _Pii.ValueType  # 6
+    """A number by which a state knows a person."""
+
+class Pii(_Pii, metaclass=_PiiEnumTypeWrapper):
+    """A kind of personal data that is recognised and masked."""
+
+PII_UNSPECIFIED: Pii.ValueType  # 0
+"""Never stored."""
+PII_EMAIL: Pii.ValueType  # 1
+"""An address of electronic mail."""
+PII_PHONE: Pii.ValueType  # 2
+"""A telephone number."""
+PII_CARD: Pii.ValueType  # 3
+"""The number of a payment card."""
+PII_IBAN: Pii.ValueType  # 4
+"""An international bank account number."""
+PII_IP: Pii.ValueType  # 5
+"""An address of the internet protocol."""
+PII_NATIONAL_ID: Pii.ValueType  # 6
+"""A number by which a state knows a person."""
+Global___Pii: _TypeAlias = Pii  # noqa: Y015
+
 @_typing.final
 class Plan(_message.Message):
     """A whole workflow, ready to run."""
@@ -332,6 +424,7 @@ class Plan(_message.Message):
     ON_QUESTION_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     BOUNDS_CAP_FIELD_NUMBER: _builtins.int
+    GATES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The workflow's name."""
     revision: _builtins.str
@@ -364,6 +457,10 @@ class Plan(_message.Message):
     def bounds_cap(self) -> Global___BoundsCap:
         """How far the bounds of a live run may be raised; unset where the workflow does not say."""
 
+    @_builtins.property
+    def gates(self) -> Global___GatesPlan:
+        """What is asked and checked around the run itself; set, if only empty, in a plan in which any step has some."""
+
     def __init__(
         self,
         *,
@@ -377,10 +474,11 @@ class Plan(_message.Message):
         on_question: _run_pb2.OnQuestion.ValueType = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         bounds_cap: Global___BoundsCap | None = ...,
+        gates: Global___GatesPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "input_schema_json", b"input_schema_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "gates", b"gates", "input_schema_json", b"input_schema_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "flow", b"flow", "input_schema_json", b"input_schema_json", "models", b"models", "name", b"name", "on_question", b"on_question", "revision", b"revision", "steps", b"steps", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "flow", b"flow", "gates", b"gates", "input_schema_json", b"input_schema_json", "models", b"models", "name", b"name", "on_question", b"on_question", "revision", b"revision", "steps", b"steps", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__input_schema_json: _TypeAlias = _typing.Literal["input_schema_json"]  # noqa: Y015
     _WhichOneofArgType__input_schema_json: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json"]  # noqa: Y015
@@ -1246,6 +1344,7 @@ class ModelStepPlan(_message.Message):
     GROUND_FIELD_NUMBER: _builtins.int
     TEXT_TOOL_CALLS_FIELD_NUMBER: _builtins.int
     COMPACTION_FIELD_NUMBER: _builtins.int
+    GATES_FIELD_NUMBER: _builtins.int
     THREAD_FIELD_NUMBER: _builtins.int
     READS_RESULTS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
@@ -1312,6 +1411,10 @@ class ModelStepPlan(_message.Message):
     def compaction(self) -> Global___CompactionPlan:
         """How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is."""
 
+    @_builtins.property
+    def gates(self) -> Global___GatesPlan:
+        """What is asked and checked around it; unset: nothing."""
+
     def __init__(
         self,
         *,
@@ -1335,12 +1438,13 @@ class ModelStepPlan(_message.Message):
         ground: Global___GroundPlan | None = ...,
         text_tool_calls: Global___TextToolCalls.ValueType = ...,
         compaction: Global___CompactionPlan | None = ...,
+        gates: Global___GatesPlan | None = ...,
         thread: _builtins.bool = ...,
         reads_results: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "compaction", b"compaction", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "compaction", b"compaction", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015
@@ -1457,6 +1561,7 @@ class ToolStepPlan(_message.Message):
     MCP_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
+    GATES_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
     """What it may change."""
     output_key: _builtins.str
@@ -1489,6 +1594,10 @@ class ToolStepPlan(_message.Message):
     def policy(self) -> Global___ToolPolicy:
         """What follows from its failures, and whether it is called again."""
 
+    @_builtins.property
+    def gates(self) -> Global___GatesPlan:
+        """What is asked and checked when the flow visits it; unset: nothing."""
+
     def __init__(
         self,
         *,
@@ -1503,10 +1612,11 @@ class ToolStepPlan(_message.Message):
         mcp: Global___McpAction | None = ...,
         result: Global___ResultAction | None = ...,
         policy: Global___ToolPolicy | None = ...,
+        gates: Global___GatesPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "gates", b"gates", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "gates", b"gates", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
@@ -1724,3 +1834,255 @@ class RouterStepPlan(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RouterStepPlan: _TypeAlias = RouterStepPlan  # noqa: Y015
+
+@_typing.final
+class HookPlan(_message.Message):
+    """A hook of the operator's config."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    ON_ERROR_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name there."""
+    timeout_ms: _builtins.int
+    """How long one answer may take."""
+    on_error: Global___OnHookError.ValueType
+    """What follows when there is none."""
+    @_builtins.property
+    def points(self) -> _containers.RepeatedScalarFieldContainer[_run_pb2.GatePoint.ValueType]:
+        """The points that it has methods for."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        points: _abc.Iterable[_run_pb2.GatePoint.ValueType] | None = ...,
+        timeout_ms: _builtins.int = ...,
+        on_error: Global___OnHookError.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "on_error", b"on_error", "points", b"points", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HookPlan: _TypeAlias = HookPlan  # noqa: Y015
+
+@_typing.final
+class PolicyPlan(_message.Message):
+    """The policy service that is asked before each tool call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    FAILS_OPEN_FIELD_NUMBER: _builtins.int
+    ENDS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in the operator's config."""
+    view: Global___ArgumentsView.ValueType
+    """What it is shown."""
+    timeout_ms: _builtins.int
+    """How long one answer may take."""
+    fails_open: _builtins.bool
+    """True if a call goes on without an answer."""
+    ends: _builtins.bool
+    """True if a denial ends the step."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        view: Global___ArgumentsView.ValueType = ...,
+        timeout_ms: _builtins.int = ...,
+        fails_open: _builtins.bool = ...,
+        ends: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "fails_open", b"fails_open", "name", b"name", "timeout_ms", b"timeout_ms", "view", b"view"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyPlan: _TypeAlias = PolicyPlan  # noqa: Y015
+
+@_typing.final
+class JudgedCheck(_message.Message):
+    """Passes what a model passes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    CRITERIA_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The profile of the plan that is asked."""
+    criteria: _builtins.str
+    """By what it judges."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        criteria: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["criteria", b"criteria", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgedCheck: _TypeAlias = JudgedCheck  # noqa: Y015
+
+@_typing.final
+class GuardrailPlan(_message.Message):
+    """One check at a gate."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    MAX_CHARS_FIELD_NUMBER: _builtins.int
+    DENY_PATTERN_FIELD_NUMBER: _builtins.int
+    SCHEMA_JSON_FIELD_NUMBER: _builtins.int
+    JUDGED_FIELD_NUMBER: _builtins.int
+    ENDS_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    place: _builtins.str
+    """Where it stands in the workflow, such as `guardrails.output[0]`."""
+    max_chars: _builtins.int
+    """Text of more characters."""
+    deny_pattern: _builtins.str
+    """Text in which the pattern is found."""
+    schema_json: _builtins.str
+    """A value that does not fit the JSON Schema."""
+    ends: _builtins.bool
+    """True if a violation ends the step at once; else an answer is repaired and a call denied."""
+    @_builtins.property
+    def judged(self) -> Global___JudgedCheck:
+        """What a model does not pass."""
+
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The tools it is about; empty is all of them."""
+
+    def __init__(
+        self,
+        *,
+        place: _builtins.str = ...,
+        max_chars: _builtins.int = ...,
+        deny_pattern: _builtins.str = ...,
+        schema_json: _builtins.str = ...,
+        judged: Global___JudgedCheck | None = ...,
+        ends: _builtins.bool = ...,
+        tools: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["check", b"check", "deny_pattern", b"deny_pattern", "judged", b"judged", "max_chars", b"max_chars", "schema_json", b"schema_json"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check", b"check", "deny_pattern", b"deny_pattern", "ends", b"ends", "judged", b"judged", "max_chars", b"max_chars", "place", b"place", "schema_json", b"schema_json", "tools", b"tools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_check: _TypeAlias = _typing.Literal["max_chars", "deny_pattern", "schema_json", "judged"]  # noqa: Y015
+    _WhichOneofArgType_check: _TypeAlias = _typing.Literal["check", b"check"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_check) -> _WhichOneofReturnType_check | None: ...
+
+Global___GuardrailPlan: _TypeAlias = GuardrailPlan  # noqa: Y015
+
+@_typing.final
+class MaskPlan(_message.Message):
+    """What is masked."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    region: _builtins.str
+    """The region that telephone numbers without a country code belong to, as two letters; empty for none."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___Pii.ValueType]:
+        """The kinds."""
+
+    def __init__(
+        self,
+        *,
+        kinds: _abc.Iterable[Global___Pii.ValueType] | None = ...,
+        region: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kinds", b"kinds", "region", b"region"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MaskPlan: _TypeAlias = MaskPlan  # noqa: Y015
+
+@_typing.final
+class GatesPlan(_message.Message):
+    """Everything that is asked and checked around a step, or around a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOKS_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    OUTPUT_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    MASK_INPUT_FIELD_NUMBER: _builtins.int
+    MASK_REPLIES_FIELD_NUMBER: _builtins.int
+    MASK_ARGUMENTS_FIELD_NUMBER: _builtins.int
+    MASK_RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hooks(self) -> _containers.RepeatedCompositeFieldContainer[Global___HookPlan]:
+        """Hooks in their order."""
+
+    @_builtins.property
+    def policy(self) -> Global___PolicyPlan:
+        """The policy service; unset without."""
+
+    @_builtins.property
+    def input(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardrailPlan]:
+        """Checks of what the run, or the step, is given."""
+
+    @_builtins.property
+    def output(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardrailPlan]:
+        """Checks of its answer."""
+
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardrailPlan]:
+        """Checks of the calls it makes."""
+
+    @_builtins.property
+    def mask_input(self) -> Global___MaskPlan:
+        """What is masked in the input of a run before it is stored; unset: nothing."""
+
+    @_builtins.property
+    def mask_replies(self) -> Global___MaskPlan:
+        """What is masked in what a model says before it is stored; unset: nothing."""
+
+    @_builtins.property
+    def mask_arguments(self) -> Global___MaskPlan:
+        """What is masked in the arguments of calls before they are stored and made; unset: nothing."""
+
+    @_builtins.property
+    def mask_results(self) -> Global___MaskPlan:
+        """What is masked in what tools return before it is stored; unset: nothing."""
+
+    def __init__(
+        self,
+        *,
+        hooks: _abc.Iterable[Global___HookPlan] | None = ...,
+        policy: Global___PolicyPlan | None = ...,
+        input: _abc.Iterable[Global___GuardrailPlan] | None = ...,
+        output: _abc.Iterable[Global___GuardrailPlan] | None = ...,
+        tools: _abc.Iterable[Global___GuardrailPlan] | None = ...,
+        mask_input: Global___MaskPlan | None = ...,
+        mask_replies: Global___MaskPlan | None = ...,
+        mask_arguments: Global___MaskPlan | None = ...,
+        mask_results: Global___MaskPlan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["mask_arguments", b"mask_arguments", "mask_input", b"mask_input", "mask_replies", b"mask_replies", "mask_results", b"mask_results", "policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks", "input", b"input", "mask_arguments", b"mask_arguments", "mask_input", b"mask_input", "mask_replies", b"mask_replies", "mask_results", b"mask_results", "output", b"output", "policy", b"policy", "tools", b"tools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GatesPlan: _TypeAlias = GatesPlan  # noqa: Y015

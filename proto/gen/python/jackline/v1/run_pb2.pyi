@@ -226,6 +226,66 @@ STOP_REASON_CLIENT_GONE: StopReason.ValueType  # 57
 """The owner of the stream went away."""
 Global___StopReason: _TypeAlias = StopReason  # noqa: Y015
 
+class _GatePoint:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GatePointEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GatePoint.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GATE_POINT_UNSPECIFIED: _GatePoint.ValueType  # 0
+    """At no such place."""
+    GATE_POINT_BEFORE_RUN: _GatePoint.ValueType  # 1
+    """Before the first step."""
+    GATE_POINT_AFTER_RUN: _GatePoint.ValueType  # 2
+    """Before the run ends."""
+    GATE_POINT_BEFORE_TURN: _GatePoint.ValueType  # 3
+    """Before a turn."""
+    GATE_POINT_AFTER_TURN: _GatePoint.ValueType  # 4
+    """When a turn's calls are all over, or its answer is there."""
+    GATE_POINT_BEFORE_MODEL_CALL: _GatePoint.ValueType  # 5
+    """Before a call of a model."""
+    GATE_POINT_AFTER_MODEL_CALL: _GatePoint.ValueType  # 6
+    """When its reply is there."""
+    GATE_POINT_BEFORE_TOOL_CALL: _GatePoint.ValueType  # 7
+    """Before a tool call."""
+    GATE_POINT_AFTER_TOOL_CALL: _GatePoint.ValueType  # 8
+    """When it is over."""
+    GATE_POINT_INPUT: _GatePoint.ValueType  # 9
+    """At the gate for what a run or a step is given."""
+    GATE_POINT_OUTPUT: _GatePoint.ValueType  # 10
+    """At the gate for answers."""
+    GATE_POINT_TOOLS: _GatePoint.ValueType  # 11
+    """At the gate for tool calls."""
+
+class GatePoint(_GatePoint, metaclass=_GatePointEnumTypeWrapper):
+    """Where somebody is asked: hooks before and after a part of a run, guardrails at a gate."""
+
+GATE_POINT_UNSPECIFIED: GatePoint.ValueType  # 0
+"""At no such place."""
+GATE_POINT_BEFORE_RUN: GatePoint.ValueType  # 1
+"""Before the first step."""
+GATE_POINT_AFTER_RUN: GatePoint.ValueType  # 2
+"""Before the run ends."""
+GATE_POINT_BEFORE_TURN: GatePoint.ValueType  # 3
+"""Before a turn."""
+GATE_POINT_AFTER_TURN: GatePoint.ValueType  # 4
+"""When a turn's calls are all over, or its answer is there."""
+GATE_POINT_BEFORE_MODEL_CALL: GatePoint.ValueType  # 5
+"""Before a call of a model."""
+GATE_POINT_AFTER_MODEL_CALL: GatePoint.ValueType  # 6
+"""When its reply is there."""
+GATE_POINT_BEFORE_TOOL_CALL: GatePoint.ValueType  # 7
+"""Before a tool call."""
+GATE_POINT_AFTER_TOOL_CALL: GatePoint.ValueType  # 8
+"""When it is over."""
+GATE_POINT_INPUT: GatePoint.ValueType  # 9
+"""At the gate for what a run or a step is given."""
+GATE_POINT_OUTPUT: GatePoint.ValueType  # 10
+"""At the gate for answers."""
+GATE_POINT_TOOLS: GatePoint.ValueType  # 11
+"""At the gate for tool calls."""
+Global___GatePoint: _TypeAlias = GatePoint  # noqa: Y015
+
 class _View:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -814,6 +874,26 @@ class Run(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUN_ID_FIELD_NUMBER: _builtins.int
     WORKFLOW_FIELD_NUMBER: _builtins.int
     PLAN_DIGEST_FIELD_NUMBER: _builtins.int
@@ -841,6 +921,7 @@ class Run(_message.Message):
     FORKED_FROM_FIELD_NUMBER: _builtins.int
     THREAD_ID_FIELD_NUMBER: _builtins.int
     VISIT_BOUNDS_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Output only. Made by the server: `run_` and 26 characters."""
     workflow: _builtins.str
@@ -927,6 +1008,10 @@ class Run(_message.Message):
         lists.
         """
 
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Output only. What hooks have set for it. View FULL only."""
+
     def __init__(
         self,
         *,
@@ -957,10 +1042,11 @@ class Run(_message.Message):
         forked_from: Global___ForkOrigin | None = ...,
         thread_id: _builtins.str = ...,
         visit_bounds: Global___VisitBounds | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "ledger", b"ledger", "outcome", b"outcome", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "outcome", b"outcome", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "metadata", b"metadata", "outcome", b"outcome", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,7 +9,7 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Effect, OnQuestion, RunBounds } from "./run_pb.js";
+import type { Effect, GatePoint, OnQuestion, RunBounds } from "./run_pb.js";
 import { file_jackline_v1_run } from "./run_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/plan.proto.
  */
 export const file_jackline_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSLYAgoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJEioKCmJvdW5kc19jYXAYCyABKAsyFi5qYWNrbGluZS52MS5Cb3VuZHNDYXBCFAoSX2lucHV0X3NjaGVtYV9qc29uSgQIChALSgQIDBAeIuUCCglCb3VuZHNDYXASGwoOcnVuX3RpbWVvdXRfbXMYASABKARIAIgBARIZCgx0b2tlbl9idWRnZXQYAiABKARIAYgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYAyABKARIAogBARISCgVzdGVwcxgEIAEoDUgDiAEBEhMKBmV2ZW50cxgFIAEoDUgEiAEBEhsKDm1heF9pdGVyYXRpb25zGAYgASgNSAWIAQESGwoObW9kZWxfcmVxdWVzdHMYByABKA1IBogBARIXCgp0b29sX2NhbGxzGAggASgNSAeIAQFCEQoPX3J1bl90aW1lb3V0X21zQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0IICgZfc3RlcHNCCQoHX2V2ZW50c0IRCg9fbWF4X2l0ZXJhdGlvbnNCEQoPX21vZGVsX3JlcXVlc3RzQg0KC190b29sX2NhbGxzIuMECglNb2RlbFBsYW4SDwoHcHJvZmlsZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIPCgdhZGFwdGVyGAMgASgJEhYKDmNvbnRleHRfd2luZG93GAQgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAUgASgNEg4KBnByaWNlZBgGIAEoCBIaChJpbnB1dF9wcmljZV9taWNyb3MYByABKAQSGwoTb3V0cHV0X3ByaWNlX21pY3JvcxgIIAEoBBIPCgdyZXRyaWVzGAkgASgNEhUKDXJldHJ5X2Jhc2VfbXMYCiABKA0SFAoMcmV0cnlfY2FwX21zGAsgASgNEh8KEmNvbm5lY3RfdGltZW91dF9tcxgMIAEoBEgAiAEBEiMKFmZpcnN0X3Rva2VuX3RpbWVvdXRfbXMYDSABKARIAYgBARIYCgtyZXBseV9ieXRlcxgOIAEoBEgCiAEBEhkKDHJlcGx5X2NodW5rcxgPIAEoBEgDiAEBEhUKDW5hdGl2ZV9zY2hlbWEYESABKAgSHAoPaWRsZV90aW1lb3V0X21zGBIgASgESASIAQESHwoScmVxdWVzdF90aW1lb3V0X21zGBMgASgESAWIAQESEAoIbm9fdG9vbHMYFCABKAhCFQoTX2Nvbm5lY3RfdGltZW91dF9tc0IZChdfZmlyc3RfdG9rZW5fdGltZW91dF9tc0IOCgxfcmVwbHlfYnl0ZXNCDwoNX3JlcGx5X2NodW5rc0ISChBfaWRsZV90aW1lb3V0X21zQhUKE19yZXF1ZXN0X3RpbWVvdXRfbXNKBAgQEBFKBAgVEB4i2gMKCFN0ZXBQbGFuEg8KB3N0ZXBfaWQYASABKAkSDAoEa2luZBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIWCg5pbnB1dF9zZWxlY3RlZBgEIAEoCBIvCgVpbnB1dBgFIAMoCzIgLmphY2tsaW5lLnYxLlN0ZXBQbGFuLklucHV0RW50cnkSMQoGcm91dGVzGAYgAygLMiEuamFja2xpbmUudjEuU3RlcFBsYW4uUm91dGVzRW50cnkSEQoJbmV4dF9zdGVwGAcgASgJEjAKCm1vZGVsX3N0ZXAYCiABKAsyGi5qYWNrbGluZS52MS5Nb2RlbFN0ZXBQbGFuSAASLgoJdG9vbF9zdGVwGAsgASgLMhkuamFja2xpbmUudjEuVG9vbFN0ZXBQbGFuSAASMgoLcm91dGVyX3N0ZXAYDCABKAsyGy5qYWNrbGluZS52MS5Sb3V0ZXJTdGVwUGxhbkgAGiwKCklucHV0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtSb3V0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBGJvZHlKBAgIEAlKBAgJEApKBAgNEB4irgIKClN0ZXBCb3VuZHMSFgoObWF4X2l0ZXJhdGlvbnMYASABKA0SFgoObW9kZWxfcmVxdWVzdHMYAiABKA0SEgoKdG9vbF9jYWxscxgDIAEoDRIZCgx0b2tlbl9idWRnZXQYBCABKARIAIgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYBSABKARIAYgBARIXCgp0aW1lb3V0X21zGAYgASgESAKIAQESGAoQbW9kZWxfdGltZW91dF9tcxgHIAEoBBIXCg9pZGxlX3RpbWVvdXRfbXMYCCABKAQSFwoPdG9vbF90aW1lb3V0X21zGAkgASgEQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0INCgtfdGltZW91dF9tc0oECAoQFCIsCg1Qcm9tcHRTZWN0aW9uEg0KBXRpdGxlGAEgASgJEgwKBHRleHQYAiABKAkixQEKClRvb2xQb2xpY3kSDwoHcmV0cmllcxgBIAEoDRIVCg1yZXRyeV9iYXNlX21zGAIgASgNEhQKDHJldHJ5X2NhcF9tcxgDIAEoDRIoCghvbl9lcnJvchgEIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRIqCgpvbl90aW1lb3V0GAUgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEg0KBXJldXNlGAYgASgIEhQKDHNlcmlhbF9ncm91cBgHIAEoCSKsAgoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBInCgZwb2xpY3kYByABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5EgwKBHBvbGwYCyABKAgaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQC0oECAwQFCLFAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybRIaCg1jb250cmFjdF9qc29uGAYgASgJSAGIAQFCDgoMX3NjaGVtYV9qc29uQhAKDl9jb250cmFjdF9qc29uSgQIBxAUIpAECg1TdG9wQ29uZGl0aW9uEi0KBmFueV9vZhgBIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoGYWxsX29mGAIgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgduZWdhdGVkGAMgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbkgAEhQKCml0ZXJhdGlvbnMYBCABKA1IABIQCgZ0b2tlbnMYBSABKARIABIVCgtjb3N0X21pY3JvcxgGIAEoBEgAEhQKCmVsYXBzZWRfbXMYByABKARIABIXCg1ub190b29sX2NhbGxzGAggASgISAASNwoLdG9vbF9jYWxsZWQYCSABKAsyIC5qYWNrbGluZS52MS5Ub29sQ2FsbGVkQ29uZGl0aW9uSAASHQoTY29uZmlkZW5jZV9wZXJtaWxsZRgKIAEoDUgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCI1CglQcnVuZVBsYW4SEwoLa2VlcF90b2tlbnMYASABKAQSEwoLc2F2ZV90b2tlbnMYAiABKAQimwEKDkNvbXBhY3Rpb25QbGFuEikKBG1vZGUYASABKA4yGy5qYWNrbGluZS52MS5Db21wYWN0aW9uTW9kZRITCgthdF9wZXJtaWxsZRgCIAEoDRITCgt0b19wZXJtaWxsZRgDIAEoDRINCgVtb2RlbBgEIAEoCRIlCgVwcnVuZRgFIAEoCzIWLmphY2tsaW5lLnYxLlBydW5lUGxhbiLhBgoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBIyCg50b29sX2V4ZWN1dGlvbhgOIAEoDjIaLmphY2tsaW5lLnYxLlRvb2xFeGVjdXRpb24SGQoMaW52YWxpZF9hcmdzGBAgASgNSACIAQESLQoJc3RvcF93aGVuGAwgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbhIrCgpjb21wbGV0aW9uGA0gASgOMhcuamFja2xpbmUudjEuQ29tcGxldGlvbhInCgZyZXBlYXQYESABKAsyFy5qYWNrbGluZS52MS5SZXBlYXRQbGFuEikKB3JlZmxlY3QYEiABKAsyGC5qYWNrbGluZS52MS5SZWZsZWN0UGxhbhInCgZncm91bmQYEyABKAsyFy5qYWNrbGluZS52MS5Hcm91bmRQbGFuEjMKD3RleHRfdG9vbF9jYWxscxgPIAEoDjIaLmphY2tsaW5lLnYxLlRleHRUb29sQ2FsbHMSLwoKY29tcGFjdGlvbhgUIAEoCzIbLmphY2tsaW5lLnYxLkNvbXBhY3Rpb25QbGFuEg4KBnRocmVhZBgaIAEoCBIVCg1yZWFkc19yZXN1bHRzGBsgASgIQg8KDV9pbnZhbGlkX2FyZ3NKBAgVEBpKBAgcECgiTQoKUmVwZWF0UGxhbhIhCgJieRgBIAEoDjIVLmphY2tsaW5lLnYxLlJlcGVhdEJ5Eg0KBWNvdW50GAIgASgNEg0KBW51ZGdlGAMgASgIIi4KC1JlZmxlY3RQbGFuEg0KBWV2ZXJ5GAEgASgNEhAKCGd1aWRhbmNlGAIgASgIInkKCkdyb3VuZFBsYW4SDQoFbW9kZWwYASABKAkSGgoSdGhyZXNob2xkX3Blcm1pbGxlGAIgASgNEhMKC21heF9yZXBsYW5zGAMgASgNEisKCG9uX2Vycm9yGAQgASgOMhkuamFja2xpbmUudjEuT25KdWRnZUVycm9yIqsDCgxUb29sU3RlcFBsYW4SIwoGZWZmZWN0GAEgASgOMhMuamFja2xpbmUudjEuRWZmZWN0EhIKCm91dHB1dF9rZXkYAiABKAkSEgoKdGltZW91dF9tcxgDIAEoBBIUCgxyZXN1bHRfY2hhcnMYBCABKA0SKgoKb25fdW5rbm93bhgFIAEoDjIWLmphY2tsaW5lLnYxLk9uVW5rbm93bhIZChF1bmtub3duX2V4cGlyeV9tcxgGIAEoBBInCgRodHRwGAogASgLMhcuamFja2xpbmUudjEuSHR0cEFjdGlvbkgAEi8KCGZ1bmN0aW9uGAsgASgLMhsuamFja2xpbmUudjEuRnVuY3Rpb25BY3Rpb25IABIlCgNtY3AYDCABKAsyFi5qYWNrbGluZS52MS5NY3BBY3Rpb25IABIrCgZyZXN1bHQYDyABKAsyGS5qYWNrbGluZS52MS5SZXN1bHRBY3Rpb25IABInCgZwb2xpY3kYDiABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5QggKBmFjdGlvbkoECAcQCkoECA0QDkoECBAQKCIOCgxSZXN1bHRBY3Rpb24irAIKCkh0dHBBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIOCgZtZXRob2QYAiABKAkSDAoEcGF0aBgDIAEoCRIxCgVxdWVyeRgEIAMoCzIiLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uUXVlcnlFbnRyeRI1CgdoZWFkZXJzGAUgAygLMiQuamFja2xpbmUudjEuSHR0cEFjdGlvbi5IZWFkZXJzRW50cnkSFgoJYm9keV9qc29uGAYgASgJSACIAQEaLAoKUXVlcnlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9ib2R5X2pzb24iIgoORnVuY3Rpb25BY3Rpb24SEAoIZnVuY3Rpb24YASABKAkiWgoJTWNwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRITCgt0b29sX2RpZ2VzdBgEIAEoCSIqCgpSb3V0ZXJDYXNlEgwKBHdoZW4YASABKAkSDgoGc2lnbmFsGAIgASgJIjgKDlJvdXRlclN0ZXBQbGFuEiYKBWNhc2VzGAEgAygLMhcuamFja2xpbmUudjEuUm91dGVyQ2FzZSpUCglPbkZhaWx1cmUSGgoWT05fRkFJTFVSRV9VTlNQRUNJRklFRBAAEhYKEk9OX0ZBSUxVUkVfT0JTRVJWRRABEhMKD09OX0ZBSUxVUkVfRkFJTBACKpYBCgpBbnN3ZXJGb3JtEhsKF0FOU1dFUl9GT1JNX1VOU1BFQ0lGSUVEEAASGQoVQU5TV0VSX0ZPUk1fSlNPTl9URVhUEAESFAoQQU5TV0VSX0ZPUk1fVEVYVBACEh0KGUFOU1dFUl9GT1JNX05BVElWRV9TQ0hFTUEQAxIbChdBTlNXRVJfRk9STV9GSU5JU0hfVE9PTBAEKogBCg5Ub29sQ2hvaWNlTW9kZRIgChxUT09MX0NIT0lDRV9NT0RFX1VOU1BFQ0lGSUVEEAASGQoVVE9PTF9DSE9JQ0VfTU9ERV9BVVRPEAESHQoZVE9PTF9DSE9JQ0VfTU9ERV9SRVFVSVJFRBACEhoKFlRPT0xfQ0hPSUNFX01PREVfTkFNRUQQAypjCg1UZXh0VG9vbENhbGxzEh8KG1RFWFRfVE9PTF9DQUxMU19VTlNQRUNJRklFRBAAEhcKE1RFWFRfVE9PTF9DQUxMU19PRkYQARIYChRURVhUX1RPT0xfQ0FMTFNfQVVUTxACKlYKCkNvbXBsZXRpb24SGgoWQ09NUExFVElPTl9VTlNQRUNJRklFRBAAEhMKD0NPTVBMRVRJT05fQVVUTxABEhcKE0NPTVBMRVRJT05fRVhQTElDSVQQAipRCgdPbkxpbWl0EhgKFE9OX0xJTUlUX1VOU1BFQ0lGSUVEEAASEQoNT05fTElNSVRfRVhJVBABEhkKFU9OX0xJTUlUX0ZJTkFMX0FOU1dFUhACKosBCg1Ub29sRXhlY3V0aW9uEh4KGlRPT0xfRVhFQ1VUSU9OX1VOU1BFQ0lGSUVEEAASHAoYVE9PTF9FWEVDVVRJT05fQllfRUZGRUNUEAESHQoZVE9PTF9FWEVDVVRJT05fU0VRVUVOVElBTBACEh0KGVRPT0xfRVhFQ1VUSU9OX0NPTkNVUlJFTlQQAyqGAQoOQ29tcGFjdGlvbk1vZGUSHwobQ09NUEFDVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASGAoUQ09NUEFDVElPTl9NT0RFX05PTkUQARIaChZDT01QQUNUSU9OX01PREVfV0lORE9XEAISHQoZQ09NUEFDVElPTl9NT0RFX1NVTU1BUklTRRADKmgKCFJlcGVhdEJ5EhkKFVJFUEVBVF9CWV9VTlNQRUNJRklFRBAAEhkKFVJFUEVBVF9CWV9BUkdTX1JFU1VMVBABEhIKDlJFUEVBVF9CWV9BUkdTEAISEgoOUkVQRUFUX0JZX05BTUUQAypiCgxPbkp1ZGdlRXJyb3ISHgoaT05fSlVER0VfRVJST1JfVU5TUEVDSUZJRUQQABIZChVPTl9KVURHRV9FUlJPUl9JR05PUkUQARIXChNPTl9KVURHRV9FUlJPUl9FWElUEAIqZgoJT25Vbmtub3duEhoKFk9OX1VOS05PV05fVU5TUEVDSUZJRUQQABISCg5PTl9VTktOT1dOX0FTSxABEhMKD09OX1VOS05PV05fRkFJTBACEhQKEE9OX1VOS05PV05fUkVUUlkQA2IGcHJvdG8z", [file_jackline_v1_run]);
+  fileDesc("ChZqYWNrbGluZS92MS9wbGFuLnByb3RvEgtqYWNrbGluZS52MSKFAwoEUGxhbhIMCgRuYW1lGAEgASgJEhAKCHJldmlzaW9uGAIgASgJEgwKBGZsb3cYAyADKAkSJAoFc3RlcHMYBCADKAsyFS5qYWNrbGluZS52MS5TdGVwUGxhbhImCgZtb2RlbHMYBSADKAsyFi5qYWNrbGluZS52MS5Nb2RlbFBsYW4SJgoGYm91bmRzGAYgASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEh4KEWlucHV0X3NjaGVtYV9qc29uGAcgASgJSACIAQESLAoLb25fcXVlc3Rpb24YCCABKA4yFy5qYWNrbGluZS52MS5PblF1ZXN0aW9uEhAKCHdhcm5pbmdzGAkgAygJEioKCmJvdW5kc19jYXAYCyABKAsyFi5qYWNrbGluZS52MS5Cb3VuZHNDYXASJQoFZ2F0ZXMYDSABKAsyFi5qYWNrbGluZS52MS5HYXRlc1BsYW5CFAoSX2lucHV0X3NjaGVtYV9qc29uSgQIChALSgQIDBANSgQIDhAeIuUCCglCb3VuZHNDYXASGwoOcnVuX3RpbWVvdXRfbXMYASABKARIAIgBARIZCgx0b2tlbl9idWRnZXQYAiABKARIAYgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYAyABKARIAogBARISCgVzdGVwcxgEIAEoDUgDiAEBEhMKBmV2ZW50cxgFIAEoDUgEiAEBEhsKDm1heF9pdGVyYXRpb25zGAYgASgNSAWIAQESGwoObW9kZWxfcmVxdWVzdHMYByABKA1IBogBARIXCgp0b29sX2NhbGxzGAggASgNSAeIAQFCEQoPX3J1bl90aW1lb3V0X21zQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0IICgZfc3RlcHNCCQoHX2V2ZW50c0IRCg9fbWF4X2l0ZXJhdGlvbnNCEQoPX21vZGVsX3JlcXVlc3RzQg0KC190b29sX2NhbGxzIuMECglNb2RlbFBsYW4SDwoHcHJvZmlsZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIPCgdhZGFwdGVyGAMgASgJEhYKDmNvbnRleHRfd2luZG93GAQgASgNEhkKEW1heF9vdXRwdXRfdG9rZW5zGAUgASgNEg4KBnByaWNlZBgGIAEoCBIaChJpbnB1dF9wcmljZV9taWNyb3MYByABKAQSGwoTb3V0cHV0X3ByaWNlX21pY3JvcxgIIAEoBBIPCgdyZXRyaWVzGAkgASgNEhUKDXJldHJ5X2Jhc2VfbXMYCiABKA0SFAoMcmV0cnlfY2FwX21zGAsgASgNEh8KEmNvbm5lY3RfdGltZW91dF9tcxgMIAEoBEgAiAEBEiMKFmZpcnN0X3Rva2VuX3RpbWVvdXRfbXMYDSABKARIAYgBARIYCgtyZXBseV9ieXRlcxgOIAEoBEgCiAEBEhkKDHJlcGx5X2NodW5rcxgPIAEoBEgDiAEBEhUKDW5hdGl2ZV9zY2hlbWEYESABKAgSHAoPaWRsZV90aW1lb3V0X21zGBIgASgESASIAQESHwoScmVxdWVzdF90aW1lb3V0X21zGBMgASgESAWIAQESEAoIbm9fdG9vbHMYFCABKAhCFQoTX2Nvbm5lY3RfdGltZW91dF9tc0IZChdfZmlyc3RfdG9rZW5fdGltZW91dF9tc0IOCgxfcmVwbHlfYnl0ZXNCDwoNX3JlcGx5X2NodW5rc0ISChBfaWRsZV90aW1lb3V0X21zQhUKE19yZXF1ZXN0X3RpbWVvdXRfbXNKBAgQEBFKBAgVEB4i2gMKCFN0ZXBQbGFuEg8KB3N0ZXBfaWQYASABKAkSDAoEa2luZBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIWCg5pbnB1dF9zZWxlY3RlZBgEIAEoCBIvCgVpbnB1dBgFIAMoCzIgLmphY2tsaW5lLnYxLlN0ZXBQbGFuLklucHV0RW50cnkSMQoGcm91dGVzGAYgAygLMiEuamFja2xpbmUudjEuU3RlcFBsYW4uUm91dGVzRW50cnkSEQoJbmV4dF9zdGVwGAcgASgJEjAKCm1vZGVsX3N0ZXAYCiABKAsyGi5qYWNrbGluZS52MS5Nb2RlbFN0ZXBQbGFuSAASLgoJdG9vbF9zdGVwGAsgASgLMhkuamFja2xpbmUudjEuVG9vbFN0ZXBQbGFuSAASMgoLcm91dGVyX3N0ZXAYDCABKAsyGy5qYWNrbGluZS52MS5Sb3V0ZXJTdGVwUGxhbkgAGiwKCklucHV0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtSb3V0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBGJvZHlKBAgIEAlKBAgJEApKBAgNEB4irgIKClN0ZXBCb3VuZHMSFgoObWF4X2l0ZXJhdGlvbnMYASABKA0SFgoObW9kZWxfcmVxdWVzdHMYAiABKA0SEgoKdG9vbF9jYWxscxgDIAEoDRIZCgx0b2tlbl9idWRnZXQYBCABKARIAIgBARIfChJjb3N0X2J1ZGdldF9taWNyb3MYBSABKARIAYgBARIXCgp0aW1lb3V0X21zGAYgASgESAKIAQESGAoQbW9kZWxfdGltZW91dF9tcxgHIAEoBBIXCg9pZGxlX3RpbWVvdXRfbXMYCCABKAQSFwoPdG9vbF90aW1lb3V0X21zGAkgASgEQg8KDV90b2tlbl9idWRnZXRCFQoTX2Nvc3RfYnVkZ2V0X21pY3Jvc0INCgtfdGltZW91dF9tc0oECAoQFCIsCg1Qcm9tcHRTZWN0aW9uEg0KBXRpdGxlGAEgASgJEgwKBHRleHQYAiABKAkixQEKClRvb2xQb2xpY3kSDwoHcmV0cmllcxgBIAEoDRIVCg1yZXRyeV9iYXNlX21zGAIgASgNEhQKDHJldHJ5X2NhcF9tcxgDIAEoDRIoCghvbl9lcnJvchgEIAEoDjIWLmphY2tsaW5lLnYxLk9uRmFpbHVyZRIqCgpvbl90aW1lb3V0GAUgASgOMhYuamFja2xpbmUudjEuT25GYWlsdXJlEg0KBXJldXNlGAYgASgIEhQKDHNlcmlhbF9ncm91cBgHIAEoCSKsAgoNVG9vbEVudHJ5UGxhbhILCgNyZWYYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSFwoPcGFyYW1ldGVyc19qc29uGAMgASgJEjIKBGJpbmQYBCADKAsyJC5qYWNrbGluZS52MS5Ub29sRW50cnlQbGFuLkJpbmRFbnRyeRIWCgltYXhfY2FsbHMYBSABKA1IAIgBARIWCg53cml0ZXNfY29udGV4dBgGIAEoCBInCgZwb2xpY3kYByABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5EgwKBHBvbGwYCyABKAgaKwoJQmluZEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDAoKX21heF9jYWxsc0oECAgQC0oECAwQFCLFAQoLT3V0Y29tZVBsYW4SDAoEZW51bRgBIAMoCRIYCgtzY2hlbWFfanNvbhgCIAEoCUgAiAEBEhIKCm91dHB1dF9rZXkYAyABKAkSDwoHcmVwYWlycxgEIAEoDRIlCgRmb3JtGAUgASgOMhcuamFja2xpbmUudjEuQW5zd2VyRm9ybRIaCg1jb250cmFjdF9qc29uGAYgASgJSAGIAQFCDgoMX3NjaGVtYV9qc29uQhAKDl9jb250cmFjdF9qc29uSgQIBxAUIpAECg1TdG9wQ29uZGl0aW9uEi0KBmFueV9vZhgBIAEoCzIbLmphY2tsaW5lLnYxLlN0b3BDb25kaXRpb25zSAASLQoGYWxsX29mGAIgASgLMhsuamFja2xpbmUudjEuU3RvcENvbmRpdGlvbnNIABItCgduZWdhdGVkGAMgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbkgAEhQKCml0ZXJhdGlvbnMYBCABKA1IABIQCgZ0b2tlbnMYBSABKARIABIVCgtjb3N0X21pY3JvcxgGIAEoBEgAEhQKCmVsYXBzZWRfbXMYByABKARIABIXCg1ub190b29sX2NhbGxzGAggASgISAASNwoLdG9vbF9jYWxsZWQYCSABKAsyIC5qYWNrbGluZS52MS5Ub29sQ2FsbGVkQ29uZGl0aW9uSAASHQoTY29uZmlkZW5jZV9wZXJtaWxsZRgKIAEoDUgAEjkKDHRleHRfbWVudGlvbhgLIAEoCzIhLmphY2tsaW5lLnYxLlRleHRNZW50aW9uQ29uZGl0aW9uSAASFAoKb3V0Y29tZV9pcxgMIAEoCUgAEhQKCmV4cHJlc3Npb24YDSABKAlIABIyCghmdW5jdGlvbhgOIAEoCzIeLmphY2tsaW5lLnYxLkZ1bmN0aW9uQ29uZGl0aW9uSABCCwoJY29uZGl0aW9uSgQIDxAeIkAKDlN0b3BDb25kaXRpb25zEi4KCmNvbmRpdGlvbnMYASADKAsyGi5qYWNrbGluZS52MS5TdG9wQ29uZGl0aW9uIkUKE1Rvb2xDYWxsZWRDb25kaXRpb24SDAoEbmFtZRgBIAEoCRIUCgdzdWNjZXNzGAIgASgISACIAQFCCgoIX3N1Y2Nlc3MiOgoUVGV4dE1lbnRpb25Db25kaXRpb24SDAoEdGV4dBgBIAEoCRIUCgxjYXNlX21hdHRlcnMYAiABKAgiOQoRRnVuY3Rpb25Db25kaXRpb24SEAoIZnVuY3Rpb24YASABKAkSEgoKdGltZW91dF9tcxgCIAEoBCI1CglQcnVuZVBsYW4SEwoLa2VlcF90b2tlbnMYASABKAQSEwoLc2F2ZV90b2tlbnMYAiABKAQimwEKDkNvbXBhY3Rpb25QbGFuEikKBG1vZGUYASABKA4yGy5qYWNrbGluZS52MS5Db21wYWN0aW9uTW9kZRITCgthdF9wZXJtaWxsZRgCIAEoDRITCgt0b19wZXJtaWxsZRgDIAEoDRINCgVtb2RlbBgEIAEoCRIlCgVwcnVuZRgFIAEoCzIWLmphY2tsaW5lLnYxLlBydW5lUGxhbiKOBwoNTW9kZWxTdGVwUGxhbhINCgVtb2RlbBgBIAEoCRIqCgZzeXN0ZW0YAiADKAsyGi5qYWNrbGluZS52MS5Qcm9tcHRTZWN0aW9uEg4KBnByb21wdBgDIAEoCRIpCgV0b29scxgEIAMoCzIaLmphY2tsaW5lLnYxLlRvb2xFbnRyeVBsYW4SKgoNYWxsb3dfZWZmZWN0cxgFIAMoDjITLmphY2tsaW5lLnYxLkVmZmVjdBIwCgt0b29sX2Nob2ljZRgGIAEoDjIbLmphY2tsaW5lLnYxLlRvb2xDaG9pY2VNb2RlEhgKEHRvb2xfY2hvaWNlX25hbWUYByABKAkSFAoMbWF4X3BhcmFsbGVsGAggASgNEicKBmJvdW5kcxgJIAEoCzIXLmphY2tsaW5lLnYxLlN0ZXBCb3VuZHMSKQoHb3V0Y29tZRgKIAEoCzIYLmphY2tsaW5lLnYxLk91dGNvbWVQbGFuEiYKCG9uX2xpbWl0GAsgASgOMhQuamFja2xpbmUudjEuT25MaW1pdBIyCg50b29sX2V4ZWN1dGlvbhgOIAEoDjIaLmphY2tsaW5lLnYxLlRvb2xFeGVjdXRpb24SGQoMaW52YWxpZF9hcmdzGBAgASgNSACIAQESLQoJc3RvcF93aGVuGAwgASgLMhouamFja2xpbmUudjEuU3RvcENvbmRpdGlvbhIrCgpjb21wbGV0aW9uGA0gASgOMhcuamFja2xpbmUudjEuQ29tcGxldGlvbhInCgZyZXBlYXQYESABKAsyFy5qYWNrbGluZS52MS5SZXBlYXRQbGFuEikKB3JlZmxlY3QYEiABKAsyGC5qYWNrbGluZS52MS5SZWZsZWN0UGxhbhInCgZncm91bmQYEyABKAsyFy5qYWNrbGluZS52MS5Hcm91bmRQbGFuEjMKD3RleHRfdG9vbF9jYWxscxgPIAEoDjIaLmphY2tsaW5lLnYxLlRleHRUb29sQ2FsbHMSLwoKY29tcGFjdGlvbhgUIAEoCzIbLmphY2tsaW5lLnYxLkNvbXBhY3Rpb25QbGFuEiUKBWdhdGVzGBggASgLMhYuamFja2xpbmUudjEuR2F0ZXNQbGFuEg4KBnRocmVhZBgaIAEoCBIVCg1yZWFkc19yZXN1bHRzGBsgASgIQg8KDV9pbnZhbGlkX2FyZ3NKBAgVEBhKBAgZEBpKBAgcECgiTQoKUmVwZWF0UGxhbhIhCgJieRgBIAEoDjIVLmphY2tsaW5lLnYxLlJlcGVhdEJ5Eg0KBWNvdW50GAIgASgNEg0KBW51ZGdlGAMgASgIIi4KC1JlZmxlY3RQbGFuEg0KBWV2ZXJ5GAEgASgNEhAKCGd1aWRhbmNlGAIgASgIInkKCkdyb3VuZFBsYW4SDQoFbW9kZWwYASABKAkSGgoSdGhyZXNob2xkX3Blcm1pbGxlGAIgASgNEhMKC21heF9yZXBsYW5zGAMgASgNEisKCG9uX2Vycm9yGAQgASgOMhkuamFja2xpbmUudjEuT25KdWRnZUVycm9yItgDCgxUb29sU3RlcFBsYW4SIwoGZWZmZWN0GAEgASgOMhMuamFja2xpbmUudjEuRWZmZWN0EhIKCm91dHB1dF9rZXkYAiABKAkSEgoKdGltZW91dF9tcxgDIAEoBBIUCgxyZXN1bHRfY2hhcnMYBCABKA0SKgoKb25fdW5rbm93bhgFIAEoDjIWLmphY2tsaW5lLnYxLk9uVW5rbm93bhIZChF1bmtub3duX2V4cGlyeV9tcxgGIAEoBBInCgRodHRwGAogASgLMhcuamFja2xpbmUudjEuSHR0cEFjdGlvbkgAEi8KCGZ1bmN0aW9uGAsgASgLMhsuamFja2xpbmUudjEuRnVuY3Rpb25BY3Rpb25IABIlCgNtY3AYDCABKAsyFi5qYWNrbGluZS52MS5NY3BBY3Rpb25IABIrCgZyZXN1bHQYDyABKAsyGS5qYWNrbGluZS52MS5SZXN1bHRBY3Rpb25IABInCgZwb2xpY3kYDiABKAsyFy5qYWNrbGluZS52MS5Ub29sUG9saWN5EiUKBWdhdGVzGBggASgLMhYuamFja2xpbmUudjEuR2F0ZXNQbGFuQggKBmFjdGlvbkoECAcQCkoECA0QDkoECBAQGEoECBkQKCIOCgxSZXN1bHRBY3Rpb24irAIKCkh0dHBBY3Rpb24SEgoKY29ubmVjdGlvbhgBIAEoCRIOCgZtZXRob2QYAiABKAkSDAoEcGF0aBgDIAEoCRIxCgVxdWVyeRgEIAMoCzIiLmphY2tsaW5lLnYxLkh0dHBBY3Rpb24uUXVlcnlFbnRyeRI1CgdoZWFkZXJzGAUgAygLMiQuamFja2xpbmUudjEuSHR0cEFjdGlvbi5IZWFkZXJzRW50cnkSFgoJYm9keV9qc29uGAYgASgJSACIAQEaLAoKUXVlcnlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgwKCl9ib2R5X2pzb24iIgoORnVuY3Rpb25BY3Rpb24SEAoIZnVuY3Rpb24YASABKAkiWgoJTWNwQWN0aW9uEhIKCmNvbm5lY3Rpb24YASABKAkSDAoEdG9vbBgCIAEoCRIWCg5hcmd1bWVudHNfanNvbhgDIAEoCRITCgt0b29sX2RpZ2VzdBgEIAEoCSIqCgpSb3V0ZXJDYXNlEgwKBHdoZW4YASABKAkSDgoGc2lnbmFsGAIgASgJIjgKDlJvdXRlclN0ZXBQbGFuEiYKBWNhc2VzGAEgAygLMhcuamFja2xpbmUudjEuUm91dGVyQ2FzZSKAAQoISG9va1BsYW4SDAoEbmFtZRgBIAEoCRImCgZwb2ludHMYAiADKA4yFi5qYWNrbGluZS52MS5HYXRlUG9pbnQSEgoKdGltZW91dF9tcxgDIAEoBBIqCghvbl9lcnJvchgEIAEoDjIYLmphY2tsaW5lLnYxLk9uSG9va0Vycm9yInoKClBvbGljeVBsYW4SDAoEbmFtZRgBIAEoCRIoCgR2aWV3GAIgASgOMhouamFja2xpbmUudjEuQXJndW1lbnRzVmlldxISCgp0aW1lb3V0X21zGAMgASgEEhIKCmZhaWxzX29wZW4YBCABKAgSDAoEZW5kcxgFIAEoCCIuCgtKdWRnZWRDaGVjaxINCgVtb2RlbBgBIAEoCRIQCghjcml0ZXJpYRgCIAEoCSK6AQoNR3VhcmRyYWlsUGxhbhINCgVwbGFjZRgBIAEoCRITCgltYXhfY2hhcnMYAiABKARIABIWCgxkZW55X3BhdHRlcm4YAyABKAlIABIVCgtzY2hlbWFfanNvbhgEIAEoCUgAEioKBmp1ZGdlZBgFIAEoCzIYLmphY2tsaW5lLnYxLkp1ZGdlZENoZWNrSAASDAoEZW5kcxgUIAEoCBINCgV0b29scxgVIAMoCUIHCgVjaGVja0oECAYQFCI7CghNYXNrUGxhbhIfCgVraW5kcxgBIAMoDjIQLmphY2tsaW5lLnYxLlBpaRIOCgZyZWdpb24YAiABKAkikAMKCUdhdGVzUGxhbhIkCgVob29rcxgBIAMoCzIVLmphY2tsaW5lLnYxLkhvb2tQbGFuEicKBnBvbGljeRgCIAEoCzIXLmphY2tsaW5lLnYxLlBvbGljeVBsYW4SKQoFaW5wdXQYAyADKAsyGi5qYWNrbGluZS52MS5HdWFyZHJhaWxQbGFuEioKBm91dHB1dBgEIAMoCzIaLmphY2tsaW5lLnYxLkd1YXJkcmFpbFBsYW4SKQoFdG9vbHMYBSADKAsyGi5qYWNrbGluZS52MS5HdWFyZHJhaWxQbGFuEikKCm1hc2tfaW5wdXQYBiABKAsyFS5qYWNrbGluZS52MS5NYXNrUGxhbhIrCgxtYXNrX3JlcGxpZXMYByABKAsyFS5qYWNrbGluZS52MS5NYXNrUGxhbhItCg5tYXNrX2FyZ3VtZW50cxgIIAEoCzIVLmphY2tsaW5lLnYxLk1hc2tQbGFuEisKDG1hc2tfcmVzdWx0cxgJIAEoCzIVLmphY2tsaW5lLnYxLk1hc2tQbGFuKlQKCU9uRmFpbHVyZRIaChZPTl9GQUlMVVJFX1VOU1BFQ0lGSUVEEAASFgoST05fRkFJTFVSRV9PQlNFUlZFEAESEwoPT05fRkFJTFVSRV9GQUlMEAIqlgEKCkFuc3dlckZvcm0SGwoXQU5TV0VSX0ZPUk1fVU5TUEVDSUZJRUQQABIZChVBTlNXRVJfRk9STV9KU09OX1RFWFQQARIUChBBTlNXRVJfRk9STV9URVhUEAISHQoZQU5TV0VSX0ZPUk1fTkFUSVZFX1NDSEVNQRADEhsKF0FOU1dFUl9GT1JNX0ZJTklTSF9UT09MEAQqiAEKDlRvb2xDaG9pY2VNb2RlEiAKHFRPT0xfQ0hPSUNFX01PREVfVU5TUEVDSUZJRUQQABIZChVUT09MX0NIT0lDRV9NT0RFX0FVVE8QARIdChlUT09MX0NIT0lDRV9NT0RFX1JFUVVJUkVEEAISGgoWVE9PTF9DSE9JQ0VfTU9ERV9OQU1FRBADKmMKDVRleHRUb29sQ2FsbHMSHwobVEVYVF9UT09MX0NBTExTX1VOU1BFQ0lGSUVEEAASFwoTVEVYVF9UT09MX0NBTExTX09GRhABEhgKFFRFWFRfVE9PTF9DQUxMU19BVVRPEAIqVgoKQ29tcGxldGlvbhIaChZDT01QTEVUSU9OX1VOU1BFQ0lGSUVEEAASEwoPQ09NUExFVElPTl9BVVRPEAESFwoTQ09NUExFVElPTl9FWFBMSUNJVBACKlEKB09uTGltaXQSGAoUT05fTElNSVRfVU5TUEVDSUZJRUQQABIRCg1PTl9MSU1JVF9FWElUEAESGQoVT05fTElNSVRfRklOQUxfQU5TV0VSEAIqiwEKDVRvb2xFeGVjdXRpb24SHgoaVE9PTF9FWEVDVVRJT05fVU5TUEVDSUZJRUQQABIcChhUT09MX0VYRUNVVElPTl9CWV9FRkZFQ1QQARIdChlUT09MX0VYRUNVVElPTl9TRVFVRU5USUFMEAISHQoZVE9PTF9FWEVDVVRJT05fQ09OQ1VSUkVOVBADKoYBCg5Db21wYWN0aW9uTW9kZRIfChtDT01QQUNUSU9OX01PREVfVU5TUEVDSUZJRUQQABIYChRDT01QQUNUSU9OX01PREVfTk9ORRABEhoKFkNPTVBBQ1RJT05fTU9ERV9XSU5ET1cQAhIdChlDT01QQUNUSU9OX01PREVfU1VNTUFSSVNFEAMqaAoIUmVwZWF0QnkSGQoVUkVQRUFUX0JZX1VOU1BFQ0lGSUVEEAASGQoVUkVQRUFUX0JZX0FSR1NfUkVTVUxUEAESEgoOUkVQRUFUX0JZX0FSR1MQAhISCg5SRVBFQVRfQllfTkFNRRADKmIKDE9uSnVkZ2VFcnJvchIeChpPTl9KVURHRV9FUlJPUl9VTlNQRUNJRklFRBAAEhkKFU9OX0pVREdFX0VSUk9SX0lHTk9SRRABEhcKE09OX0pVREdFX0VSUk9SX0VYSVQQAipmCglPblVua25vd24SGgoWT05fVU5LTk9XTl9VTlNQRUNJRklFRBAAEhIKDk9OX1VOS05PV05fQVNLEAESEwoPT05fVU5LTk9XTl9GQUlMEAISFAoQT05fVU5LTk9XTl9SRVRSWRADKl4KC09uSG9va0Vycm9yEh0KGU9OX0hPT0tfRVJST1JfVU5TUEVDSUZJRUQQABIYChRPTl9IT09LX0VSUk9SX0lHTk9SRRABEhYKEk9OX0hPT0tfRVJST1JfVkVUTxACKoIBCg1Bcmd1bWVudHNWaWV3Eh4KGkFSR1VNRU5UU19WSUVXX1VOU1BFQ0lGSUVEEAASGwoXQVJHVU1FTlRTX1ZJRVdfTUVUQURBVEEQARIbChdBUkdVTUVOVFNfVklFV19SRURBQ1RFRBACEhcKE0FSR1VNRU5UU19WSUVXX0ZVTEwQAyp1CgNQaWkSEwoPUElJX1VOU1BFQ0lGSUVEEAASDQoJUElJX0VNQUlMEAESDQoJUElJX1BIT05FEAISDAoIUElJX0NBUkQQAxIMCghQSUlfSUJBThAEEgoKBlBJSV9JUBAFEhMKD1BJSV9OQVRJT05BTF9JRBAGYgZwcm90bzM", [file_jackline_v1_run]);
 
 /**
  * A whole workflow, ready to run.
@@ -94,6 +94,13 @@ export type Plan = Message<"jackline.v1.Plan"> & {
    * @generated from field: jackline.v1.BoundsCap bounds_cap = 11;
    */
   boundsCap?: BoundsCap | undefined;
+
+  /**
+   * What is asked and checked around the run itself; set, if only empty, in a plan in which any step has some.
+   *
+   * @generated from field: jackline.v1.GatesPlan gates = 13;
+   */
+  gates?: GatesPlan | undefined;
 };
 
 /**
@@ -1171,6 +1178,13 @@ export type ModelStepPlan = Message<"jackline.v1.ModelStepPlan"> & {
   compaction?: CompactionPlan | undefined;
 
   /**
+   * What is asked and checked around it; unset: nothing.
+   *
+   * @generated from field: jackline.v1.GatesPlan gates = 24;
+   */
+  gates?: GatesPlan | undefined;
+
+  /**
    * True if it takes part in the conversation of a run's thread.
    *
    * @generated from field: bool thread = 26;
@@ -1391,6 +1405,13 @@ export type ToolStepPlan = Message<"jackline.v1.ToolStepPlan"> & {
    * @generated from field: jackline.v1.ToolPolicy policy = 14;
    */
   policy?: ToolPolicy | undefined;
+
+  /**
+   * What is asked and checked when the flow visits it; unset: nothing.
+   *
+   * @generated from field: jackline.v1.GatesPlan gates = 24;
+   */
+  gates?: GatesPlan | undefined;
 };
 
 /**
@@ -1582,6 +1603,304 @@ export type RouterStepPlan = Message<"jackline.v1.RouterStepPlan"> & {
  */
 export const RouterStepPlanSchema: GenMessage<RouterStepPlan> = /*@__PURE__*/
   messageDesc(file_jackline_v1_plan, 26);
+
+/**
+ * A hook of the operator's config.
+ *
+ * @generated from message jackline.v1.HookPlan
+ */
+export type HookPlan = Message<"jackline.v1.HookPlan"> & {
+  /**
+   * Its name there.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * The points that it has methods for.
+   *
+   * @generated from field: repeated jackline.v1.GatePoint points = 2;
+   */
+  points: GatePoint[];
+
+  /**
+   * How long one answer may take.
+   *
+   * @generated from field: uint64 timeout_ms = 3;
+   */
+  timeoutMs: bigint;
+
+  /**
+   * What follows when there is none.
+   *
+   * @generated from field: jackline.v1.OnHookError on_error = 4;
+   */
+  onError: OnHookError;
+};
+
+/**
+ * Describes the message jackline.v1.HookPlan.
+ * Use `create(HookPlanSchema)` to create a new message.
+ */
+export const HookPlanSchema: GenMessage<HookPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 27);
+
+/**
+ * The policy service that is asked before each tool call.
+ *
+ * @generated from message jackline.v1.PolicyPlan
+ */
+export type PolicyPlan = Message<"jackline.v1.PolicyPlan"> & {
+  /**
+   * Its name in the operator's config.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * What it is shown.
+   *
+   * @generated from field: jackline.v1.ArgumentsView view = 2;
+   */
+  view: ArgumentsView;
+
+  /**
+   * How long one answer may take.
+   *
+   * @generated from field: uint64 timeout_ms = 3;
+   */
+  timeoutMs: bigint;
+
+  /**
+   * True if a call goes on without an answer.
+   *
+   * @generated from field: bool fails_open = 4;
+   */
+  failsOpen: boolean;
+
+  /**
+   * True if a denial ends the step.
+   *
+   * @generated from field: bool ends = 5;
+   */
+  ends: boolean;
+};
+
+/**
+ * Describes the message jackline.v1.PolicyPlan.
+ * Use `create(PolicyPlanSchema)` to create a new message.
+ */
+export const PolicyPlanSchema: GenMessage<PolicyPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 28);
+
+/**
+ * Passes what a model passes.
+ *
+ * @generated from message jackline.v1.JudgedCheck
+ */
+export type JudgedCheck = Message<"jackline.v1.JudgedCheck"> & {
+  /**
+   * The profile of the plan that is asked.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * By what it judges.
+   *
+   * @generated from field: string criteria = 2;
+   */
+  criteria: string;
+};
+
+/**
+ * Describes the message jackline.v1.JudgedCheck.
+ * Use `create(JudgedCheckSchema)` to create a new message.
+ */
+export const JudgedCheckSchema: GenMessage<JudgedCheck> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 29);
+
+/**
+ * One check at a gate.
+ *
+ * @generated from message jackline.v1.GuardrailPlan
+ */
+export type GuardrailPlan = Message<"jackline.v1.GuardrailPlan"> & {
+  /**
+   * Where it stands in the workflow, such as `guardrails.output[0]`.
+   *
+   * @generated from field: string place = 1;
+   */
+  place: string;
+
+  /**
+   * What it holds back.
+   *
+   * @generated from oneof jackline.v1.GuardrailPlan.check
+   */
+  check: {
+    /**
+     * Text of more characters.
+     *
+     * @generated from field: uint64 max_chars = 2;
+     */
+    value: bigint;
+    case: "maxChars";
+  } | {
+    /**
+     * Text in which the pattern is found.
+     *
+     * @generated from field: string deny_pattern = 3;
+     */
+    value: string;
+    case: "denyPattern";
+  } | {
+    /**
+     * A value that does not fit the JSON Schema.
+     *
+     * @generated from field: string schema_json = 4;
+     */
+    value: string;
+    case: "schemaJson";
+  } | {
+    /**
+     * What a model does not pass.
+     *
+     * @generated from field: jackline.v1.JudgedCheck judged = 5;
+     */
+    value: JudgedCheck;
+    case: "judged";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * True if a violation ends the step at once; else an answer is repaired and a call denied.
+   *
+   * @generated from field: bool ends = 20;
+   */
+  ends: boolean;
+
+  /**
+   * The tools it is about; empty is all of them.
+   *
+   * @generated from field: repeated string tools = 21;
+   */
+  tools: string[];
+};
+
+/**
+ * Describes the message jackline.v1.GuardrailPlan.
+ * Use `create(GuardrailPlanSchema)` to create a new message.
+ */
+export const GuardrailPlanSchema: GenMessage<GuardrailPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 30);
+
+/**
+ * What is masked.
+ *
+ * @generated from message jackline.v1.MaskPlan
+ */
+export type MaskPlan = Message<"jackline.v1.MaskPlan"> & {
+  /**
+   * The kinds.
+   *
+   * @generated from field: repeated jackline.v1.Pii kinds = 1;
+   */
+  kinds: Pii[];
+
+  /**
+   * The region that telephone numbers without a country code belong to, as two letters; empty for none.
+   *
+   * @generated from field: string region = 2;
+   */
+  region: string;
+};
+
+/**
+ * Describes the message jackline.v1.MaskPlan.
+ * Use `create(MaskPlanSchema)` to create a new message.
+ */
+export const MaskPlanSchema: GenMessage<MaskPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 31);
+
+/**
+ * Everything that is asked and checked around a step, or around a run.
+ *
+ * @generated from message jackline.v1.GatesPlan
+ */
+export type GatesPlan = Message<"jackline.v1.GatesPlan"> & {
+  /**
+   * Hooks in their order.
+   *
+   * @generated from field: repeated jackline.v1.HookPlan hooks = 1;
+   */
+  hooks: HookPlan[];
+
+  /**
+   * The policy service; unset without.
+   *
+   * @generated from field: jackline.v1.PolicyPlan policy = 2;
+   */
+  policy?: PolicyPlan | undefined;
+
+  /**
+   * Checks of what the run, or the step, is given.
+   *
+   * @generated from field: repeated jackline.v1.GuardrailPlan input = 3;
+   */
+  input: GuardrailPlan[];
+
+  /**
+   * Checks of its answer.
+   *
+   * @generated from field: repeated jackline.v1.GuardrailPlan output = 4;
+   */
+  output: GuardrailPlan[];
+
+  /**
+   * Checks of the calls it makes.
+   *
+   * @generated from field: repeated jackline.v1.GuardrailPlan tools = 5;
+   */
+  tools: GuardrailPlan[];
+
+  /**
+   * What is masked in the input of a run before it is stored; unset: nothing.
+   *
+   * @generated from field: jackline.v1.MaskPlan mask_input = 6;
+   */
+  maskInput?: MaskPlan | undefined;
+
+  /**
+   * What is masked in what a model says before it is stored; unset: nothing.
+   *
+   * @generated from field: jackline.v1.MaskPlan mask_replies = 7;
+   */
+  maskReplies?: MaskPlan | undefined;
+
+  /**
+   * What is masked in the arguments of calls before they are stored and made; unset: nothing.
+   *
+   * @generated from field: jackline.v1.MaskPlan mask_arguments = 8;
+   */
+  maskArguments?: MaskPlan | undefined;
+
+  /**
+   * What is masked in what tools return before it is stored; unset: nothing.
+   *
+   * @generated from field: jackline.v1.MaskPlan mask_results = 9;
+   */
+  maskResults?: MaskPlan | undefined;
+};
+
+/**
+ * Describes the message jackline.v1.GatesPlan.
+ * Use `create(GatesPlanSchema)` to create a new message.
+ */
+export const GatesPlanSchema: GenMessage<GatesPlan> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_plan, 32);
 
 /**
  * What follows from a failure.
@@ -2005,4 +2324,141 @@ export enum OnUnknown {
  */
 export const OnUnknownSchema: GenEnum<OnUnknown> = /*@__PURE__*/
   enumDesc(file_jackline_v1_plan, 10);
+
+/**
+ * What follows when a hook fails or does not answer in time.
+ *
+ * @generated from enum jackline.v1.OnHookError
+ */
+export enum OnHookError {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: ON_HOOK_ERROR_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * As if it had not been asked.
+   *
+   * @generated from enum value: ON_HOOK_ERROR_IGNORE = 1;
+   */
+  IGNORE = 1,
+
+  /**
+   * As if it had said no.
+   *
+   * @generated from enum value: ON_HOOK_ERROR_VETO = 2;
+   */
+  VETO = 2,
+}
+
+/**
+ * Describes the enum jackline.v1.OnHookError.
+ */
+export const OnHookErrorSchema: GenEnum<OnHookError> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 11);
+
+/**
+ * How much of a call's arguments a policy service is shown.
+ *
+ * @generated from enum jackline.v1.ArgumentsView
+ */
+export enum ArgumentsView {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: ARGUMENTS_VIEW_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Nothing.
+   *
+   * @generated from enum value: ARGUMENTS_VIEW_METADATA = 1;
+   */
+  METADATA = 1,
+
+  /**
+   * All, with personal data masked.
+   *
+   * @generated from enum value: ARGUMENTS_VIEW_REDACTED = 2;
+   */
+  REDACTED = 2,
+
+  /**
+   * All.
+   *
+   * @generated from enum value: ARGUMENTS_VIEW_FULL = 3;
+   */
+  FULL = 3,
+}
+
+/**
+ * Describes the enum jackline.v1.ArgumentsView.
+ */
+export const ArgumentsViewSchema: GenEnum<ArgumentsView> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 12);
+
+/**
+ * A kind of personal data that is recognised and masked.
+ *
+ * @generated from enum jackline.v1.Pii
+ */
+export enum Pii {
+  /**
+   * Never stored.
+   *
+   * @generated from enum value: PII_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * An address of electronic mail.
+   *
+   * @generated from enum value: PII_EMAIL = 1;
+   */
+  EMAIL = 1,
+
+  /**
+   * A telephone number.
+   *
+   * @generated from enum value: PII_PHONE = 2;
+   */
+  PHONE = 2,
+
+  /**
+   * The number of a payment card.
+   *
+   * @generated from enum value: PII_CARD = 3;
+   */
+  CARD = 3,
+
+  /**
+   * An international bank account number.
+   *
+   * @generated from enum value: PII_IBAN = 4;
+   */
+  IBAN = 4,
+
+  /**
+   * An address of the internet protocol.
+   *
+   * @generated from enum value: PII_IP = 5;
+   */
+  IP = 5,
+
+  /**
+   * A number by which a state knows a person.
+   *
+   * @generated from enum value: PII_NATIONAL_ID = 6;
+   */
+  NATIONAL_ID = 6,
+}
+
+/**
+ * Describes the enum jackline.v1.Pii.
+ */
+export const PiiSchema: GenEnum<Pii> = /*@__PURE__*/
+  enumDesc(file_jackline_v1_plan, 13);
 

@@ -1,0 +1,101 @@
+"""What the masks recognise, what they leave alone, and how long they take."""
+
+import time
+
+import pytest
+
+from jackline_server.core import json_text
+from jackline_server.core.gate_plans import MaskPlan, Pii
+from jackline_server.policies.masking import REGIONS, PiiMasks
+
+ALL = MaskPlan(kinds=frozenset(Pii))
+
+
+def masked(text: str, *, region: str = "") -> str:
+    return PiiMasks().text(text, MaskPlan(kinds=frozenset(Pii), region=region))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Write to ann.o'neil+x@mail.example.co.uk.", "Write to [email]."),
+        ("<ann@exämple.org>", "<[email]>"),
+        ("call +31 20 123 4567 today", "call [phone] today"),
+        ("call 0031-20-1234567 today", "call [phone] today"),
+        ("+1 (212) 555-0100", "[phone]"),
+        ("card 4111 1111 1111 1111, 5500-0000-0000-0004", "card [card], [card]"),
+        ("amex 378282246310005", "amex [card]"),
+        ("NL91 ABNA 0417 1643 00 AND MORE", "[iban] AND MORE"),
+        ("to de89370400440532013000!", "to [iban]!"),
+        ("from 10.1.2.3:443 and 2001:db8::7 and ::1", "from [ip]:443 and [ip] and [ip]"),
+        ("SSN 219-09-9998", "SSN [national_id]"),
+        ("DNI 12345678Z, NIE X1234567L", "DNI [national_id], NIE [national_id]"),
+        ("nino QQ 12 34 56 C AB123456C", "nino QQ 12 34 56 C [national_id]"),
+        ("CPF 390.533.447-05", "CPF [national_id]"),
+    ],
+)
+def test_personal_data_is_masked_where_it_stands(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4111 1111 1111 1112 is no card",
+        "NL91ABNA0417164301 is no account",
+        "300.1.1.1 and 1.2.3 and 12:30:15 and 0.0.0.0",
+        "2026-11-30T10:20:30Z",
+        "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "order 1234567, invoice INV-2026-0042",
+        "ann at example dot org",
+        "0000 0000 0000 0000",
+        "a@b",
+        "run_01h455vb4pex5vsknk084sn02q",
+    ],
+)
+def test_what_only_looks_like_it_is_left_alone(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_a_region_tells_its_own_numbers_from_other_digits() -> None:
+    text = "bel 020 123 4567, bsn 111222333"
+    assert masked(text) == text
+    assert masked(text, region="NL") == "bel [phone], bsn [national_id]"
+    assert "NL" in REGIONS
+
+
+def test_only_the_kinds_that_are_named_are_masked() -> None:
+    plan = MaskPlan(kinds=frozenset({Pii.EMAIL}))
+    assert PiiMasks().text("a@example.org 10.0.0.1", plan) == "[email] 10.0.0.1"
+
+
+def test_a_document_is_masked_in_its_texts_keys_and_numbers_and_stays_one() -> None:
+    given = '{"ann@example.org":["4111111111111111",4111111111111111,{"n":12,"x":true,"y":null,"z":1.5}]}'
+    shown = PiiMasks().json(given, ALL)
+    assert json_text.parse(shown) == {
+        "[email]": ["[card]", "[card]", {"n": 12, "x": True, "y": None, "z": 1.5}]
+    }
+
+
+def test_an_escape_hides_nothing_and_a_document_without_such_data_keeps_its_text() -> None:
+    assert PiiMasks().json('{"to":"ann\\u0040example.org"}', ALL) == '{"to":"[email]"}'
+    odd = '{ "a" : 1.0 }'
+    assert PiiMasks().json(odd, ALL) == odd
+    assert PiiMasks().json('{"to": ann@example.org', ALL) == '{"to": [email]'
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "a@", "a.b-", "1 ", "1:", "+3120", "AB12 ", "020 123 4567 ", "1.1.1.", "::", "A1", "("],
+)
+def test_no_text_takes_more_than_time_in_proportion_to_it(piece: str) -> None:
+    plan = MaskPlan(kinds=frozenset(Pii), region="NL")
+
+    def took(characters: int) -> float:
+        text = (piece * characters)[:characters]
+        began = time.process_time()
+        PiiMasks().text(text, plan)
+        return time.process_time() - began
+
+    took(1_000)
+    assert took(64_000) < 0.05 + 16 * max(took(8_000), 0.002)
