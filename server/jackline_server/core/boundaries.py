@@ -82,9 +82,8 @@ def completes(before: Fact, fact: Fact) -> bool:
         case InterruptResolved():
             return isinstance(before, CommandApplied | TimerFired)
         case ToolCallFinished():
-            if fact.problem is CallProblem.REPLY_DISCARDED:
-                return True
-            return isinstance(before, InterruptResolved) and bool(before.option)
+            answered = isinstance(before, InterruptResolved) and bool(before.option)
+            return answered or fact.problem is CallProblem.REPLY_DISCARDED
         case Noticed(code=NoticeCode.TOOL_CALLS_IN_TEXT):
             return isinstance(before, ModelReplied | ToolCallRequested)
         case Noticed(code=NoticeCode.RESULT_STORED):

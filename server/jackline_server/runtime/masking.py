@@ -25,7 +25,7 @@ def hides_replies(state: RunState) -> bool:
 
 
 async def masked_reply(reply: Reply, gates: GatesPlan, masks: Masks) -> Reply:
-    """The reply as it may be stored: text and reasoning. What is signed of it can't be masked, and is left out."""
+    """The reply as it may be stored: text and reasoning, but nothing of it that is signed."""
     plan = gates.mask_replies
     if plan is None:
         return reply
