@@ -111,7 +111,7 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     } <= kinds
     assert {"interrupt_raised", "interrupt_resolved", "paused", "resumed", "steered", "timer_fired"} <= kinds
     assert {"reflected", "grounded"} <= kinds
-    assert {"tool_loop", "grounding_failed"} <= reasons
+    assert {"tool_loop", "grounding_failed", "hook_veto", "guardrail", "policy_denied"} <= reasons
     assert BUG not in {violation.guarantee for one in outcomes for violation in one.violations}
 
 

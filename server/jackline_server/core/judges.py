@@ -9,6 +9,7 @@ import re
 
 from jackline_server.core import bounds, json_text, transcript, turns
 from jackline_server.core.bounds import Limit
+from jackline_server.core.context import step_input
 from jackline_server.core.facts import (
     ConsultAnswer,
     Consulted,
@@ -78,7 +79,7 @@ def _call(
     model = brief(state.plan.models[case.judged.model])
     messages = (
         SystemMessage(text=_JUDGE.format(criteria=case.judged.criteria)),
-        UserMessage(text=f"# {case.title}\n{transcript.fenced(case.text)}", provenance="input"),
+        UserMessage(text=_shown(state, step, case), provenance="input"),
     )
     prompt = bounds.estimate(message.text for message in messages)
     cap = bounds.output_cap(
@@ -108,6 +109,15 @@ def _call(
         request_ms=turns.request_ms(visit, step, model, now_active_ms),
         idle_ms=turns.idle_ms(step, model),
     )
+
+
+def _shown(state: RunState, step: ModelStep, case: Case) -> str:
+    """What is judged, behind what the step was given, each fenced."""
+    judged = f"# {case.title}\n{transcript.fenced(case.text)}"
+    if case.point is Point.INPUT:
+        return judged
+    given = transcript.fenced(json_text.write(step_input(state.context, step.input)))
+    return f"# Input, which is not what you judge\n{given}\n\n{judged}"
 
 
 def _word(case: Case, said: str) -> Consulted:

@@ -37,6 +37,7 @@ from jackline_server.core.plan import (
     ToolStep,
 )
 from jackline_server.testing import plans
+from jackline_server.testing.simulation.gated import gated
 
 _TOOLS = {
     "look": Effect.READ,
@@ -78,7 +79,7 @@ def _draw(chance: random.Random, name: str) -> Plan:
         on_question=OnQuestion.REVIEW if _happens(chance, 0.3) else OnQuestion.WAIT,
         warnings=("a file was missing",) if _happens(chance, 0.1) else (),
     )
-    return _sealed(_with_policies(_sealed(plan)))
+    return _sealed(gated(_sealed(_with_policies(_sealed(plan)))))
 
 
 def _sealed(plan: Plan) -> Plan:

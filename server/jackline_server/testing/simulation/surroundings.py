@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
-from jackline_server.core.facts import FailureClass, FinishReason, Usage
+from jackline_server.core.facts import ConsultKind, FailureClass, FinishReason, Usage
+from jackline_server.core.gate_plans import Point
 from jackline_server.core.messages import UserMessage
 from jackline_server.core.plan import FINISH, ToolStep
 from jackline_server.runtime.ports import (
@@ -45,6 +46,7 @@ _VERDICTS = (
     '{"score": 0.1, "unsupported": ["that it is done"]}',
     "It seems fine.",
 )
+_WORDS = ('{"passed": true}', '{"passed": true, "reason": "fine"}', '{"passed": false}', "It seems fine.")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +92,9 @@ class SimulatedModels:
         calls = 0
         if request.tools and weather.happens(0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
-        if _is_judge(request):
+        if _is_of_a_gate(request):
+            chunks.append(TextChunk(weather.chance.choice(_WORDS)))
+        elif _is_judge(request):
             chunks.append(TextChunk(weather.chance.choice(_VERDICTS)))
         elif not calls and not weather.happens(0.05):
             said = "done" if request.reply_schema is None else _ANSWER
@@ -138,7 +142,7 @@ class SimulatedTools:
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedConsultants:
-    """Functions that say yes, no, nothing, or never return. Implements `ports.Consultants`."""
+    """Functions, hooks and a policy that agree, object, fail, or never return. Implements `ports.Consultants`."""
 
     weather: Weather
 
@@ -151,7 +155,19 @@ class SimulatedConsultants:
             raise RuntimeError("a bug of the consultant")
         if weather.happens(0.1):
             return ConsultReply(answer=None, error="it did not work")
-        return ConsultReply(answer=weather.happens(0.3))
+        match question.kind:
+            case ConsultKind.HOOK if question.point in _AFTER_CALLS and weather.happens(0.15):
+                return ConsultReply(answer=True, retry=True)
+            case ConsultKind.HOOK:
+                noted = {"seen": str(question.point)} if weather.happens(0.2) else {}
+                return ConsultReply(answer=weather.happens(0.96), reason="not now", metadata=noted)
+            case ConsultKind.POLICY:
+                return ConsultReply(answer=weather.happens(0.75), reason="not allowed")
+            case _:
+                return ConsultReply(answer=weather.happens(0.3))
+
+
+_AFTER_CALLS = (Point.AFTER_MODEL_CALL, Point.AFTER_TOOL_CALL)
 
 
 async def _took(weather: Weather, *, timeout_ms: int) -> bool:
@@ -189,6 +205,11 @@ def _entry(invocation: Invocation, at_ms: int) -> ToolEntry:
         attempt=invocation.attempt,
         at_ms=at_ms,
     )
+
+
+def _is_of_a_gate(request: ModelRequest) -> bool:
+    """True if a guardrail asks."""
+    return request.messages[0].text.startswith("You check one thing")
 
 
 def _is_judge(request: ModelRequest) -> bool:

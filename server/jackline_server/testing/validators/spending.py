@@ -76,6 +76,7 @@ class _B1:
         self._caps = _NO_CAPS
         self._steps = 0
         self._held: Event | None = None
+        self._was_turn = False
 
     def judge(self) -> Iterator[Violation]:
         for event in self._run.events:
@@ -94,6 +95,7 @@ class _B1:
             case "model_replied":
                 turn = self._held is not None and self._held.fields.get("purpose") == "turn"
                 self._visit.turns += turn
+                self._was_turn = turn
                 self._settle(
                     _int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens")
                 )
@@ -107,6 +109,8 @@ class _B1:
                 lost = self._held
                 self._settle(_int(lost, "prompt_tokens") + _int(lost, "max_output_tokens"))
                 self._charge(_int(lost, "reserved_cost_micros"))
+            case "consulted" if _is_redone(event):
+                self._visit.turns -= self._was_turn
             case "tool_call_started":
                 yield from self._call_tool(str(event.fields["tool"]))
             case _:
@@ -144,6 +148,11 @@ class _B1:
         self._visit.tools[tool] += 1
         yield from _over("tool calls", self._visit.tool_calls, self._caps.tool_calls)
         yield from _over(f"calls of {tool}", self._visit.tools[tool], self._caps.tools.get(tool))
+
+
+def _is_redone(event: Event) -> bool:
+    """True if a hook had the newest reply made anew: its turn is not counted."""
+    return event.fields.get("answer") == "retry" and event.fields.get("point") == "after_model_call"
 
 
 def _over(what: str, spent: int, cap: int | None) -> Iterator[str]:
