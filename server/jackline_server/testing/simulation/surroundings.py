@@ -142,7 +142,7 @@ class SimulatedTools:
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedConsultants:
-    """Functions, hooks and a policy that agree, object, fail, or never return. Implements `ports.Consultants`."""
+    """Functions, hooks and a policy: they agree, object, fail, or never return. Implements `Consultants`."""
 
     weather: Weather
 
