@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from jackline_server.core import conditions as when
-from jackline_server.core.commands import Abort, Action, Answer, Pause, Resume, Steer
+from jackline_server.core.commands import Abort, Action, AdjustBounds, Answer, Pause, Resume, Steer
 from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS
 from jackline_server.core.facts import (
     AbortMode,
@@ -16,9 +16,11 @@ from jackline_server.core.facts import (
     FinishReason,
     Usage,
 )
+from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import (
     FINISH,
     AnswerForm,
+    BoundsCap,
     ChoiceMode,
     CompactionMode,
     CompactionPlan,
@@ -224,6 +226,7 @@ def agents(draw: st.DrawFn) -> ModelStep:
         ),
         completion=Completion.EXPLICIT if explicit else Completion.AUTO,
         on_limit=draw(st.sampled_from(OnLimit)),
+        limit_expiry_ms=10**8,
         stop_when=draw(st.none() | CONDITIONS),
         tool_choice=draw(st.sampled_from([ToolChoice(), ToolChoice(mode=ChoiceMode.REQUIRED)])),
         max_parallel=draw(st.sampled_from([8, 1, 2])),
@@ -235,6 +238,9 @@ def agents(draw: st.DrawFn) -> ModelStep:
     )
 
 
+COUNTS = ("max_iterations", "model_requests", "tool_calls", "steps")
+
+
 @st.composite
 def tiny_plans(draw: st.DrawFn) -> Plan:
     """An agent with four tools, and a tool step of the flow that mends."""
@@ -244,7 +250,8 @@ def tiny_plans(draw: st.DrawFn) -> Plan:
     bounds = replace(plans.run_bounds(), **draw(tight(RUN)))
     window = draw(st.sampled_from([128_000, 4_000, 1_000]))
     models = {plans.MODEL: plans.model(price=PRICE, max_output_tokens=300, context_window=window)}
-    return replace(plans.plan_of(draw(agents()), mend, *tools), bounds=bounds, models=models)
+    cap = draw(st.none() | st.builds(BoundsCap, **{name: st.none() | SMALL for name in COUNTS}))
+    return replace(plans.plan_of(draw(agents()), mend, *tools), bounds=bounds, models=models, bounds_cap=cap)
 
 
 ENDS = st.sampled_from(
@@ -279,6 +286,8 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     st.just(Pause()),
     st.just(Resume()),
     st.sampled_from(["x", "</data>", "long " * 200]).map(lambda text: Steer(text=text)),
+    tight(RUN).map(lambda run: AdjustBounds(run=NewRunBounds(**run))),
+    tight(VISIT).map(lambda visit: AdjustBounds(visit=NewVisitBounds(**visit))),
     st.builds(Abort, mode=st.sampled_from(AbortMode), skip_routes=st.booleans()),
     st.sampled_from(UNKNOWN_OPTIONS).map(
         lambda option: Answer(interrupt_id="unknown-1-1", option=option, text="")

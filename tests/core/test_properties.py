@@ -14,12 +14,14 @@ from jackline_server.core.commands import Action, Answer, Resume
 from jackline_server.core.decide import decide
 from jackline_server.core.evolve import begin, evolve, replay
 from jackline_server.core.facts import (
+    BoundsAdjusted,
     CallStatus,
     CommandApplied,
     CommandKind,
     CommandRejected,
     InterruptResolved,
     ModelCallStarted,
+    Purpose,
     RunFinished,
     RunRecovered,
     RunStarted,
@@ -30,8 +32,8 @@ from jackline_server.core.facts import (
 from jackline_server.core.frozen import change
 from jackline_server.core.hygiene import mended
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-from jackline_server.core.plan import Effect, ModelStep, OnUnknown, Plan, ToolStep
-from jackline_server.core.state import RunState
+from jackline_server.core.plan import BoundsCap, Effect, ModelStep, OnUnknown, Plan, ToolStep
+from jackline_server.core.state import RunState, bounds_of
 from jackline_server.testing.driving import Driver, Reply, Says, Scenario, ToolScript, then_for_ever
 from jackline_server.testing.instruments import instruments
 from tests.core.scripts import REPLIES, SENT, TOOLBOXES, an_answer, tiny_plans
@@ -143,22 +145,54 @@ def check_steps(driver: Driver) -> None:
 
 
 def check_bounds(driver: Driver) -> None:
-    """Every reservation fits at the moment it is made; only what a call really used can go over."""
-    plan, bounds = driver.state.plan, driver.state.started.bounds
-    ledger = driver.state.ledger
-    assert ledger.steps <= bounds.steps
+    """Every call fits at the moment it is announced; only what it really used can go over."""
+    plan = driver.state.plan
     for summary in driver.state.summaries:
         step = plan.step(summary.step_id)
         if isinstance(step, ModelStep):
-            assert summary.ledger.iterations <= step.bounds.max_iterations
-            assert summary.ledger.model_requests <= step.bounds.model_requests
-            assert summary.ledger.tool_calls <= step.bounds.tool_calls
             check_own_caps(driver, step, visit=summary.visit)
     for place, (fact, _) in enumerate(driver.log):
-        if isinstance(fact, ModelCallStarted):
-            state = replay_until(driver, place)
-            assert state.sequence <= bounds.events + 5
-            check_reserved(state, plan, fact)
+        match fact:
+            case ModelCallStarted():
+                state = replay_until(driver, place)
+                assert state.sequence <= state.bounds.events + 5
+                check_reserved(state, plan, fact)
+            case ToolCallStarted() if (state := replay_until(driver, place)).visit is not None:
+                check_tool_calls(state, plan)
+            case StepStarted():
+                state = replay_until(driver, place)
+                assert state.ledger.steps + 1 <= state.bounds.steps
+            case BoundsAdjusted():
+                check_adjusted(replay_until(driver, place + 1), replay_until(driver, place))
+            case _:
+                pass
+
+
+def check_tool_calls(before: RunState, plan: Plan) -> None:
+    visit = before.visit
+    assert visit is not None
+    step = plan.step(visit.step_id)
+    if isinstance(step, ModelStep):
+        assert visit.ledger.tool_calls + 1 <= bounds_of(visit, step).tool_calls
+
+
+def check_adjusted(after: RunState, before: RunState) -> None:
+    """Nothing is above the plan's cap but what was there before, and nothing below what is spent."""
+    most = after.plan.bounds_cap or BoundsCap()
+    ledger = after.ledger
+    for now, old, cap, spent in (
+        (after.bounds.token_budget, before.bounds.token_budget, most.token_budget, ledger.tokens_held),
+        (after.bounds.steps, before.bounds.steps, most.steps, ledger.steps),
+    ):
+        if now != old and now is not None:
+            assert spent <= now
+            assert cap is None or now <= cap
+    visit = after.visit
+    step = None if visit is None else after.plan.step(visit.step_id)
+    if visit is not None and isinstance(step, ModelStep) and visit.adjusted is not None:
+        for name in ("max_iterations", "model_requests", "tool_calls"):
+            now, cap = getattr(visit.adjusted, name), getattr(most, name)
+            assert cap is None or now <= max(cap, getattr(step.bounds, name))
 
 
 def replay_until(driver: Driver, place: int) -> RunState:
@@ -170,9 +204,13 @@ def check_reserved(before: RunState, plan: Plan, fact: ModelCallStarted) -> None
     assert visit is not None
     step = plan.step(visit.step_id)
     assert isinstance(step, ModelStep)
+    own = bounds_of(visit, step)
+    if fact.purpose is Purpose.TURN:
+        assert visit.ledger.iterations + 1 <= own.max_iterations
+    assert visit.ledger.model_requests + 1 <= own.model_requests
     scopes = (
-        (before.ledger, before.started.bounds.token_budget, before.started.bounds.cost_budget_micros),
-        (visit.ledger, step.bounds.token_budget, step.bounds.cost_budget_micros),
+        (before.ledger, before.bounds.token_budget, before.bounds.cost_budget_micros),
+        (visit.ledger, own.token_budget, own.cost_budget_micros),
     )
     for ledger, tokens, cost in scopes:
         assert tokens is None or ledger.tokens_held + fact.reserved_tokens <= tokens

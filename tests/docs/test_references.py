@@ -348,6 +348,7 @@ DEFAULTS: Mapping[str, tuple[str, str]] = {
     "`max_parallel`": ("MAX_PARALLEL", str(defaults.MAX_PARALLEL)),
     "`allow_effects`": ("ALLOW_EFFECTS", "read, idempotent, write"),
     "`on_limit`": ("ON_LIMIT", defaults.ON_LIMIT.value),
+    "`limit_expiry`": ("LIMIT_EXPIRY_MS", span(defaults.LIMIT_EXPIRY_MS)),
     "`outcome.repairs`": ("REPAIRS", str(defaults.REPAIRS)),
     "`answer`": ("ANSWER", defaults.ANSWER.value),
     "agent: `completion`": ("COMPLETION", defaults.COMPLETION.value),

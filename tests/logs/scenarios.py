@@ -123,6 +123,14 @@ async def _adjusted(stage: Stage) -> str:
     return await stage.to_the_end(run_id)
 
 
+async def _asked_at_its_limit(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "interrupt_raised")
+    (interrupt,) = (await stage.process.runtime.runs.get(DEFAULT_TENANT, run_id)).state.oversight.interrupts
+    await stage.control(run_id, Answer(interrupt_id=interrupt, option="raise", text="Go on."), "answer")
+    return await stage.to_the_end(run_id)
+
+
 async def _aborted(stage: Stage) -> str:
     run_id = await stage.start()
     await stage.until(run_id, "tool_call_started")
@@ -396,6 +404,18 @@ SCENARIOS: tuple[Scenario, ...] = (
         replies=_FIRST_TURN_AND_END,
         tools=_BOTH,
         play=_adjusted,
+    ),
+    Scenario(
+        name="asked_at_its_limit",
+        about="A step that reaches its turns asks, somebody raises them, and it goes on.",
+        workflow=_agent(
+            step="answer: text\non_limit: ask\nlimit_expiry: 2h\n"
+            "bounds: {max_iterations: 1, model_requests: 6}",
+            top="bounds: {run_timeout: 2m, token_budget: 40000}\nbounds_cap: {max_iterations: 2}",
+        ),
+        replies=_FIRST_TURN_AND_END,
+        tools=_BOTH,
+        play=_asked_at_its_limit,
     ),
     Scenario(
         name="aborted",

@@ -169,6 +169,17 @@ async def test_steering_answering_and_adjusting_are_three_permissions(
     assert (refused.reason, refused.info.metadata["scope"]) == ("SCOPE_MISSING", scope.value)
 
 
+async def test_the_answer_that_raises_a_bound_needs_the_permission_for_bounds_too(door: Harness) -> None:
+    command = control_pb2.AnswerCommand(interrupt_id="limit-5", option="raise")
+    request = ControlRequest(run_id=RUN_ID, answer=command)
+    refused = await door.refused("Control", request, token=token_for(Scope.RUNS_APPROVE))
+    assert (refused.reason, refused.info.metadata["scope"]) == ("SCOPE_MISSING", "runs:bounds")
+    refused = await door.refused("Control", request, token=token_for(Scope.RUNS_BOUNDS))
+    assert (refused.reason, refused.info.metadata["scope"]) == ("SCOPE_MISSING", "runs:approve")
+    door.script.always("control", RECEIPT)
+    assert (await door.ask("Control", request, ControlResponse)).reached
+
+
 async def test_new_bounds_reach_the_use_case_field_by_field(door: Harness) -> None:
     door.script.always("control", RECEIPT)
     command = control_pb2.AdjustBoundsCommand(

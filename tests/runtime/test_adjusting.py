@@ -6,20 +6,22 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.core.commands import AdjustBounds, Pause
+from jackline_server.core.commands import AdjustBounds, Answer, Pause
 from jackline_server.core.facts import (
     BoundsAdjusted,
     CommandApplied,
     Fact,
+    InterruptRaised,
     ModelCallFailed,
     ModelCallStarted,
     ModelReplied,
     RunFinished,
     ToolCallFinished,
     ToolCallStarted,
+    Usage,
 )
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
-from jackline_server.core.plan import BoundsCap, Plan
+from jackline_server.core.plan import BoundsCap, OnLimit, Plan
 from jackline_server.runtime.ports import ModelRequest
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.run_limits import RunLimits
@@ -45,10 +47,16 @@ def world(
     model_ms: int = 0,
     tool_ms: int = 0,
     limits: RunLimits | None = None,
+    large: bool = False,
 ) -> World:
     return World(
         store=memory_store(),
-        models=FakeModels(answering=lambda request: answers(request, model_ms)),
+        models=FakeModels(
+            answering=lambda request: replace(
+                answers(request, model_ms),
+                usage=Usage(prompt_tokens=100 if large else 10, completion_tokens=5),
+            )
+        ),
         toolbox=FakeTools(tools={"look": returns("{}")}, wait_ms=lambda _: tool_ms),
         plans={"plan": plan or plans.agent_plan(plans.tool("look"))},
         limits=limits or RunLimits(),
@@ -172,6 +180,30 @@ async def test_nothing_is_raised_above_the_operators_limit() -> None:
     assert refused.reason is Reason.BOUND_TOO_HIGH
     assert refused.metadata == {"field": "adjust_bounds.run.token_budget", "limit": "5000"}
     assert snapshot.state.bounds.token_budget == 5_000  # and it began with no more than that
+
+
+async def test_an_answer_that_raises_a_bound_is_held_to_what_the_operator_allows() -> None:
+    step = plans.agent(
+        tools=(plans.entry("look"),),
+        bounds=plans.step_bounds(token_budget=700),
+        on_limit=OnLimit.ASK,
+        limit_expiry_ms=FOR_EVER_MS,
+    )
+    plan = plans.plan_of(step, plans.tool("look"))
+    refused: list[Reason] = []
+    for limits in (RunLimits(most=BoundsCap(token_budget=1_000)), RunLimits(starter_adjusts=False)):
+        async with process(world(plan, limits=limits, large=True)) as jackline, asyncio.timeout(10):
+            run_id = await jackline.start()
+            await reached(jackline, run_id, InterruptRaised)
+            (interrupt_id,) = (
+                await jackline.runtime.runs.get(DEFAULT_TENANT, run_id)
+            ).state.oversight.interrupts
+            with pytest.raises(Refused) as refusal_:
+                await jackline.control(run_id, Answer(interrupt_id=interrupt_id, option="raise", text=""))
+            refused.append(refusal_.value.reason)
+            give_up = Answer(interrupt_id=interrupt_id, option="give_up", text="")
+            assert (await jackline.control(run_id, give_up, wait=Stage.SETTLED)).applied
+    assert refused == [Reason.BOUND_TOO_HIGH, Reason.OWN_RUN]
 
 
 async def test_a_start_with_more_than_the_operator_allows_is_refused() -> None:

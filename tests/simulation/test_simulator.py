@@ -108,6 +108,7 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
         "steered",
         "timer_fired",
         "consulted",
+        "bounds_adjusted",
     } <= kinds
     assert {"interrupt_raised", "interrupt_resolved", "paused", "resumed", "steered", "timer_fired"} <= kinds
     assert {"reflected", "grounded"} <= kinds

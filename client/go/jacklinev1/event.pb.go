@@ -2820,7 +2820,13 @@ type InterruptRaised struct {
 	// The answers that are possible.
 	Options []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
 	// When it expires; unset if never.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The limit it is about; unset if about none.
+	Limit StopReason `protobuf:"varint,6,opt,name=limit,proto3,enum=jackline.v1.StopReason" json:"limit,omitempty"`
+	// The scope and name of that limit, such as `step.max_iterations`.
+	LimitLeaf string `protobuf:"bytes,7,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
+	// What the answer `raise` makes of that bound, in its own unit; 0 where that is no option.
+	RaiseTo       uint64 `protobuf:"varint,8,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2888,6 +2894,27 @@ func (x *InterruptRaised) GetExpiresAt() *timestamppb.Timestamp {
 		return x.ExpiresAt
 	}
 	return nil
+}
+
+func (x *InterruptRaised) GetLimit() StopReason {
+	if x != nil {
+		return x.Limit
+	}
+	return StopReason_STOP_REASON_UNSPECIFIED
+}
+
+func (x *InterruptRaised) GetLimitLeaf() string {
+	if x != nil {
+		return x.LimitLeaf
+	}
+	return ""
+}
+
+func (x *InterruptRaised) GetRaiseTo() uint64 {
+	if x != nil {
+		return x.RaiseTo
+	}
+	return 0
 }
 
 // A question was answered or expired.
@@ -5221,14 +5248,18 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
 	"\x06repair\x18\x02 \x01(\rR\x06repair\x12\x17\n" +
-	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xd2\x01\n" +
+	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xbb\x02\n" +
 	"\x0fInterruptRaised\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.jackline.v1.InterruptKindR\x04kind\x12\x17\n" +
 	"\acall_id\x18\x03 \x01(\tR\x06callId\x12\x18\n" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x129\n" +
 	"\n" +
-	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"l\n" +
+	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12-\n" +
+	"\x05limit\x18\x06 \x01(\x0e2\x17.jackline.v1.StopReasonR\x05limit\x12\x1d\n" +
+	"\n" +
+	"limit_leaf\x18\a \x01(\tR\tlimitLeaf\x12\x19\n" +
+	"\braise_to\x18\b \x01(\x04R\araiseTo\"l\n" +
 	"\x11InterruptResolved\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x16\n" +
 	"\x06option\x18\x02 \x01(\tR\x06option\x12\x1c\n" +
@@ -5640,39 +5671,40 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	6,  // 50: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
 	68, // 51: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
 	59, // 52: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	69, // 53: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	70, // 54: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	64, // 55: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	69, // 56: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	71, // 57: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	60, // 58: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	72, // 59: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	7,  // 60: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,  // 61: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,  // 62: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10, // 63: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	73, // 64: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
-	11, // 65: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	12, // 66: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	45, // 67: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	47, // 68: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	48, // 69: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	50, // 70: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	51, // 71: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	52, // 72: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	46, // 73: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	53, // 74: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	54, // 75: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	55, // 76: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	74, // 77: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	46, // 78: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	49, // 79: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	57, // 80: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	64, // 53: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	69, // 54: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	70, // 55: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	64, // 56: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	69, // 57: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	71, // 58: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	60, // 59: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	72, // 60: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,  // 61: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,  // 62: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,  // 63: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10, // 64: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	73, // 65: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	11, // 66: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12, // 67: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	45, // 68: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	47, // 69: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	48, // 70: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	50, // 71: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	51, // 72: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	52, // 73: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	46, // 74: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	53, // 75: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	54, // 76: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	55, // 77: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	74, // 78: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	46, // 79: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	49, // 80: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	57, // 81: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }

@@ -313,6 +313,8 @@ const (
 	OnLimit_ON_LIMIT_EXIT OnLimit = 1
 	// It asks for one closing answer without tools, then exits.
 	OnLimit_ON_LIMIT_FINAL_ANSWER OnLimit = 2
+	// It asks a person whether to raise the bound.
+	OnLimit_ON_LIMIT_ASK OnLimit = 3
 )
 
 // Enum value maps for OnLimit.
@@ -321,11 +323,13 @@ var (
 		0: "ON_LIMIT_UNSPECIFIED",
 		1: "ON_LIMIT_EXIT",
 		2: "ON_LIMIT_FINAL_ANSWER",
+		3: "ON_LIMIT_ASK",
 	}
 	OnLimit_value = map[string]int32{
 		"ON_LIMIT_UNSPECIFIED":  0,
 		"ON_LIMIT_EXIT":         1,
 		"ON_LIMIT_FINAL_ANSWER": 2,
+		"ON_LIMIT_ASK":          3,
 	}
 )
 
@@ -2597,7 +2601,9 @@ type ModelStepPlan struct {
 	// True if it takes part in the conversation of a run's thread.
 	Thread bool `protobuf:"varint,26,opt,name=thread,proto3" json:"thread,omitempty"`
 	// True if a result that is not shown whole can be read on in, by the built-in tool `read_result`.
-	ReadsResults  bool `protobuf:"varint,27,opt,name=reads_results,json=readsResults,proto3" json:"reads_results,omitempty"`
+	ReadsResults bool `protobuf:"varint,27,opt,name=reads_results,json=readsResults,proto3" json:"reads_results,omitempty"`
+	// How long a question about a limit stays open. Set only where `on_limit` asks.
+	LimitExpiryMs uint64 `protobuf:"varint,28,opt,name=limit_expiry_ms,json=limitExpiryMs,proto3" json:"limit_expiry_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2791,6 +2797,13 @@ func (x *ModelStepPlan) GetReadsResults() bool {
 		return x.ReadsResults
 	}
 	return false
+}
+
+func (x *ModelStepPlan) GetLimitExpiryMs() uint64 {
+	if x != nil {
+		return x.LimitExpiryMs
+	}
+	return 0
 }
 
 // When repeated calls end a step.
@@ -4258,7 +4271,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\vto_permille\x18\x03 \x01(\rR\n" +
 	"toPermille\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
-	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\x80\t\n" +
+	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xa8\t\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -4288,8 +4301,9 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"compaction\x12,\n" +
 	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gates\x12\x16\n" +
 	"\x06thread\x18\x1a \x01(\bR\x06thread\x12#\n" +
-	"\rreads_results\x18\x1b \x01(\bR\freadsResultsB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x15\x10\x18J\x04\b\x19\x10\x1aJ\x04\b\x1c\x10(\"_\n" +
+	"\rreads_results\x18\x1b \x01(\bR\freadsResults\x12&\n" +
+	"\x0flimit_expiry_ms\x18\x1c \x01(\x04R\rlimitExpiryMsB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x15\x10\x18J\x04\b\x19\x10\x1aJ\x04\b\x1d\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
@@ -4426,11 +4440,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"Completion\x12\x1a\n" +
 	"\x16COMPLETION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCOMPLETION_AUTO\x10\x01\x12\x17\n" +
-	"\x13COMPLETION_EXPLICIT\x10\x02*Q\n" +
+	"\x13COMPLETION_EXPLICIT\x10\x02*c\n" +
 	"\aOnLimit\x12\x18\n" +
 	"\x14ON_LIMIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rON_LIMIT_EXIT\x10\x01\x12\x19\n" +
-	"\x15ON_LIMIT_FINAL_ANSWER\x10\x02*\x8b\x01\n" +
+	"\x15ON_LIMIT_FINAL_ANSWER\x10\x02\x12\x10\n" +
+	"\fON_LIMIT_ASK\x10\x03*\x8b\x01\n" +
 	"\rToolExecution\x12\x1e\n" +
 	"\x1aTOOL_EXECUTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18TOOL_EXECUTION_BY_EFFECT\x10\x01\x12\x1d\n" +

@@ -548,6 +548,8 @@ const (
 	InterruptKind_INTERRUPT_KIND_UNSPECIFIED InterruptKind = 0
 	// A write was cut off: did it happen?
 	InterruptKind_INTERRUPT_KIND_UNKNOWN_OUTCOME InterruptKind = 1
+	// A bound was reached: shall it be raised?
+	InterruptKind_INTERRUPT_KIND_LIMIT_REACHED InterruptKind = 2
 )
 
 // Enum value maps for InterruptKind.
@@ -555,10 +557,12 @@ var (
 	InterruptKind_name = map[int32]string{
 		0: "INTERRUPT_KIND_UNSPECIFIED",
 		1: "INTERRUPT_KIND_UNKNOWN_OUTCOME",
+		2: "INTERRUPT_KIND_LIMIT_REACHED",
 	}
 	InterruptKind_value = map[string]int32{
 		"INTERRUPT_KIND_UNSPECIFIED":     0,
 		"INTERRUPT_KIND_UNKNOWN_OUTCOME": 1,
+		"INTERRUPT_KIND_LIMIT_REACHED":   2,
 	}
 )
 
@@ -1343,6 +1347,10 @@ type Interrupt struct {
 	Tool string `protobuf:"bytes,10,opt,name=tool,proto3" json:"tool,omitempty"`
 	// Output only. The arguments of that call, as JSON. View FULL only.
 	ArgumentsJson []byte `protobuf:"bytes,11,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	// Output only. The scope and name of the bound it is about, such as `step.max_iterations`.
+	LimitLeaf string `protobuf:"bytes,12,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
+	// Output only. What the answer `raise` makes of that bound, in its own unit; 0 where that is no option.
+	RaiseTo       uint64 `protobuf:"varint,13,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1452,6 +1460,20 @@ func (x *Interrupt) GetArgumentsJson() []byte {
 		return x.ArgumentsJson
 	}
 	return nil
+}
+
+func (x *Interrupt) GetLimitLeaf() string {
+	if x != nil {
+		return x.LimitLeaf
+	}
+	return ""
+}
+
+func (x *Interrupt) GetRaiseTo() uint64 {
+	if x != nil {
+		return x.RaiseTo
+	}
+	return 0
 }
 
 // One execution of a workflow.
@@ -2196,7 +2218,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x06signal\x18\x04 \x01(\tR\x06signal\x12+\n" +
 	"\x06ledger\x18\x05 \x01(\v2\x13.jackline.v1.LedgerR\x06ledger\x12@\n" +
 	"\x0estarted_active\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rstartedActive\x12B\n" +
-	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\x8c\x03\n" +
+	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\xc6\x03\n" +
 	"\tInterrupt\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12.\n" +
@@ -2210,7 +2232,10 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\bquestion\x18\t \x01(\tR\bquestion\x12\x12\n" +
 	"\x04tool\x18\n" +
 	" \x01(\tR\x04tool\x12%\n" +
-	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\"\xf8\n" +
+	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\x12\x1d\n" +
+	"\n" +
+	"limit_leaf\x18\f \x01(\tR\tlimitLeaf\x12\x19\n" +
+	"\braise_to\x18\r \x01(\x04R\araiseTo\"\xf8\n" +
 	"\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
@@ -2374,10 +2399,11 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x17STEP_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATUS_RUNNING\x10\x01\x12\x19\n" +
 	"\x15STEP_STATUS_SUCCEEDED\x10\x02\x12\x16\n" +
-	"\x12STEP_STATUS_FAILED\x10\x03*Y\n" +
+	"\x12STEP_STATUS_FAILED\x10\x03*{\n" +
 	"\rInterruptKind\x12\x1e\n" +
 	"\x1aINTERRUPT_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
-	"\x1eINTERRUPT_KIND_UNKNOWN_OUTCOME\x10\x01\"\x04\b\x02\x10\x0f*\x88\x02\n" +
+	"\x1eINTERRUPT_KIND_UNKNOWN_OUTCOME\x10\x01\x12 \n" +
+	"\x1cINTERRUPT_KIND_LIMIT_REACHED\x10\x02\"\x04\b\x03\x10\x0f*\x88\x02\n" +
 	"\x0eToolCallStatus\x12 \n" +
 	"\x1cTOOL_CALL_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aTOOL_CALL_STATUS_REQUESTED\x10\x01\x12\x1c\n" +

@@ -12,6 +12,7 @@ from jackline.v1 import run_pb2, run_service_pb2
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.core.frozen import frozen
+from jackline_server.core.limit_questions import RAISE
 from jackline_server.identity.principals import Principal, Scope
 from jackline_server.runtime.refusals import Violation
 
@@ -108,7 +109,9 @@ def _needed(request: Message) -> tuple[Scope, ...]:
             return (Scope.RUNS_CONTENT,)
         case run_service_pb2.ControlRequest():
             kind = request.WhichOneof("command")
-            return (_COMMANDS.get(kind or "", Scope.RUNS_CONTROL),)
+            raises = kind == "answer" and request.answer.option == RAISE
+            more = (Scope.RUNS_BOUNDS,) if raises else ()
+            return (_COMMANDS.get(kind or "", Scope.RUNS_CONTROL), *more)
         case run_service_pb2.StreamProgressRequest():
             content = request.view == run_pb2.VIEW_FULL or request.include_deltas
             return (Scope.RUNS_CONTENT,) if content else ()

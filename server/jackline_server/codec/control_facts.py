@@ -46,6 +46,10 @@ def _pack_interrupt_raised(fact: InterruptRaised, event: event_pb2.StepEvent) ->
     into.options.extend(fact.options)
     if fact.expires_unix_ms is not None:
         set_time(into.expires_at, fact.expires_unix_ms)
+    if fact.limit is not None:
+        into.limit = STOP_REASON.wire[fact.limit]
+    into.limit_leaf = fact.limit_leaf
+    into.raise_to = fact.raise_to
 
 
 def _fill_interrupt_raised(fact: InterruptRaised, content: event_pb2.Content) -> None:
@@ -62,6 +66,9 @@ def _unpack_interrupt_raised(event: event_pb2.StepEvent) -> InterruptRaised:
         options=tuple(found.options),
         expires_unix_ms=milliseconds(found.expires_at) if found.HasField("expires_at") else None,
         question=event.content.text,
+        limit=STOP_REASON.read_optional(found.limit),
+        limit_leaf=found.limit_leaf,
+        raise_to=found.raise_to,
     )
 
 

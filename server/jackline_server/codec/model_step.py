@@ -41,6 +41,7 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     _set_bounds(into.bounds, step.bounds)
     _set_outcome(into.outcome, step.outcome)
     into.on_limit = ON_LIMIT.wire[step.on_limit]
+    into.limit_expiry_ms = step.limit_expiry_ms
     if step.tool_execution is not ToolExecution.BY_EFFECT:
         into.tool_execution = TOOL_EXECUTION.wire[step.tool_execution]
     if step.invalid_args is not None:
@@ -84,6 +85,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         bounds=_read_bounds(found.bounds),
         outcome=_read_outcome(found.outcome),
         on_limit=ON_LIMIT.read(found.on_limit),
+        limit_expiry_ms=found.limit_expiry_ms,
         tool_execution=TOOL_EXECUTION.read_optional(found.tool_execution) or ToolExecution.BY_EFFECT,
         invalid_args=found.invalid_args if found.HasField("invalid_args") else None,
         stop_when=read_condition(found.stop_when) if found.HasField("stop_when") else None,

@@ -175,16 +175,20 @@ def _interrupt_message(state: RunState, interrupt: Interrupt, *, full: bool) -> 
         step_id=interrupt.step_id,
         call_id=interrupt.call_id,
         options=interrupt.options,
+        limit_leaf=interrupt.limit_leaf,
+        raise_to=interrupt.raise_to,
     )
     call = state.calls.get(interrupt.call_id)
     if call is not None:
         message.tool = call.tool
     if interrupt.expires_unix_ms is not None:
         set_time(message.expires_at, interrupt.expires_unix_ms)
-        step = None if call is None else state.plan.steps.get(call.tool)
+        # The expiry was counted from when the question was raised; the state keeps only the former.
+        step = state.plan.steps.get(interrupt.step_id if call is None else call.tool)
         if isinstance(step, ToolStep):
-            # The expiry was counted from when the question was raised; the state keeps only the former.
             set_time(message.raised_at, interrupt.expires_unix_ms - step.unknown_expiry_ms)
+        elif isinstance(step, ModelStep):
+            set_time(message.raised_at, interrupt.expires_unix_ms - step.limit_expiry_ms)
     if full:
         message.question = interrupt.question
         if call is not None:

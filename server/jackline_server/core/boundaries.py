@@ -72,15 +72,17 @@ def is_boundary(state: RunState, before: Fact, following: Fact | None) -> bool:
     return following is None or not (completes(before, following) or _ends_what(before, following))
 
 
-def completes(before: Fact, fact: Fact) -> bool:
+def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911 - one case a kind of fact
     """True if a fact from outside the loop is the rest of what the one before it began."""
     match fact:
         case ToolCallRequested():
             return isinstance(before, ModelReplied | ToolCallRequested)
-        case Paused() | Resumed() | Steered() | BoundsAdjusted():
+        case Paused() | Resumed() | Steered():
             return isinstance(before, CommandApplied)
+        case BoundsAdjusted():
+            return isinstance(before, CommandApplied | InterruptResolved)
         case InterruptResolved():
-            return isinstance(before, CommandApplied | TimerFired)
+            return isinstance(before, CommandApplied | TimerFired | BoundsAdjusted)
         case ToolCallFinished():
             answered = isinstance(before, InterruptResolved) and bool(before.option)
             return answered or fact.problem is CallProblem.REPLY_DISCARDED

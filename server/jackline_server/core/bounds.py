@@ -85,12 +85,14 @@ class Hold:
 class Limit:
     """A bound that does not allow what comes next. `leaf` is its scope and name.
 
-    `words` says what is needed and what is left, where that can be counted.
+    `words` says what is needed and what is left, where that can be counted; `needs` is what the bound would
+    have to be at least, 0 where that is not known.
     """
 
     reason: StopReason
     leaf: str
     words: str = ""
+    needs: int = 0
 
 
 @frozen
@@ -183,6 +185,7 @@ def _no_tokens(scope: Scope, budget: int, *, needed: int) -> Limit:
         reason=StopReason.TOKEN_BUDGET,
         leaf=f"{scope.name}.token_budget",
         words=f"the next model call needs about {needed} tokens, and {left} of {budget} are left",
+        needs=scope.ledger.tokens_held + needed,
     )
 
 
@@ -192,6 +195,7 @@ def _no_money(scope: Scope, budget: int, *, needed: int) -> Limit:
         reason=StopReason.COST_BUDGET,
         leaf=f"{scope.name}.cost_budget_usd",
         words=f"the next model call needs about {_usd(needed)}, and {_usd(left)} of {_usd(budget)} are left",
+        needs=scope.ledger.cost_held + needed,
     )
 
 

@@ -180,7 +180,8 @@ def next_wave(
         return Record(facts=tuple(refused))
     if len(checked) > batch.room:
         if not call_checks.has_begun(batch):
-            return Limit(reason=StopReason.TOOL_CALL_BUDGET, leaf="step.tool_calls")
+            needs = batch.visit.ledger.tool_calls + len(checked)
+            return Limit(reason=StopReason.TOOL_CALL_BUDGET, leaf="step.tool_calls", needs=needs)
         late = [call for call, _ in checked[max(batch.room, 0) :]]
         return Record(facts=tuple(call_checks.refused(batch, call, OVER_LIMIT) for call in late))
     return _start(batch, checked, now, time_left_ms)

@@ -8,7 +8,7 @@ rejects what is left.
 from dataclasses import replace
 from typing import assert_never
 
-from jackline_server.core import adjusting, call_endings, json_text, timing, turns
+from jackline_server.core import adjusting, call_endings, json_text, limit_questions, timing, turns
 from jackline_server.core.commands import (
     Abort,
     AdjustBounds,
@@ -27,6 +27,7 @@ from jackline_server.core.facts import (
     CommandApplied,
     CommandRejected,
     Fact,
+    InterruptKind,
     InterruptResolved,
     Paused,
     Rejection,
@@ -127,6 +128,8 @@ def _steer(state: RunState, command: Command, action: Steer, now: Moment) -> Set
     step = None if visit is None else state.plan.step(visit.step_id)
     if visit is None or not isinstance(step, ModelStep) or visit.open_calls or visit.model_call is not None:
         return None
+    if any(one.kind is InterruptKind.LIMIT_REACHED for one in state.oversight.interrupts.values()):
+        return None  # whether a turn follows is what the question is about
     steered = Steered(principal=command.principal, text=action.text)
     if not _next_turn_follows(state, steered, step, now):
         return (_too_late(state, command, action),)
@@ -149,7 +152,10 @@ def _adjust(state: RunState, command: Command, action: AdjustBounds, now: Moment
     found = adjusting.misfit(state, action.run, action.visit, now_active_ms=now.active_ms)
     if found is not None:
         return (reject(command, found.rejection),)
-    return _applied(command, adjusting.adjusted(command.principal, action.run, action.visit))
+    adjusted = adjusting.adjusted(command.principal, action.run, action.visit)
+    answered = limit_questions.answered_by(state, action.run, action.visit)
+    raised = [_resolved(command, one, option=limit_questions.RAISE) for one in answered]
+    return _applied(command, adjusted, *raised)
 
 
 def _answer(state: RunState, command: Command, action: Answer) -> Settled:
@@ -158,7 +164,29 @@ def _answer(state: RunState, command: Command, action: Answer) -> Settled:
         return (reject(command, _why_not_open(state, action.interrupt_id)),)
     if action.option not in interrupt.options:
         return (reject(command, Rejection.UNKNOWN_OPTION),)
+    if interrupt.kind is InterruptKind.LIMIT_REACHED:
+        return _answer_limit(command, interrupt, action)
     return _decide(state, command, interrupt, option=action.option, text=action.text, output_json=None)
+
+
+def _answer_limit(command: Command, interrupt: Interrupt, action: Answer) -> Settled:
+    resolved = _resolved(command, interrupt, option=action.option, text=action.text)
+    if action.option != limit_questions.RAISE:
+        return _applied(command, resolved)
+    new = limit_questions.granted(interrupt)
+    return _applied(command, resolved, adjusting.adjusted(command.principal, *new))
+
+
+def _resolved(
+    command: Command, interrupt: Interrupt, *, option: str, text: str = "", output_json: str | None = None
+) -> InterruptResolved:
+    return InterruptResolved(
+        interrupt_id=interrupt.interrupt_id,
+        option=option,
+        principal=command.principal,
+        text=text,
+        output_json=output_json,
+    )
 
 
 def _why_not_open(state: RunState, interrupt_id: str) -> Rejection:
@@ -191,13 +219,7 @@ def _decide(
     text: str,
     output_json: str | None,
 ) -> Settled:
-    resolved = InterruptResolved(
-        interrupt_id=interrupt.interrupt_id,
-        option=option,
-        principal=command.principal,
-        text=text,
-        output_json=output_json,
-    )
+    resolved = _resolved(command, interrupt, option=option, text=text, output_json=output_json)
     call = state.calls[interrupt.call_id]
     if option == SUCCEEDED:
         finished = ToolCallFinished(

@@ -200,7 +200,7 @@ def _model_step(
             batch, now, instruments.schemas, time_left_ms=left
         )
         if isinstance(wave, Limit):
-            return turns.at_limit(state, visit, step, wave, now_active_ms=now.active_ms)
+            return turns.at_limit(state, visit, step, wave, now=now)
         return wave
     if visit.answer is not None:
         schemas, at_ms = instruments.schemas, now.active_ms
@@ -208,9 +208,9 @@ def _model_step(
         return check or judging.judge(state, visit, step, visit.answer, schemas, now_active_ms=at_ms)
     return (
         stopping.ask(state, visit, step, now=now, instruments=instruments)
-        or turns.look_back(state, visit, step, now_active_ms=now.active_ms)
+        or turns.look_back(state, visit, step, now=now)
         or compaction.due(state, visit, step, now_active_ms=now.active_ms)
-        or turns.next_turn(state, visit, step, now_active_ms=now.active_ms)
+        or turns.next_turn(state, visit, step, now=now)
     )
 
 

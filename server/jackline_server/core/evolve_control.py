@@ -3,12 +3,20 @@
 Owns what holds a run and what lets it go on.
 """
 
-from jackline_server.core import evolve_calls, evolve_gates, evolve_progress, new_bounds, repetition
+from jackline_server.core import (
+    evolve_calls,
+    evolve_gates,
+    evolve_progress,
+    limit_questions,
+    new_bounds,
+    repetition,
+)
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.facts import (
     BoundsAdjusted,
     CommandApplied,
     CommandKind,
+    InterruptKind,
     InterruptRaised,
     InterruptResolved,
     NoticeCode,
@@ -41,6 +49,8 @@ def raise_interrupt(state: RunState, fact: InterruptRaised) -> RunState:
         raised_sequence=state.sequence,
         expires_unix_ms=fact.expires_unix_ms,
         question=fact.question,
+        limit_leaf=fact.limit_leaf,
+        raise_to=fact.raise_to,
     )
     interrupts = {**state.oversight.interrupts, fact.interrupt_id: interrupt}
     return change(state, oversight=change(state.oversight, interrupts=interrupts))
@@ -58,7 +68,18 @@ def resolve(state: RunState, fact: InterruptResolved) -> RunState:
     else:
         oversight = change(oversight, expired=oversight.expired | {fact.interrupt_id})
     state = change(state, oversight=change(oversight, interrupts=interrupts))
-    return evolve_calls.resolve(state, interrupt, fact)
+    match interrupt.kind:
+        case InterruptKind.UNKNOWN_OUTCOME:
+            return evolve_calls.resolve(state, interrupt, fact)
+        case InterruptKind.LIMIT_REACHED:
+            return _limit_answered(state, fact.option or limit_questions.EXPIRED)
+
+
+def _limit_answered(state: RunState, answer: str) -> RunState:
+    """The visit remembers the answer; where the bound is raised, nothing stands in its way any more."""
+    if answer == limit_questions.RAISE:
+        return state
+    return change(state, visit=change(current(state), limit_answer=answer))
 
 
 def command(state: RunState, fact: CommandApplied) -> RunState:

@@ -537,11 +537,16 @@ class InterruptKind(Enum):
     """What kind of answer an interrupt waits for."""
 
     UNKNOWN_OUTCOME = "unknown_outcome"
+    LIMIT_REACHED = "limit_reached"
 
 
 @frozen
 class InterruptRaised:
-    """A question was opened. It expires at `expires_unix_ms`, or never if that is None."""
+    """A question was opened. It expires at `expires_unix_ms`, or never if that is None.
+
+    `call_id` is the tool call that it is about, `limit` with its leaf the bound; empty if it is about none.
+    `raise_to` is what the answer `raise` makes of the bound, 0 where that is not offered.
+    """
 
     interrupt_id: str
     kind: InterruptKind
@@ -549,6 +554,9 @@ class InterruptRaised:
     options: tuple[str, ...]
     expires_unix_ms: int | None
     question: str  # content
+    limit: StopReason | None = None
+    limit_leaf: str = ""
+    raise_to: int = 0
 
 
 @frozen

@@ -62,6 +62,7 @@ class OnLimit(Enum):
 
     EXIT = "exit"
     FINAL_ANSWER = "final_answer"
+    ASK = "ask"
 
 
 class OnQuestion(Enum):
@@ -372,6 +373,7 @@ class ModelStep:
     `next_step` is where an unrouted `default` goes; empty ends the run. `invalid_args` is how many calls in a
     row that can't start are told to the model; None is no end to them. `stop_when` is asked at the top of
     each turn but the first.
+    `limit_expiry_ms` is how long a question about a limit stays open.
     None for `repeat`, `reflect` and `ground` is to do without; None for `compaction`, which plans of before
     have, is to send all there is and to say nothing of repairs. `thread` says that it takes part in the
     conversation of the run's thread. With `reads_results` a result that is not shown whole can be read
@@ -406,6 +408,7 @@ class ModelStep:
     reads_results: bool = False
     text_tool_calls: TextToolCalls = TextToolCalls.OFF
     gates: GatesPlan | None = None
+    limit_expiry_ms: int = 0
 
 
 @frozen

@@ -226,6 +226,7 @@ class Visit:
     result was not shown whole: from then on it can be read on in.
     `text_calls_told` is set once it was noticed that the model writes calls into its text. `took_no_turn`
     says that the newest reply mended an answer, which uses no turn.
+    `limit_answer` is what somebody said who was asked about a limit, but to raise it.
     """
 
     step_id: str
@@ -253,6 +254,7 @@ class Visit:
     readable: bool = False
     text_calls_told: bool = False
     took_no_turn: bool = False
+    limit_answer: str = ""
 
 
 @frozen
@@ -280,6 +282,8 @@ class Interrupt:
     raised_sequence: int
     expires_unix_ms: int | None
     question: str
+    limit_leaf: str = ""
+    raise_to: int = 0
 
 
 @frozen

@@ -140,7 +140,7 @@ def _stop(
         )
         return leaving.leave(state, visit, end)
     limit = Limit(reason=StopReason.STOP_CONDITION, leaf=path)
-    return turns.at_limit(state, visit, step, limit, now_active_ms=now.active_ms)
+    return turns.at_limit(state, visit, step, limit, now=now)
 
 
 class _Leaves:

@@ -11,6 +11,7 @@ from jackline_server.core import (
     exits,
     finish_tool,
     leaving,
+    limit_questions,
     reflection,
     repetition,
     result_tool,
@@ -38,7 +39,7 @@ from jackline_server.core.plan import (
     ToolChoice,
 )
 from jackline_server.core.state import RunState, Visit, bounds_of, calls_of
-from jackline_server.core.steps import CallModel, Record, Step, Wait
+from jackline_server.core.steps import CallModel, Moment, Record, Step, Wait
 
 CLOSING_OUTPUT_TOKENS = 512
 """What a closing answer is given at least, and what is held back for it from the start."""
@@ -49,17 +50,18 @@ _NO_HOLD = Hold(tokens=0, cost_micros=0)
 _NOTICE_AT = (4, 5)
 
 
-def look_back(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: int) -> Step | None:
+def look_back(state: RunState, visit: Visit, step: ModelStep, *, now: Moment) -> Step | None:
     """What the turns so far lead to before the next one: a loop's end, a word to the model, or nothing."""
     repeated = repetition.found(visit, step)
     if isinstance(repeated, Limit):
-        return at_limit(state, visit, step, repeated, now_active_ms=now_active_ms)
+        return at_limit(state, visit, step, repeated, now=now)
     due = repeated or reflection.due(visit, step)
     return None if due is None else Record(facts=(due,))
 
 
-def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: int) -> Step:
+def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now: Moment) -> Step:
     """The next call of the model, or what stands in its way."""
+    now_active_ms = now.active_ms
     attempts = visit.attempts
     if attempts is None and visit.closing is not None:
         return close_without_answer(state, visit)  # the closing reply asked for tools; it is not asked again
@@ -73,11 +75,7 @@ def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now_active_ms: 
         if nearly is not None:
             return Record(facts=(nearly,))
     call = model_call(state, visit, step, now_active_ms=now_active_ms)
-    return (
-        call
-        if isinstance(call, CallModel)
-        else at_limit(state, visit, step, call, now_active_ms=now_active_ms)
-    )
+    return call if isinstance(call, CallModel) else at_limit(state, visit, step, call, now=now)
 
 
 def wait_for_retry(state: RunState, retry_at_active_ms: int, now_active_ms: int) -> Wait:
@@ -97,16 +95,36 @@ def _give_up(state: RunState, visit: Visit) -> Record:
 
 
 def at_limit(
-    state: RunState, visit: Visit, step: ModelStep, limit: Limit, *, now_active_ms: int
+    state: RunState, visit: Visit, step: ModelStep, limit: Limit, *, now: Moment
 ) -> Record | CallModel:
-    """What a reached limit leads to: the exit, or first a closing answer if there is room for one."""
-    if visit.closing is None and step.on_limit is OnLimit.FINAL_ANSWER:
-        call = model_call(state, visit, step, closing=limit, now_active_ms=now_active_ms)
-        if isinstance(call, CallModel):
-            return call
+    """What a reached limit leads to: the exit, or first a closing answer if there is room, or a question."""
     if visit.closing is not None:
         return close_without_answer(state, visit)
+    call = _closing_call(state, visit, step, limit, now)
+    if step.on_limit is OnLimit.ASK and not visit.limit_answer and limit_questions.can_be_asked(limit):
+        if limit_questions.nobody_is_there(state):
+            return leaving.leave(state, visit, with_best(_to_review(limit), state, visit))
+        closes = call is not None
+        return Record(facts=(limit_questions.question(state, visit, step, limit, now=now, closes=closes),))
+    wanted = step.on_limit is OnLimit.FINAL_ANSWER or visit.limit_answer == limit_questions.FINAL_ANSWER
+    if call is not None and wanted:
+        return call
     return leaving.leave(state, visit, cut(limit, state, visit))
+
+
+def _closing_call(
+    state: RunState, visit: Visit, step: ModelStep, limit: Limit, now: Moment
+) -> CallModel | None:
+    """The call for a closing answer; None where there is no room for one, or none can be wanted."""
+    if step.on_limit is OnLimit.EXIT:
+        return None
+    call = model_call(state, visit, step, closing=limit, now_active_ms=now.active_ms)
+    return call if isinstance(call, CallModel) else None
+
+
+def _to_review(limit: Limit) -> Exit:
+    error = f"{limit_words(limit)}, and nobody is there to ask"
+    return exits.abnormal(StopReason.REVIEW, leaf=limit.leaf, error=error)
 
 
 def cut(limit: Limit, state: RunState, visit: Visit) -> Exit:
@@ -196,7 +214,8 @@ def model_call(
 def counted_out(visit: Visit, step: ModelStep) -> Limit | None:
     """The caps on turns and requests, if one is reached; a closing answer is not held to them."""
     if not visit.repairing and visit.ledger.iterations >= bounds_of(visit, step).max_iterations:
-        return Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iterations")
+        needs = visit.ledger.iterations + 1
+        return Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iterations", needs=needs)
     return requests_used_up(visit, step)
 
 
@@ -213,9 +232,10 @@ _TURNS_USED_UP = Limit(reason=StopReason.MAX_ITERATIONS, leaf="step.max_iteratio
 
 def requests_used_up(visit: Visit, step: ModelStep) -> Limit | None:
     """The cap on requests, if it leaves none but what is held back for a closing answer."""
-    held_back = int(step.on_limit is OnLimit.FINAL_ANSWER)
+    held_back = int(step.on_limit is not OnLimit.EXIT)
     if visit.ledger.model_requests + held_back >= bounds_of(visit, step).model_requests:
-        return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests")
+        needs = visit.ledger.model_requests + held_back + 1
+        return Limit(reason=StopReason.REQUEST_BUDGET, leaf="step.model_requests", needs=needs)
     return None
 
 
@@ -229,7 +249,7 @@ def scopes(state: RunState, visit: Visit, step: ModelStep) -> tuple[Scope, Scope
 
 def held_back(state: RunState, step: ModelStep, prompt: int) -> Hold:
     """What is kept free for a closing answer to a prompt of so many tokens."""
-    if step.on_limit is not OnLimit.FINAL_ANSWER:
+    if step.on_limit is OnLimit.EXIT:
         return _NO_HOLD
     price = state.plan.models[step.model].price
     cost = bounds.price_of(price, prompt_tokens=prompt, completion_tokens=CLOSING_OUTPUT_TOKENS)

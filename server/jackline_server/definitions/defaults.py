@@ -43,6 +43,7 @@ INVALID_ARGS = 3
 TEXT_TOOL_CALLS = TextToolCalls.OFF
 ALLOW_EFFECTS = frozenset(Effect)
 ON_LIMIT = OnLimit.EXIT
+LIMIT_EXPIRY_MS = 24 * HOUR_MS
 
 # A completion has one turn; its requests leave room for the retries and one repair.
 COMPLETION_MODEL_REQUESTS = 5

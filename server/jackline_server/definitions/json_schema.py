@@ -29,6 +29,7 @@ _DEFAULTS: Mapping[tuple[str, str], object] = {
     ("Agent", "max_parallel"): defaults.MAX_PARALLEL,
     ("Agent", "allow_effects"): ["read", "idempotent", "write"],
     ("*", "on_limit"): defaults.ON_LIMIT.value,
+    ("*", "limit_expiry"): f"{defaults.LIMIT_EXPIRY_MS // defaults.HOUR_MS}h",
     ("*", "answer"): defaults.ANSWER.value,
     ("Outcome", "repairs"): defaults.REPAIRS,
     ("StopFunction", "timeout"): f"{defaults.STOP_FUNCTION_TIMEOUT_MS // _SECOND}s",

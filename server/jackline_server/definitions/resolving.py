@@ -141,6 +141,7 @@ class Resolver:
             bounds=_agent_bounds(shape.bounds),
             outcome=self._outcome(step_id, shape),
             on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
+            limit_expiry_ms=self._limit_expiry(step_id, shape),
             tool_execution=ToolExecution(shape.tool_execution or defaults.TOOL_EXECUTION.value),
             invalid_args=tool_policies.invalid_args(shape),
             stop_when=None if shape.stop_when is None else stop_conditions.build(shape.stop_when),
@@ -206,6 +207,7 @@ class Resolver:
             outcome=self._outcome(step_id, shape),
             on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
             thread=self._converses(step_id, shape),
+            limit_expiry_ms=self._limit_expiry(step_id, shape),
         )
 
     def _converses(self, step_id: str, shape: AgentShape | CompletionShape) -> bool:
@@ -220,6 +222,15 @@ class Resolver:
             name for kind in (AgentShape, CompletionShape) for name, one in spine if isinstance(one, kind)
         ]
         return first[:1] == [step_id]
+
+    def _limit_expiry(self, step_id: str, shape: AgentShape | CompletionShape) -> int:
+        """How long a question about a limit stays open; 0 where none is asked."""
+        if OnLimit(shape.on_limit or defaults.ON_LIMIT.value) is OnLimit.ASK:
+            return _or(shape.limit_expiry, defaults.LIMIT_EXPIRY_MS)
+        if shape.limit_expiry is not None:
+            message = "`limit_expiry` belongs to `on_limit: ask`; nothing is asked here"
+            self.report.error("limit_expiry_unused", message, ("steps", step_id, "limit_expiry"))
+        return 0
 
     def _model(self, step_id: str, shape: AgentShape | CompletionShape) -> str:
         name = shape.model if shape.model is not None else self.draft.top.model

@@ -388,7 +388,8 @@ class ModelStepShape(StepShape):
     answer: Literal["json_text", "native_schema", "finish_tool", "text"] | None = None
     hooks: HookNames = ()
     guardrails: GuardrailsShape = GuardrailsShape()
-    on_limit: Literal["exit", "final_answer"] | None = None
+    on_limit: Literal["exit", "final_answer", "ask"] | None = None
+    limit_expiry: Milliseconds | None = None
     thread: bool | None = None
 
 
@@ -502,7 +503,6 @@ class WorkflowShape(Shape):
 
 VALUES_NOT_BUILT = {
     "preset": frozenset({"coding", "strict"}),
-    "on_limit": frozenset({"ask"}),
     "effect": frozenset({"destructive"}),
     "allow_effects": frozenset({"destructive"}),
     "kind": KINDS_NOT_BUILT,

@@ -5,7 +5,7 @@ a fact of it. What is certain to be rejected is refused at once, with the same r
 """
 
 from jackline_server import failpoints
-from jackline_server.core import adjusting, control
+from jackline_server.core import adjusting, control, limit_questions
 from jackline_server.core.adjusting import Misfit
 from jackline_server.core.commands import Abort, AdjustBounds, Answer, Command, Steer, SubmitToolResult
 from jackline_server.core.facts import CommandRejected, Phase
@@ -105,8 +105,9 @@ class Controlling:
         if not expected and not isinstance(command.action, Answer | SubmitToolResult | AdjustBounds):
             return
         snapshot = await self._snapshots.of(row)
-        if isinstance(command.action, AdjustBounds):
-            self._admit_bounds(snapshot.state, command, command.action)
+        bounds = _new_bounds(snapshot.state, command)
+        if bounds is not None:
+            self._admit_bounds(snapshot.state, command, bounds)
         facts = control.settle(
             snapshot.state,
             command,
@@ -228,6 +229,21 @@ def _refusal(fact: CommandRejected, phase: Phase, sequence: int, command: Comman
             pass
     reason = Reason(fact.rejection.value)
     return Refused(reason, _WORDS[reason], metadata=metadata)
+
+
+def _new_bounds(state: RunState, command: Command) -> AdjustBounds | None:
+    """The bounds that a command sets, by itself or as the answer to a question about a limit."""
+    match command.action:
+        case AdjustBounds() as action:
+            return action
+        case Answer(interrupt_id=interrupt_id, option=limit_questions.RAISE):
+            interrupt = state.oversight.interrupts.get(interrupt_id)
+            if interrupt is None or not interrupt.raise_to:
+                return None
+            run, visit = limit_questions.granted(interrupt)
+            return AdjustBounds(run=run, visit=visit)
+        case _:
+            return None
 
 
 def _misfit(found: Misfit) -> Refused:

@@ -300,11 +300,20 @@ class Driver:
             return
         if action is not None:
             self.send(action)
+        held: list[Command] = []
         for command in tuple(self._queue):
-            facts = control.settle(self.state, command, self.now)
-            if facts is not None:
-                self._queue.remove(command)
-                self._commit(facts)
+            if not self._settled(command):
+                held.append(command)
+            elif held:  # as an inbox has it: those that came before it come before the next
+                held = [earlier for earlier in held if not self._settled(earlier)]
+
+    def _settled(self, command: Command) -> bool:
+        facts = control.settle(self.state, command, self.now)
+        if facts is None:
+            return False
+        self._queue.remove(command)
+        self._commit(facts)
+        return True
 
     def _step(self) -> Step:
         self._drain()

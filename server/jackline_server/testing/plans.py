@@ -263,6 +263,7 @@ class ModelStepFields(TypedDict, total=False):
     reads_results: bool
     text_tool_calls: TextToolCalls
     gates: GatesPlan | None
+    limit_expiry_ms: int
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

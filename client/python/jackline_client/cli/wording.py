@@ -24,6 +24,11 @@ _MEANINGS = {
     "failed": "it did not take effect",
     "retry": "call it again",
 }
+_AT_A_LIMIT = {
+    "raise": "raise the bound and go on; `jackline adjust` sets it to what you say",
+    "final_answer": "one more call without tools, then the step ends",
+    "give_up": "end the step with what there is",
+}
 _Value = TypeVar("_Value", bound=int)
 
 
@@ -54,6 +59,8 @@ def answer_commands(run_id: str, asked: Interrupt | InterruptRaised, flag: str) 
         if asked.kind == InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME and option in _MEANINGS:
             submit = _command("submit", run_id, asked.call_id) + " --output JSON" + flag
             yield "  " + _MEANINGS[option].format(submit=submit)
+        if asked.kind == InterruptKind.INTERRUPT_KIND_LIMIT_REACHED and option in _AT_A_LIMIT:
+            yield f"  {_AT_A_LIMIT[option]}"
 
 
 def _command(name: str, *words: str) -> str:

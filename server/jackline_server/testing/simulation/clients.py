@@ -14,6 +14,7 @@ from jackline_server.core import json_text
 from jackline_server.core.commands import (
     Abort,
     Action,
+    AdjustBounds,
     Answer,
     Pause,
     Resume,
@@ -22,6 +23,7 @@ from jackline_server.core.commands import (
     kind_of,
 )
 from jackline_server.core.facts import AbortMode
+from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.runtime.assembly import Runtime
 from jackline_server.runtime.ports import Source
 from jackline_server.runtime.refusals import Refused
@@ -222,17 +224,37 @@ class Client:
 
     async def _idea(self, run_id: str) -> Action:
         dice = self._dice.chance
-        match self._dice.pick(pause=20, resume=25, steer=20, abort=15, answer=20):
+        match self._dice.pick(pause=18, resume=22, steer=18, abort=12, answer=18, adjust=12):
             case "pause":
                 return Pause()
             case "steer":
                 return Steer(text=f"guidance {dice.randrange(3)}")
             case "abort":
                 return Abort(mode=dice.choice(list(AbortMode)), skip_routes=self._dice.happens(0.3))
+            case "adjust":
+                return self._new_bounds()
             case "answer":
                 return await self.an_answer(run_id) or Resume()
             case _:
                 return Resume()
+
+    def _new_bounds(self) -> Action:
+        """Bounds that are tiny or generous, of the run or of the visit."""
+        dice = self._dice.chance
+        if self._dice.happens(0.5):
+            run = NewRunBounds(
+                token_budget=dice.choice((None, 300, 2_000, 9_000)),
+                run_timeout_ms=dice.choice((None, 1_500, 20_000)),
+                steps=dice.choice((1, 3, 9)),
+            )
+            return AdjustBounds(run=run)
+        visit = NewVisitBounds(
+            max_iterations=dice.choice((None, 1, 3, 6)),
+            model_requests=dice.choice((None, 2, 9)),
+            tool_calls=dice.choice((1, 4, 9)),
+            timeout_ms=dice.choice((None, 1_000, 9_000)),
+        )
+        return AdjustBounds(visit=visit)
 
     async def an_answer(self, run_id: str) -> Action | None:
         """An answer to a question that is open; None if there is none, or nobody says."""

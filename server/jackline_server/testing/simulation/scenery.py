@@ -12,6 +12,7 @@ from jackline_server.core import conditions as when
 from jackline_server.core.plan import (
     END,
     AnswerForm,
+    BoundsCap,
     CompactionMode,
     CompactionPlan,
     Completion,
@@ -100,7 +101,14 @@ def _with_policies(plan: Plan) -> Plan:
         invalid_args=chance.choice((None, 0, 1, 3)),
         compaction=_compaction(chance),
     )
-    return replace(plan, steps={**plan.steps, plans.AGENT: agent})
+    if _happens(chance, 0.35):
+        agent = replace(agent, on_limit=OnLimit.ASK, limit_expiry_ms=chance.randint(500, 20_000))
+    cap = BoundsCap(
+        token_budget=chance.choice((None, 3_000)),
+        max_iterations=chance.choice((None, 6)),
+        tool_calls=chance.choice((None, 8)),
+    )
+    return replace(plan, steps={**plan.steps, plans.AGENT: agent}, bounds_cap=cap)
 
 
 def _compaction(chance: random.Random) -> CompactionPlan | None:
@@ -155,7 +163,7 @@ def _agent(chance: random.Random, tools: list[ToolStep], beyond: list[str]) -> S
             for tool in tools
         ),
         max_parallel=chance.choice((1, 2, 8)),
-        on_limit=chance.choice(list(OnLimit)),
+        on_limit=chance.choice((OnLimit.EXIT, OnLimit.FINAL_ANSWER)),
         stop_when=_stop_when(chance, tools),
         bounds=plans.step_bounds(
             max_iterations=chance.choice((1, 2, 3, 4)),

@@ -6,12 +6,14 @@ endpoint noted.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
 
 from jackline_server.testing.validators.history import (
     Event,
     History,
     Run,
+    RunCaps,
     StepCaps,
     Violation,
 )
@@ -62,8 +64,26 @@ def _cap(run: Run, name: str) -> int | None:
         cap = getattr(caps, name) if caps is not None else None
         if cap is None:
             return None
-        total += cap
+        total += _adjusted(run, event, name, cap)
     return total
+
+
+def _adjusted(run: Run, visit: Event, name: str, cap: int) -> int:
+    """The cap of a visit as it was in the end."""
+    for event in run.events[visit.sequence :]:
+        if event.kind == "step_finished":
+            break
+        if event.kind == "bounds_adjusted":
+            cap = _new(event, "visit").get(name, cap)
+    return cap
+
+
+def _new(event: Event, scope: str) -> dict[str, int]:
+    """The caps that an event sets, by name."""
+    found = event.fields[scope]
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
 class _B1:
@@ -74,6 +94,7 @@ class _B1:
         self._whole = _Account()
         self._visit = _Account()
         self._caps = _NO_CAPS
+        self._run_caps = run.caps
         self._steps = 0
         self._held: Event | None = None
         self._was_turn = False
@@ -89,7 +110,7 @@ class _B1:
                 self._visit = _Account()
                 self._caps = self._run.caps.visits.get(str(event.fields["step_id"]), _NO_CAPS)
                 self._steps += 1
-                yield from _over("steps", self._steps, self._run.caps.steps)
+                yield from _over("steps", self._steps, self._run_caps.steps)
             case "model_call_started":
                 yield from self._reserve(event)
             case "model_replied":
@@ -113,6 +134,9 @@ class _B1:
                 self._visit.turns -= self._was_turn
             case "tool_call_started":
                 yield from self._call_tool(str(event.fields["tool"]))
+            case "bounds_adjusted":
+                self._caps = _with(self._caps, _new(event, "visit"))
+                self._run_caps = _with(self._run_caps, _new(event, "run"))
             case _:
                 pass
 
@@ -129,7 +153,7 @@ class _B1:
         cost = _int(event, "reserved_cost_micros")
         for name, account, token_cap, cost_cap in (
             ("visit", self._visit, self._caps.token_budget, self._caps.cost_budget_micros),
-            ("run", self._whole, self._run.caps.token_budget, self._run.caps.cost_budget_micros),
+            ("run", self._whole, self._run_caps.token_budget, self._run_caps.cost_budget_micros),
         ):
             yield from _over(f"tokens of the {name}", account.tokens + tokens, token_cap)
             yield from _over(f"micros of the {name}", account.cost + cost, cost_cap)
@@ -153,6 +177,15 @@ class _B1:
 def _is_redone(event: Event) -> bool:
     """True if a hook had the newest reply made anew: its turn is not counted."""
     return event.fields.get("answer") == "retry" and event.fields.get("point") == "after_model_call"
+
+
+_Caps = TypeVar("_Caps", StepCaps, RunCaps)
+
+
+def _with(caps: _Caps, new: dict[str, int]) -> _Caps:
+    """The caps with those of the new ones that they know: what is counted in time is not judged here."""
+    names = {one.name for one in fields(caps)}
+    return replace(caps, **{name: value for name, value in new.items() if name in names})
 
 
 def _over(what: str, spent: int, cap: int | None) -> Iterator[str]:

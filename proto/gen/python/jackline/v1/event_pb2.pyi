@@ -1404,12 +1404,21 @@ class InterruptRaised(_message.Message):
     CALL_ID_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    LIMIT_LEAF_FIELD_NUMBER: _builtins.int
+    RAISE_TO_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """Unique within the run."""
     kind: _run_pb2.InterruptKind.ValueType
     """What kind of answer is wanted."""
     call_id: _builtins.str
     """The tool call it is about."""
+    limit: _run_pb2.StopReason.ValueType
+    """The limit it is about; unset if about none."""
+    limit_leaf: _builtins.str
+    """The scope and name of that limit, such as `step.max_iterations`."""
+    raise_to: _builtins.int
+    """What the answer `raise` makes of that bound, in its own unit; 0 where that is no option."""
     @_builtins.property
     def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The answers that are possible."""
@@ -1426,10 +1435,13 @@ class InterruptRaised(_message.Message):
         call_id: _builtins.str = ...,
         options: _abc.Iterable[_builtins.str] | None = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
+        limit: _run_pb2.StopReason.ValueType = ...,
+        limit_leaf: _builtins.str = ...,
+        raise_to: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit", b"limit", "limit_leaf", b"limit_leaf", "options", b"options", "raise_to", b"raise_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

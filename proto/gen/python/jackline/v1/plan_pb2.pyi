@@ -168,6 +168,8 @@ class _OnLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnLimit.Value
     """It exits."""
     ON_LIMIT_FINAL_ANSWER: _OnLimit.ValueType  # 2
     """It asks for one closing answer without tools, then exits."""
+    ON_LIMIT_ASK: _OnLimit.ValueType  # 3
+    """It asks a person whether to raise the bound."""
 
 class OnLimit(_OnLimit, metaclass=_OnLimitEnumTypeWrapper):
     """What a step does when a limit is reached."""
@@ -178,6 +180,8 @@ ON_LIMIT_EXIT: OnLimit.ValueType  # 1
 """It exits."""
 ON_LIMIT_FINAL_ANSWER: OnLimit.ValueType  # 2
 """It asks for one closing answer without tools, then exits."""
+ON_LIMIT_ASK: OnLimit.ValueType  # 3
+"""It asks a person whether to raise the bound."""
 Global___OnLimit: _TypeAlias = OnLimit  # noqa: Y015
 
 class _ToolExecution:
@@ -1347,6 +1351,7 @@ class ModelStepPlan(_message.Message):
     GATES_FIELD_NUMBER: _builtins.int
     THREAD_FIELD_NUMBER: _builtins.int
     READS_RESULTS_FIELD_NUMBER: _builtins.int
+    LIMIT_EXPIRY_MS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -1371,6 +1376,8 @@ class ModelStepPlan(_message.Message):
     """True if it takes part in the conversation of a run's thread."""
     reads_results: _builtins.bool
     """True if a result that is not shown whole can be read on in, by the built-in tool `read_result`."""
+    limit_expiry_ms: _builtins.int
+    """How long a question about a limit stays open. Set only where `on_limit` asks."""
     @_builtins.property
     def system(self) -> _containers.RepeatedCompositeFieldContainer[Global___PromptSection]:
         """Steering and skills."""
@@ -1441,10 +1448,11 @@ class ModelStepPlan(_message.Message):
         gates: Global___GatesPlan | None = ...,
         thread: _builtins.bool = ...,
         reads_results: _builtins.bool = ...,
+        limit_expiry_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "compaction", b"compaction", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "limit_expiry_ms", b"limit_expiry_ms", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015

@@ -372,6 +372,8 @@ class _InterruptKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Interru
     """Never sent."""
     INTERRUPT_KIND_UNKNOWN_OUTCOME: _InterruptKind.ValueType  # 1
     """A write was cut off: did it happen?"""
+    INTERRUPT_KIND_LIMIT_REACHED: _InterruptKind.ValueType  # 2
+    """A bound was reached: shall it be raised?"""
 
 class InterruptKind(_InterruptKind, metaclass=_InterruptKindEnumTypeWrapper):
     """What kind of answer an interrupt waits for."""
@@ -380,6 +382,8 @@ INTERRUPT_KIND_UNSPECIFIED: InterruptKind.ValueType  # 0
 """Never sent."""
 INTERRUPT_KIND_UNKNOWN_OUTCOME: InterruptKind.ValueType  # 1
 """A write was cut off: did it happen?"""
+INTERRUPT_KIND_LIMIT_REACHED: InterruptKind.ValueType  # 2
+"""A bound was reached: shall it be raised?"""
 Global___InterruptKind: _TypeAlias = InterruptKind  # noqa: Y015
 
 class _ToolCallStatus:
@@ -797,6 +801,8 @@ class Interrupt(_message.Message):
     QUESTION_FIELD_NUMBER: _builtins.int
     TOOL_FIELD_NUMBER: _builtins.int
     ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
+    LIMIT_LEAF_FIELD_NUMBER: _builtins.int
+    RAISE_TO_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """Output only. Unique within the run."""
     run_id: _builtins.str
@@ -813,6 +819,10 @@ class Interrupt(_message.Message):
     """Output only. The tool it is about."""
     arguments_json: _builtins.bytes
     """Output only. The arguments of that call, as JSON. View FULL only."""
+    limit_leaf: _builtins.str
+    """Output only. The scope and name of the bound it is about, such as `step.max_iterations`."""
+    raise_to: _builtins.int
+    """Output only. What the answer `raise` makes of that bound, in its own unit; 0 where that is no option."""
     @_builtins.property
     def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Output only. The answers that are possible, by name."""
@@ -839,10 +849,12 @@ class Interrupt(_message.Message):
         question: _builtins.str = ...,
         tool: _builtins.str = ...,
         arguments_json: _builtins.bytes = ...,
+        limit_leaf: _builtins.str = ...,
+        raise_to: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "raised_at", b"raised_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "options", b"options", "question", b"question", "raised_at", b"raised_at", "run_id", b"run_id", "step_id", b"step_id", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit_leaf", b"limit_leaf", "options", b"options", "question", b"question", "raise_to", b"raise_to", "raised_at", b"raised_at", "run_id", b"run_id", "step_id", b"step_id", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

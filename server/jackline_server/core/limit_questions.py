@@ -1,0 +1,105 @@
+"""A limit that a person is asked about: `on_limit: ask`.
+
+Owns when there is something to ask, the answers that are offered, how far `raise` goes, and which new bounds
+answer a question by themselves. Does not own what follows from an answer (`turns.at_limit`).
+"""
+
+from jackline_server.core.bounds import Limit
+from jackline_server.core.facts import InterruptKind, InterruptRaised
+from jackline_server.core.new_bounds import (
+    NO_RUN_BOUNDS,
+    NO_VISIT_BOUNDS,
+    NewRunBounds,
+    NewVisitBounds,
+    given,
+)
+from jackline_server.core.plan import BoundsCap, ModelStep, OnQuestion
+from jackline_server.core.state import Interrupt, RunState, Visit, bounds_of
+from jackline_server.core.steps import Moment
+
+RAISE = "raise"
+FINAL_ANSWER = "final_answer"
+GIVE_UP = "give_up"
+EXPIRED = "expired"
+"""What a visit remembers of a question that nobody answered; the same follows as from `give_up`."""
+
+_BOUNDS = {
+    "run.token_budget": ("run", "token_budget"),
+    "run.cost_budget_usd": ("run", "cost_budget_micros"),
+    "step.max_iterations": ("visit", "max_iterations"),
+    "step.model_requests": ("visit", "model_requests"),
+    "step.tool_calls": ("visit", "tool_calls"),
+    "step.token_budget": ("visit", "token_budget"),
+    "step.cost_budget_usd": ("visit", "cost_budget_micros"),
+}
+"""The bound behind each leaf that can be asked about. A loop, a stop condition or a time is none."""
+
+
+def can_be_asked(limit: Limit) -> bool:
+    """True for a bound that can be raised."""
+    return limit.leaf in _BOUNDS
+
+
+def nobody_is_there(state: RunState) -> bool:
+    """True if the run was started without anybody to ask."""
+    return state.started.on_question is OnQuestion.REVIEW
+
+
+def question(
+    state: RunState, visit: Visit, step: ModelStep, limit: Limit, *, now: Moment, closes: bool
+) -> InterruptRaised:
+    """The question what to do at the limit. `closes` says that a closing answer is possible."""
+    raise_to = _raise_to(state, visit, step, limit)
+    options = ((RAISE,) if raise_to else ()) + ((FINAL_ANSWER,) if closes else ()) + (GIVE_UP,)
+    words = limit.words or "it is reached"
+    return InterruptRaised(
+        interrupt_id=f"limit-{state.sequence + 1}",
+        kind=InterruptKind.LIMIT_REACHED,
+        call_id="",
+        options=options,
+        expires_unix_ms=now.unix_ms + step.limit_expiry_ms,
+        limit=limit.reason,
+        limit_leaf=limit.leaf,
+        raise_to=raise_to,
+        question=f"{step.step_id} stands at {limit.leaf}: {words}. How shall it go on?",
+    )
+
+
+def granted(interrupt: Interrupt) -> tuple[NewRunBounds, NewVisitBounds]:
+    """The bounds that the answer `raise` sets."""
+    scope, name = _BOUNDS[interrupt.limit_leaf]
+    if scope == "run":
+        return NewRunBounds(**{name: interrupt.raise_to}), NO_VISIT_BOUNDS
+    return NO_RUN_BOUNDS, NewVisitBounds(**{name: interrupt.raise_to})
+
+
+def answered_by(state: RunState, run: NewRunBounds, visit: NewVisitBounds) -> tuple[Interrupt, ...]:
+    """The open questions that these new bounds answer: they raise what the question is about."""
+    found: list[Interrupt] = []
+    for interrupt in state.oversight.interrupts.values():
+        if interrupt.kind is not InterruptKind.LIMIT_REACHED:
+            continue
+        scope, name = _BOUNDS[interrupt.limit_leaf]
+        new = given(run if scope == "run" else visit).get(name)
+        if new is not None and new > _now(state, scope, name):
+            found.append(interrupt)
+    return tuple(found)
+
+
+def _now(state: RunState, scope: str, name: str) -> int:
+    visit = state.visit
+    step = None if visit is None else state.plan.step(visit.step_id)
+    bounds = state.bounds if visit is None or not isinstance(step, ModelStep) else bounds_of(visit, step)
+    return getattr(state.bounds if scope == "run" else bounds, name) or 0
+
+
+def _raise_to(state: RunState, visit: Visit, step: ModelStep, limit: Limit) -> int:
+    """As much again as there was at first, or what is needed; 0 where the cap is in the way."""
+    scope, name = _BOUNDS[limit.leaf]
+    first: int = getattr(state.started.bounds if scope == "run" else step.bounds, name) or 0
+    now: int = getattr(state.bounds if scope == "run" else bounds_of(visit, step), name) or 0
+    most: int | None = getattr(state.plan.bounds_cap or BoundsCap(), name)
+    new = max(now + first, limit.needs, now + 1)
+    if most is None:
+        return new
+    return 0 if max(limit.needs, now + 1) > most else min(new, most)
