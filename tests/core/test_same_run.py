@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jackline_server.core.commands import Action, Pause, Resume
+from jackline_server.core.commands import Action, Answer, Pause, Resume
 from jackline_server.core.facts import (
     CallStatus,
     CommandApplied,
     CommandRejected,
     Fact,
+    InterruptRaised,
     ModelCallFailed,
     ModelCallStarted,
     ModelReplied,
@@ -112,19 +113,35 @@ def run(
         )
     )
     driver.run()
-    while driver.state.oversight.paused:
-        driver.send(Resume())
+    while driver.state.finished is None:
+        questions = list(driver.state.oversight.interrupts.values())
+        if driver.state.oversight.paused:
+            driver.send(Resume())
+        else:
+            asked = questions[0]
+            option = asked.options[-1 if driver.state.oversight.decided else 0]
+            driver.send(Answer(interrupt_id=asked.interrupt_id, option=option, text=""))
         driver.run()
     return driver
 
 
 def told(driver: Driver) -> list[Fact]:
-    """The log without what is erased, and without the count that charges for lost attempts."""
+    """The log without what is erased, the count that charges for lost attempts, and times of day."""
     return [
-        change(fact, tokens_used=0) if isinstance(fact, ModelReplied) else fact
+        _timeless(fact)
         for fact in driver.facts
         if not isinstance(fact, ERASED) and not _is_attempts_end(fact)
     ]
+
+
+def _timeless(fact: Fact) -> Fact:
+    match fact:
+        case ModelReplied():
+            return change(fact, tokens_used=0)
+        case InterruptRaised():
+            return change(fact, expires_unix_ms=None)
+        case _:
+            return fact
 
 
 def _is_attempts_end(fact: Fact) -> bool:

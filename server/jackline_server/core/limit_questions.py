@@ -52,8 +52,10 @@ def question(
     raise_to = _raise_to(state, visit, step, limit)
     options = ((RAISE,) if raise_to else ()) + ((FINAL_ANSWER,) if closes else ()) + (GIVE_UP,)
     words = limit.words or "it is reached"
+    oversight = state.oversight
+    ordinal = len(oversight.decided) + len(oversight.expired) + len(oversight.interrupts) + 1
     return InterruptRaised(
-        interrupt_id=f"limit-{state.sequence + 1}",
+        interrupt_id=f"limit-{ordinal}",
         kind=InterruptKind.LIMIT_REACHED,
         call_id="",
         options=options,
