@@ -19,6 +19,7 @@ from jackline_server.storage.sqlite_aside import reading_aside
 from jackline_server.storage.sqlite_backup import back_up
 from jackline_server.storage.sqlite_blobs import let_go
 from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_migrations import MIGRATIONS
 from jackline_server.storage.sqlite_session import Session
 from tests.conformance.stores import append, new_run
 from tests.storage.disks import look_into
@@ -105,23 +106,14 @@ async def test_a_full_disk_leaves_no_half_of_a_blob(folder: Path):
     await opened.close()
 
 
-async def test_a_store_from_before_there_were_blobs_gets_their_tables(folder: Path):
+async def test_the_migration_that_brings_blobs_makes_the_tables_of_a_new_store(folder: Path):
     await (await open_sqlite(folder)).close()
     with closing(look_into(folder / "jackline.db")) as connection:
         new = _tables(connection)
         for table in ("blobs", "blob_parts", "blob_holders"):
             connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 1")
         assert _tables(connection) != new
-
-    opened = await open_sqlite(folder)
-
-    assert opened.upgrade is not None
-    assert opened.upgrade.old == 1
-    digest = await opened.store.blobs.put(DEFAULT_TENANT, DATA)
-    assert await opened.store.blobs.size(DEFAULT_TENANT, digest) == len(DATA)
-    await opened.close()
-    with closing(look_into(folder / "jackline.db")) as connection:
+        next(one for one in MIGRATIONS if one.title == "blobs").apply(connection)
         assert _tables(connection) == new
 
 
