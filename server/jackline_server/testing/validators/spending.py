@@ -107,25 +107,11 @@ class _B1:
     def _add(self, event: Event) -> Iterator[str]:
         match event.kind:
             case "step_started":
-                self._visit = _Account()
-                self._caps = self._run.caps.visits.get(str(event.fields["step_id"]), _NO_CAPS)
-                self._steps += 1
-                yield from _over("steps", self._steps, self._run_caps.steps)
+                yield from self._enter(event)
             case "model_call_started":
                 yield from self._reserve(event)
-            case "model_replied":
-                turn = self._held is not None and self._held.fields.get("purpose") == "turn"
-                self._visit.turns += turn
-                self._was_turn = turn
-                self._settle(
-                    _int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens")
-                )
-                self._charge(_int(event, "cost_micros"))
-            case "model_call_failed":
-                self._settle(
-                    _int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens")
-                )
-                self._charge(_int(event, "cost_micros"))
+            case "model_replied" | "model_call_failed":
+                self._answered(event)
             case "run_recovered" if self._held is not None:
                 lost = self._held
                 self._settle(_int(lost, "prompt_tokens") + _int(lost, "max_output_tokens"))
@@ -139,6 +125,20 @@ class _B1:
                 self._run_caps = _with(self._run_caps, _new(event, "run"))
             case _:
                 pass
+
+    def _enter(self, event: Event) -> Iterator[str]:
+        self._visit = _Account()
+        self._caps = self._run.caps.visits.get(str(event.fields["step_id"]), _NO_CAPS)
+        self._steps += 1
+        yield from _over("steps", self._steps, self._run_caps.steps)
+
+    def _answered(self, event: Event) -> None:
+        """A call is settled; a reply to a turn is a turn."""
+        if event.kind == "model_replied":
+            self._was_turn = self._held is not None and self._held.fields.get("purpose") == "turn"
+            self._visit.turns += self._was_turn
+        self._settle(_int(event, "usage", "prompt_tokens") + _int(event, "usage", "completion_tokens"))
+        self._charge(_int(event, "cost_micros"))
 
     def _reserve(self, event: Event) -> Iterator[str]:
         """The reservation has to fit, not only what it comes to."""
