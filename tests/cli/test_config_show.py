@@ -77,7 +77,7 @@ async def test_each_value_says_whether_it_came_from_file_variable_flag_or_defaul
     }
     assert shown["models.fast.price.input_per_million"]["value"] == 0.15
     assert shown["models.fast.adapter"]["value"] == "openai"
-    assert shown["models.fast.request_timeout"]["value"] == "60s"
+    assert shown["models.fast.connect_timeout"]["value"] == "10s"
 
 
 @pytest.mark.parametrize("form", ["toml", "json"])
