@@ -25,6 +25,7 @@ INSERT INTO blobs (tenant, digest, size, holders, touched_unix_ms) VALUES (?, ?,
 _INSERT_PART = "INSERT INTO blob_parts (blob_key, part, data) VALUES (?, ?, ?)"
 _PARTS = "SELECT data FROM blob_parts WHERE blob_key = ? AND part BETWEEN ? AND ? ORDER BY part"
 _UNHELD = "SELECT blob_key FROM blobs WHERE holders = 0 AND touched_unix_ms < ? LIMIT ?"
+_ANY_UNHELD = "SELECT 1 FROM blobs WHERE holders = 0 LIMIT 1"
 _HOLD = "INSERT INTO blob_holders (kind, holder, blob_key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _COUNT_HOLDER = "UPDATE blobs SET holders = holders + 1 WHERE blob_key = ?"
 _HELD_BY = "SELECT blob_key FROM blob_holders WHERE kind = ? AND holder = ?"
@@ -54,7 +55,9 @@ class SqliteBlobs:
         return await self._readers.run(_read, (tenant.id, digest, offset, limit))
 
     async def sweep(self, *, limit: int) -> int:
-        """As the port says."""
+        """As the port says. Where nothing is unheld, which is the rule, no commit is made."""
+        if not await self._readers.run(_is_any_unheld, ()):
+            return 0
         return await self._writer.run(_sweep, limit)
 
 
@@ -125,6 +128,10 @@ def _read(connection: Database, which: tuple[str, str, int, int]) -> bytes | Non
     if len(data) != end - offset:
         raise StoreDamaged(f"the blob {digest} is not whole")
     return data
+
+
+def _is_any_unheld(connection: Database, _: tuple[()]) -> bool:
+    return connection.execute(_ANY_UNHELD).fetchone() is not None
 
 
 def _sweep(session: Session, limit: int) -> int:
