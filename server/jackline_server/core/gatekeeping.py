@@ -21,9 +21,9 @@ from jackline_server.core import (
 from jackline_server.core.context import step_input
 from jackline_server.core.evolve_calls import is_settled
 from jackline_server.core.exits import Exit
-from jackline_server.core.facts import ConsultKind, Purpose, StopReason
+from jackline_server.core.facts import Consulted, ConsultKind, Purpose, StopReason
 from jackline_server.core.frozen import change
-from jackline_server.core.gate_plans import GatesPlan, HookPlan, Judged, Point
+from jackline_server.core.gate_plans import GatesPlan, GuardrailPlan, HookPlan, Judged, Point
 from jackline_server.core.gated_calls import before_tools
 from jackline_server.core.gates import Gates, Veto
 from jackline_server.core.instruments import Instruments
@@ -43,9 +43,7 @@ def at_start(state: RunState, now: Moment, instruments: Instruments) -> Step | N
         return leaving.end_run(_vetoed(found.veto))
     broken = guardrails.violated(plan.input, json_text.parse(state.started.input_json), instruments)
     if broken is not None:
-        rail, problem = broken
-        end = exits.abnormal(StopReason.GUARDRAIL, leaf=rail.place, error=f"the input: {problem}")
-        told = guardrails.violation(rail, Point.INPUT, problem)
+        told, end = _refused_input(*broken)
         return Record(facts=(told, *leaving.end_run(end).facts))
     return _ask(state, plan, Point.BEFORE_RUN, now, lambda: gate_views.run_begins(state))
 
@@ -118,6 +116,12 @@ def undisturbed(state: RunState, visit: Visit) -> tuple[RunState, Visit]:
     return change(state, visit=calm), calm
 
 
+def _refused_input(rail: GuardrailPlan, problem: str) -> tuple[Consulted, Exit]:
+    """What is told of an input that did not pass, and how whatever it was given to ends."""
+    end = exits.abnormal(StopReason.GUARDRAIL, leaf=rail.place, error=f"the input: {problem}")
+    return guardrails.violation(rail, Point.INPUT, problem), end
+
+
 def _vetoed(veto: Veto) -> Exit:
     return exits.abnormal(StopReason.HOOK_VETO, leaf=veto.who, error=veto.reason or "a hook said no")
 
@@ -136,9 +140,7 @@ def _step_input(
     given = step_input(state.context, step.input)
     broken = guardrails.violated(plan.input, given, instruments)
     if broken is not None:
-        rail, problem = broken
-        end = exits.abnormal(StopReason.GUARDRAIL, leaf=rail.place, error=f"the input: {problem}")
-        told = guardrails.violation(rail, Point.INPUT, problem)
+        told, end = _refused_input(*broken)
         return Record(facts=(told, *leaving.leave(state, visit, end).facts))
     for rail in plan.input:
         if isinstance(rail.check, Judged) and not _heard(found, Point.INPUT, "", rail.place):
