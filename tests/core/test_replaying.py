@@ -7,12 +7,14 @@ import pytest
 from jackline_server.core.boundaries import Entry
 from jackline_server.core.commands import Abort, Pause, Resume, Steer
 from jackline_server.core.errors import CorruptLog
+from jackline_server.core.evolve import evolve
 from jackline_server.core.facts import (
     AbortMode,
     Fact,
     FailureClass,
     ForkOrigin,
     ModelCallStarted,
+    RecoveryCause,
     RunFinished,
     RunRecovered,
     RunStarted,
@@ -336,3 +338,9 @@ def test_a_takeover_by_another_worker_is_taken_as_it_was() -> None:
     assert any(isinstance(fact, RunRecovered) for fact in driver.facts)
     assert again(driver).difference is None
     assert again(driver).facts == len(driver.log)
+
+
+def test_nothing_follows_the_end_of_a_run() -> None:
+    state = drive(agent_plan(), Says(text="done")).state
+    with pytest.raises(CorruptLog):
+        evolve(state, RunRecovered(epoch=2, cause=RecoveryCause.CRASH), active_ms=state.active_ms)

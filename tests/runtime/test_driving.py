@@ -112,6 +112,19 @@ async def test_a_late_watcher_sees_the_same_as_a_live_one() -> None:
     assert half == live[5:]
 
 
+async def test_a_watcher_finds_what_another_worker_writes_without_being_told() -> None:
+    here = scene(tool_ms=500)
+    async with (
+        process(here.world) as driver,
+        process(here.world, worker="worker-2") as other,
+        asyncio.timeout(20),
+    ):
+        run_id = await driver.start()
+        seen = await other.follow(run_id)
+    assert end_of(seen).phase is Phase.SUCCEEDED
+    assert [record.envelope.sequence for record in seen] == list(range(1, len(seen) + 1))
+
+
 @pytest.mark.parametrize("mode", list(AbortMode))
 async def test_an_abort_ends_a_run_whose_tool_is_under_way(mode: AbortMode) -> None:
     here = scene(tool_ms=1_000_000 if mode is AbortMode.NOW else 50)
