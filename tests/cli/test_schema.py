@@ -110,7 +110,7 @@ BROKEN_WORKFLOWS = [
     "name: a\nflow: [s]\nsteps: {S: {kind: agent}}\n",
     "name: a\nflow: [s]\nsteps: {error: {kind: agent}}\n",
     "name: a\nflow: [s]\nstesp: {}\nsteps: {s: {kind: agent}}\n",
-    "name: a\nflow: [s]\npreset: coding\nsteps: {s: {kind: agent}}\n",
+    "name: a\nflow: [s]\npreset: cosy\nsteps: {s: {kind: agent}}\n",
     "name: a\nflow: [s]\non_question: maybe\nsteps: {s: {kind: agent}}\n",
     "name: a\nflow: [s]\nbounds: {run_timeout: 15}\nsteps: {s: {kind: agent}}\n",
     "name: a\nflow: [s]\nbounds: {cost_budget_usd: '1'}\nsteps: {s: {kind: agent}}\n",

@@ -64,7 +64,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("not_built", E, changed(("steps: 32", "child_depth: 3")), "bounds.child_depth"),
     ("not_built", E, changed(("effect: idempotent", "effect: destructive")), "steps.issue_refund.effect"),
     ("not_built", E, changed(("kind: function", "kind: sql")), "steps.convert.kind"),
-    ("not_built", E, changed(("model: fast", "model: fast\npreset: coding")), "preset"),
+    ("bad_value", E, changed(("model: fast", "model: fast\npreset: cosy")), "preset"),
     ("missing_key", E, changed(("name: refunds\n", "")), "name"),
     ("missing_key", E, changed((HANDLE, "")), "steps.handle"),
     ("bad_type", E, changed(("token_budget: 40000", 'token_budget: "10"')), "bounds.token_budget"),

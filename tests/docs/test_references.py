@@ -15,10 +15,11 @@ from jackline_server.config.sections import SECTIONS_NOT_BUILT, SERVER_KEYS
 from jackline_server.config.settings import ModelProfile
 from jackline_server.core.facts import FailureClass, FinishReason
 from jackline_server.core.gate_plans import HookPlan, OnHookError, Point
-from jackline_server.core.plan import AttemptLimits, ModelPlan, Price
+from jackline_server.core.plan import AttemptLimits, ModelPlan, ModelStep, Price
 from jackline_server.definitions import defaults, shapes
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
+from jackline_server.definitions.presets import PRESETS, Preset
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.models import script
@@ -27,6 +28,7 @@ from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpTool
 from jackline_server.runtime.ports import Severity, Source
 from jackline_server.tools.function_catalog import FunctionCatalog
+from scripts import _defaults_table
 from tests.docs.pages import ROOT, Block, blocks, keys, page, rows, section
 
 WORKFLOW, CONFIG, SCRIPTS = page("workflow.md"), page("config.md"), page("scripted-models.md")
@@ -312,98 +314,37 @@ def test_the_script_page_names_every_failure_and_every_finish() -> None:
 # --- defaults ----------------------------------------------------------------------------------
 
 
-def span(milliseconds: int) -> str:
-    for unit, size in (("d", 24 * defaults.HOUR_MS), ("h", defaults.HOUR_MS), ("m", defaults.MINUTE_MS)):
-        if milliseconds % size == 0 and (unit != "m" or milliseconds > size):
-            return f"{milliseconds // size}{unit}"
-    return f"{milliseconds // defaults.SECOND_MS}s"
-
-
-DEFAULTS: Mapping[str, tuple[str, str]] = {
-    "`bounds.run_timeout`": ("RUN_TIMEOUT_MS", span(defaults.RUN_TIMEOUT_MS)),
-    "`bounds.steps`": ("STEPS", f"{defaults.STEPS:,}"),
-    "`bounds.events`": ("EVENTS", f"{defaults.EVENTS:,}"),
-    "`on_question`": ("ON_QUESTION", defaults.ON_QUESTION.value),
-    "agent: `bounds.max_iterations`": ("MAX_ITERATIONS", str(defaults.MAX_ITERATIONS)),
-    "agent: `bounds.model_requests`": (
-        "MODEL_REQUESTS_PER_ITERATION",
-        f"{defaults.MODEL_REQUESTS_PER_ITERATION} times max_iterations",
-    ),
-    "agent: `bounds.tool_calls`": (
-        "TOOL_CALLS_PER_ITERATION",
-        f"{defaults.TOOL_CALLS_PER_ITERATION} times max_iterations",
-    ),
-    "completion: `bounds.model_requests`": (
-        "COMPLETION_MODEL_REQUESTS",
-        str(defaults.COMPLETION_MODEL_REQUESTS),
-    ),
-    "`bounds.model_timeout`": ("MODEL_TIMEOUT_MS", span(defaults.MODEL_TIMEOUT_MS)),
-    "`bounds.idle_timeout`": ("IDLE_TIMEOUT_MS", span(defaults.IDLE_TIMEOUT_MS)),
-    "`bounds.tool_timeout`": ("TOOL_TIMEOUT_MS", span(defaults.TOOL_TIMEOUT_MS)),
-    "`timeout` of a function in `stop_when`": (
-        "STOP_FUNCTION_TIMEOUT_MS",
-        span(defaults.STOP_FUNCTION_TIMEOUT_MS),
-    ),
-    "`timeout` of a tool step": ("TOOL_TIMEOUT_MS", span(defaults.TOOL_TIMEOUT_MS)),
-    "`max_parallel`": ("MAX_PARALLEL", str(defaults.MAX_PARALLEL)),
-    "`allow_effects`": ("ALLOW_EFFECTS", "read, idempotent, write"),
-    "`on_limit`": ("ON_LIMIT", defaults.ON_LIMIT.value),
-    "`limit_expiry`": ("LIMIT_EXPIRY_MS", span(defaults.LIMIT_EXPIRY_MS)),
-    "`outcome.repairs`": ("REPAIRS", str(defaults.REPAIRS)),
-    "`answer`": ("ANSWER", defaults.ANSWER.value),
-    "agent: `completion`": ("COMPLETION", defaults.COMPLETION.value),
-    "`repeat.by`": ("REPEAT_BY", defaults.REPEAT_BY.value),
-    "`repeat.count`": ("REPEAT_COUNT", str(defaults.REPEAT_COUNT)),
-    "`repeat.nudge`": ("REPEAT_NUDGE", str(defaults.REPEAT_NUDGE).lower()),
-    "`reflect.guidance`": ("REFLECT_GUIDANCE", str(defaults.REFLECT_GUIDANCE).lower()),
-    "`ground.threshold`": ("GROUND_THRESHOLD_PERMILLE", f"{defaults.GROUND_THRESHOLD_PERMILLE / 1_000:g}"),
-    "`ground.max_replans`": ("GROUND_MAX_REPLANS", str(defaults.GROUND_MAX_REPLANS)),
-    "`ground.on_error`": ("GROUND_ON_ERROR", defaults.GROUND_ON_ERROR.value),
-    "`compaction.mode`": ("COMPACTION", defaults.COMPACTION.value),
-    "`compaction.at`": ("COMPACTION_AT_PERMILLE", f"{defaults.COMPACTION_AT_PERMILLE / 1_000:g}"),
-    "`compaction.to`": ("COMPACTION_TO_PERMILLE", f"{defaults.COMPACTION_TO_PERMILLE / 1_000:g}"),
-    "`compaction.prune.keep`": ("PRUNE_KEEP_TOKENS", f"{defaults.PRUNE_KEEP_TOKENS:,}"),
-    "`compaction.prune.save`": ("PRUNE_SAVE_TOKENS", f"{defaults.PRUNE_SAVE_TOKENS:,}"),
-    "`policy.view`": ("POLICY_VIEW", defaults.POLICY_VIEW.value),
-    "`policy.timeout`": ("POLICY_TIMEOUT_MS", span(defaults.POLICY_TIMEOUT_MS)),
-    "`policy.fail`": ("POLICY_FAILS_OPEN", "open" if defaults.POLICY_FAILS_OPEN else "closed"),
-    "`policy.on_deny`": ("ON_DENY", defaults.ON_DENY.value),
-    "`effect`": ("EFFECT", defaults.EFFECT.value),
-    "`result_chars`": ("RESULT_CHARS", f"{defaults.RESULT_CHARS:,}"),
-    "`on_unknown`": ("ON_UNKNOWN", defaults.ON_UNKNOWN.value),
-    "`unknown_expiry`": ("UNKNOWN_EXPIRY_MS", span(defaults.UNKNOWN_EXPIRY_MS)),
-    "`tool_execution`": ("TOOL_EXECUTION", defaults.TOOL_EXECUTION.value),
-    "`text_tool_calls`": ("TEXT_TOOL_CALLS", f"`{defaults.TEXT_TOOL_CALLS.value}`"),
-    "`invalid_args`": ("INVALID_ARGS", f"observe {defaults.INVALID_ARGS}"),
-    "`on_error`": ("ON_ERROR", defaults.ON_ERROR.value),
-    "`on_timeout`": ("ON_TIMEOUT", defaults.ON_TIMEOUT.value),
-    "`retry.times` of a read or idempotent tool": ("TOOL_RETRIES", str(defaults.TOOL_RETRIES)),
-    "`retry.base`": ("TOOL_RETRY_BASE_MS", f"{defaults.TOOL_RETRY_BASE_MS}ms"),
-    "`retry.cap`": ("TOOL_RETRY_CAP_MS", span(defaults.TOOL_RETRY_CAP_MS)),
-    "context window of a model named by its provider": ("CONTEXT_WINDOW", f"{defaults.CONTEXT_WINDOW:,}"),
-    "output tokens of a model named by its provider": (
-        "MAX_OUTPUT_TOKENS",
-        f"{defaults.MAX_OUTPUT_TOKENS:,}",
-    ),
-    "retries of a model call": ("MODEL_RETRIES", str(defaults.MODEL_RETRIES)),
-    "wait before the first retry, doubling": ("MODEL_RETRY_BASE_MS", span(defaults.MODEL_RETRY_BASE_MS)),
-    "the longest such wait": ("MODEL_RETRY_CAP_MS", span(defaults.MODEL_RETRY_CAP_MS)),
-}
-"""The row of the page, the name in the code, and how its value is written on the page."""
-
 UNITS = {"SECOND_MS", "MINUTE_MS", "HOUR_MS"}
 
 
 def test_the_table_of_defaults_is_that_of_the_code() -> None:
-    shown = {row[0]: row[1] for row in rows(section(WORKFLOW, "## Defaults"))}
-    assert shown.pop("`bounds.token_budget`, `bounds.cost_budget_usd`") == "none"
-    assert shown == {row: value for row, (_, value) in DEFAULTS.items()}
+    assert _defaults_table.with_table(WORKFLOW) == WORKFLOW
 
 
 def test_every_default_of_the_code_has_its_row() -> None:
     known = {name for name in vars(defaults) if name.isupper()} - UNITS
-    assert {name for name, _ in DEFAULTS.values()} == known
-    assert {one.value for one in defaults.ALLOW_EFFECTS} == {"read", "idempotent", "write"}
+    assert _defaults_table.names() == known | {one.name for one in fields(Preset)}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_file_that_says_nothing_has_the_defaults_of_its_preset(preset: str) -> None:
+    text = f"name: x\npreset: {preset}\nmodel: fast\nflow: [a]\nsteps: {{a: {{kind: agent, steering: S}}}}\n"
+    plan = compiler().compile(Source(yaml=text, files={}, file="page.yaml")).plan
+    assert plan is not None
+    step, chosen = plan.steps["a"], PRESETS[preset]
+    assert isinstance(step, ModelStep)
+    assert (plan.preset, plan.bounds.run_timeout_ms, plan.bounds.steps) == (
+        preset,
+        chosen.run_timeout_ms,
+        chosen.steps,
+    )
+    assert (step.bounds.max_iterations, step.on_limit, step.tool_execution, step.allow_effects) == (
+        chosen.max_iterations,
+        chosen.on_limit,
+        chosen.tool_execution,
+        chosen.allow_effects,
+    )
+    assert plan.models["fast"].retries == min(3, chosen.model_retries)
 
 
 def test_the_defaults_of_the_config_page_are_those_that_are_loaded() -> None:
@@ -415,8 +356,8 @@ def test_the_defaults_of_the_config_page_are_those_that_are_loaded() -> None:
                 "listen": str(server.listen),
                 "data": str(server.data),
                 "max_active_runs": str(server.max_active_runs),
-                "drain_grace": span(server.drain_grace_ms),
-                "lease_ttl": span(server.lease_ttl_ms),
+                "drain_grace": _defaults_table.span(server.drain_grace_ms),
+                "lease_ttl": _defaults_table.span(server.lease_ttl_ms),
                 "insecure_bind": str(server.insecure_bind).lower(),
                 "volatile": str(server.volatile).lower(),
                 "enable_failpoints": str(server.enable_failpoints).lower(),
@@ -425,8 +366,8 @@ def test_the_defaults_of_the_config_page_are_those_that_are_loaded() -> None:
         ),
         "## `[models.<name>]`": (
             {
-                "connect_timeout": span(model.limits.connect_timeout_ms),
-                "first_token_timeout": span(model.limits.first_token_timeout_ms),
+                "connect_timeout": _defaults_table.span(model.limits.connect_timeout_ms),
+                "first_token_timeout": _defaults_table.span(model.limits.first_token_timeout_ms),
                 "max_reply_bytes": str(model.limits.reply_bytes),
                 "max_reply_chunks": str(model.limits.reply_chunks),
                 "concurrency": str(model.concurrency),

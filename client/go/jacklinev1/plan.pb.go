@@ -841,6 +841,8 @@ type Plan struct {
 	OnQuestion OnQuestion `protobuf:"varint,8,opt,name=on_question,json=onQuestion,proto3,enum=jackline.v1.OnQuestion" json:"on_question,omitempty"`
 	// What was missing when it was compiled, in words.
 	Warnings []string `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// The set of defaults that it was made with: `service`, `coding` or `strict`; empty in plans of before.
+	Preset string `protobuf:"bytes,10,opt,name=preset,proto3" json:"preset,omitempty"`
 	// How far the bounds of a live run may be raised; unset where the workflow does not say.
 	BoundsCap *BoundsCap `protobuf:"bytes,11,opt,name=bounds_cap,json=boundsCap,proto3" json:"bounds_cap,omitempty"`
 	// What is asked and checked around the run itself; set, if only empty, in a plan in which any step has some.
@@ -940,6 +942,13 @@ func (x *Plan) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *Plan) GetPreset() string {
+	if x != nil {
+		return x.Preset
+	}
+	return ""
 }
 
 func (x *Plan) GetBoundsCap() *BoundsCap {
@@ -4075,7 +4084,7 @@ var File_jackline_v1_plan_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xeb\x03\n" +
+	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xfd\x03\n" +
 	"\x04Plan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x12\n" +
@@ -4086,12 +4095,13 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x11input_schema_json\x18\a \x01(\tH\x00R\x0finputSchemaJson\x88\x01\x01\x128\n" +
 	"\von_question\x18\b \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
 	"onQuestion\x12\x1a\n" +
-	"\bwarnings\x18\t \x03(\tR\bwarnings\x125\n" +
+	"\bwarnings\x18\t \x03(\tR\bwarnings\x12\x16\n" +
+	"\x06preset\x18\n" +
+	" \x01(\tR\x06preset\x125\n" +
 	"\n" +
 	"bounds_cap\x18\v \x01(\v2\x16.jackline.v1.BoundsCapR\tboundsCap\x12,\n" +
 	"\x05gates\x18\r \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\x14\n" +
-	"\x12_input_schema_jsonJ\x04\b\n" +
-	"\x10\vJ\x04\b\f\x10\rJ\x04\b\x0e\x10\x1e\"\xca\x03\n" +
+	"\x12_input_schema_jsonJ\x04\b\f\x10\rJ\x04\b\x0e\x10\x1e\"\xca\x03\n" +
 	"\tBoundsCap\x12)\n" +
 	"\x0erun_timeout_ms\x18\x01 \x01(\x04H\x00R\frunTimeoutMs\x88\x01\x01\x12&\n" +
 	"\ftoken_budget\x18\x02 \x01(\x04H\x01R\vtokenBudget\x88\x01\x01\x121\n" +

@@ -47,6 +47,7 @@ def plan_message(plan: Plan) -> plan_pb2.Plan:
         input_schema_json=plan.input_schema_json,
         on_question=ON_QUESTION.wire[plan.on_question],
         warnings=plan.warnings,
+        preset=plan.preset,
     )
     set_bounds(message.bounds, plan.bounds)
     set_cap(message, plan.bounds_cap)
@@ -82,6 +83,7 @@ def decode_plan(data: bytes) -> Plan:
         input_schema_json=message.input_schema_json if message.HasField("input_schema_json") else None,
         on_question=ON_QUESTION.read(message.on_question),
         warnings=tuple(message.warnings),
+        preset=message.preset,
         gates=read_gates(message),
     )
 

@@ -517,6 +517,8 @@ class Plan:
     on_question: OnQuestion
     warnings: tuple[str, ...]
     """Files that were missing when the plan was made, in words; each becomes a notice."""
+    preset: str = ""
+    """The set of defaults that it was made with; empty in plans of before."""
     bounds_cap: BoundsCap | None = None
     """How far a live run's bounds may be raised; None where the workflow does not say."""
 

@@ -16,7 +16,6 @@ from jackline_server.definitions import (
     check_flow,
     check_names,
     check_stop,
-    defaults,
     reading,
     yaml_text,
 )
@@ -27,6 +26,7 @@ from jackline_server.definitions.gating import Gating
 from jackline_server.definitions.mcp_source import McpSource
 from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, SchemaChecker, json_text
+from jackline_server.definitions.presets import PRESETS, Preset
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report, TooManyErrors
 from jackline_server.definitions.resolving import Resolver
@@ -105,6 +105,7 @@ class WorkflowCompiler:
 
     def _plan(self, draft: Draft, source: Source, mcp: McpSteps, report: Report) -> Plan:
         top, parameters = draft.top, mcp.parameters
+        preset = PRESETS[top.preset]
         files = Assets(source=source, steps=draft.steps, report=report)
         resolver = Resolver(
             draft=draft,
@@ -114,6 +115,7 @@ class WorkflowCompiler:
             mcp=mcp,
             expressions=self._expressions,
             report=report,
+            preset=preset,
         )
         gating = Gating(draft=draft, resolver=resolver)
         steps = gating.around(resolver.steps())
@@ -126,10 +128,11 @@ class WorkflowCompiler:
             flow=top.flow,
             steps=steps,
             models=dict(sorted(resolver.models.items())),
-            bounds=_run_bounds(top),
+            bounds=_run_bounds(top, preset),
+            preset=preset.name,
             bounds_cap=bounds_caps.resolve(top),
             input_schema_json=None if top.input is None else json_text(top.input.schema_),
-            on_question=OnQuestion(top.on_question or defaults.ON_QUESTION.value),
+            on_question=OnQuestion(top.on_question or preset.on_question.value),
             warnings=tuple(files.warnings),
             gates=gating.of_run(steps),
         )
@@ -195,12 +198,12 @@ def _name(root: MapNode | None) -> str:
     return written if isinstance(written, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", written) else ""
 
 
-def _run_bounds(top: WorkflowShape) -> RunBounds:
+def _run_bounds(top: WorkflowShape, preset: Preset) -> RunBounds:
     bounds = top.bounds
     return RunBounds(
-        run_timeout_ms=bounds.run_timeout or defaults.RUN_TIMEOUT_MS,
+        run_timeout_ms=bounds.run_timeout or preset.run_timeout_ms,
         token_budget=bounds.token_budget,
         cost_budget_micros=bounds.cost_budget_usd,
-        steps=bounds.steps or defaults.STEPS,
-        events=bounds.events or defaults.EVENTS,
+        steps=bounds.steps or preset.steps,
+        events=bounds.events or preset.events,
     )

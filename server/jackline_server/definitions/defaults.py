@@ -1,4 +1,4 @@
-"""Every default of a workflow, in one table: the preset `service`.
+"""Every default of a workflow that is the same in each preset, in one table; `presets` has the others.
 
 Owns the numbers. A plan holds them resolved, so changing one here changes no run that has started.
 Times are milliseconds.
@@ -6,51 +6,25 @@ Times are milliseconds.
 
 from jackline_server.core.gate_plans import ArgumentsView
 from jackline_server.core.plan import (
-    AnswerForm,
-    CompactionMode,
     Completion,
     Effect,
     OnFailure,
     OnJudgeError,
-    OnLimit,
-    OnQuestion,
-    OnUnknown,
     RepeatBy,
-    TextToolCalls,
-    ToolExecution,
 )
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 
-# The run.
-RUN_TIMEOUT_MS = 15 * MINUTE_MS
-STEPS = 128
-EVENTS = 20_000
-ON_QUESTION = OnQuestion.WAIT
-
 # One visit of an agent.
-MAX_ITERATIONS = 8
-MODEL_REQUESTS_PER_ITERATION = 2
-TOOL_CALLS_PER_ITERATION = 4
-MODEL_TIMEOUT_MS = 60 * SECOND_MS
-IDLE_TIMEOUT_MS = 30 * SECOND_MS
-TOOL_TIMEOUT_MS = 300 * SECOND_MS
 MAX_PARALLEL = 8
-TOOL_EXECUTION = ToolExecution.BY_EFFECT
-INVALID_ARGS = 3
-TEXT_TOOL_CALLS = TextToolCalls.OFF
-ALLOW_EFFECTS = frozenset(Effect)
-ON_LIMIT = OnLimit.EXIT
 LIMIT_EXPIRY_MS = 24 * HOUR_MS
 
 # A completion has one turn; its requests leave room for the retries and one repair.
 COMPLETION_MODEL_REQUESTS = 5
 
 # An answer.
-REPAIRS = 1
-ANSWER = AnswerForm.JSON_TEXT
 COMPLETION = Completion.AUTO
 
 # A function of a stop condition.
@@ -58,15 +32,12 @@ STOP_FUNCTION_TIMEOUT_MS = 5 * SECOND_MS
 
 # The progress of an agent. It reflects and is grounded only where the file says so.
 REPEAT_BY = RepeatBy.ARGS_RESULT
-REPEAT_COUNT = 3
-REPEAT_NUDGE = True
 REFLECT_GUIDANCE = True
 GROUND_THRESHOLD_PERMILLE = 650
 GROUND_MAX_REPLANS = 2
 GROUND_ON_ERROR = OnJudgeError.EXIT
 
 # The conversation of an agent, in thousandths of its model's context window, and in tokens of results.
-COMPACTION = CompactionMode.WINDOW
 COMPACTION_AT_PERMILLE = 800
 COMPACTION_TO_PERMILLE = 500
 PRUNE_KEEP_TOKENS = 40_000
@@ -74,11 +45,7 @@ PRUNE_SAVE_TOKENS = 20_000
 
 # A tool.
 EFFECT = Effect.WRITE
-RESULT_CHARS = 8_000
-ON_UNKNOWN = OnUnknown.ASK
-ON_ERROR = OnFailure.OBSERVE
 ON_TIMEOUT = OnFailure.OBSERVE
-TOOL_RETRIES = 2
 TOOL_RETRY_BASE_MS = SECOND_MS // 2
 TOOL_RETRY_CAP_MS = 5 * SECOND_MS
 UNKNOWN_EXPIRY_MS = 24 * HOUR_MS

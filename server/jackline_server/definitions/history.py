@@ -2,6 +2,7 @@
 
 from jackline_server.core.plan import CompactionMode, CompactionPlan, PrunePlan
 from jackline_server.definitions import defaults
+from jackline_server.definitions.presets import Preset
 from jackline_server.definitions.shapes import CompactionShape, CompactionText, PruneShape
 
 Written = CompactionText | CompactionShape | None
@@ -13,9 +14,9 @@ def written(said: Written, top: Written) -> CompactionShape:
     return _shape(top).model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
-def compaction_plan(shape: CompactionShape, model: str) -> CompactionPlan:
+def compaction_plan(shape: CompactionShape, model: str, preset: Preset) -> CompactionPlan:
     """How the step's conversation is kept short; `model` is the profile that is asked for summaries."""
-    mode = CompactionMode(shape.mode or defaults.COMPACTION.value)
+    mode = CompactionMode(shape.mode or preset.compaction.value)
     return CompactionPlan(
         mode=mode,
         at_permille=defaults.COMPACTION_AT_PERMILLE if shape.at is None else shape.at,

@@ -2,18 +2,19 @@
 
 from jackline_server.core.plan import GroundPlan, OnJudgeError, ReflectPlan, RepeatBy, RepeatPlan
 from jackline_server.definitions import defaults
+from jackline_server.definitions.presets import Preset
 from jackline_server.definitions.shapes import GroundShape, ReflectShape, RepeatShape
 
 
-def repeat_plan(own: RepeatShape, top: RepeatShape) -> RepeatPlan | None:
+def repeat_plan(own: RepeatShape, top: RepeatShape, preset: Preset) -> RepeatPlan | None:
     """When repeated calls end the step: its own words, else the file's, else the default; None for `off`."""
     by = own.by or top.by or defaults.REPEAT_BY.value
     if by == "off":
         return None
     return RepeatPlan(
         by=RepeatBy(by),
-        count=own.count or top.count or defaults.REPEAT_COUNT,
-        nudge=next((said for said in (own.nudge, top.nudge) if said is not None), defaults.REPEAT_NUDGE),
+        count=own.count or top.count or preset.repeat_count,
+        nudge=next((said for said in (own.nudge, top.nudge) if said is not None), preset.repeat_nudge),
     )
 
 

@@ -8,6 +8,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from itertools import count
 
+from jackline_server.core.frozen import change
 from jackline_server.core.plan import (
     FINISH,
     READ_RESULT,
@@ -50,6 +51,7 @@ from jackline_server.definitions.contract import contract_of
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, as_json, json_text
+from jackline_server.definitions.presets import Preset, default_form
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import (
@@ -83,6 +85,7 @@ class Resolver:
     mcp: McpSteps
     expressions: ExpressionChecker
     report: Report
+    preset: Preset
     models: dict[str, ModelPlan] = field(default_factory=dict[str, ModelPlan])
     _functions: dict[str, FunctionDescription] = field(default_factory=dict[str, FunctionDescription])
     _effects: dict[str, Effect] = field(default_factory=dict[str, Effect])
@@ -135,31 +138,31 @@ class Resolver:
             system=self.assets.sections(step_id, shape),
             prompt="",
             tools=tools,
-            allow_effects=_effects(shape),
+            allow_effects=self._allowed(shape),
             tool_choice=self._tool_choice(shape, path),
             max_parallel=shape.max_parallel or defaults.MAX_PARALLEL,
-            bounds=_agent_bounds(shape.bounds),
+            bounds=_agent_bounds(shape.bounds, self.preset),
             outcome=self._outcome(step_id, shape),
-            on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
+            on_limit=OnLimit(shape.on_limit or self.preset.on_limit.value),
             limit_expiry_ms=self._limit_expiry(step_id, shape),
-            tool_execution=ToolExecution(shape.tool_execution or defaults.TOOL_EXECUTION.value),
-            invalid_args=tool_policies.invalid_args(shape),
+            tool_execution=ToolExecution(shape.tool_execution or self.preset.tool_execution.value),
+            invalid_args=tool_policies.invalid_args(shape, self.preset),
             stop_when=None if shape.stop_when is None else stop_conditions.build(shape.stop_when),
             completion=self._completion_of(shape, path),
-            repeat=progress.repeat_plan(shape.repeat, self.draft.top.repeat),
+            repeat=progress.repeat_plan(shape.repeat, self.draft.top.repeat, self.preset),
             reflect=progress.reflect_plan(shape.reflect),
             ground=self._ground(step_id, shape, model),
             compaction=self._compaction(step_id, shape, model),
             thread=self._converses(step_id, shape),
             reads_results=True,
-            text_tool_calls=TextToolCalls(shape.text_tool_calls or defaults.TEXT_TOOL_CALLS.value),
+            text_tool_calls=TextToolCalls(shape.text_tool_calls or self.preset.text_tool_calls.value),
         )
 
     def _compaction(self, step_id: str, shape: AgentShape, model: str) -> CompactionPlan:
         own, top = shape.compaction, self.draft.top.compaction
         path: Path = ("compaction",) if own is None else ("steps", step_id, "compaction")
         said = history.written(own, top)
-        plan = history.compaction_plan(said, model)
+        plan = history.compaction_plan(said, model, self.preset)
         if plan.to_permille >= plan.at_permille:
             message = "a conversation is made shorter `at` a part of the window down `to` a smaller one"
             self.report.error("compaction_order", message, path)
@@ -168,7 +171,7 @@ class Resolver:
         if plan.mode is not CompactionMode.SUMMARISE:
             message = "`model` writes summaries, and there are none: set `mode: summarise`"
             self.report.warning("compaction_model_unused", message, path)
-        return history.compaction_plan(said, self.profile(said.model, (*path, "model")))
+        return history.compaction_plan(said, self.profile(said.model, (*path, "model")), self.preset)
 
     def _ground(self, step_id: str, shape: AgentShape, model: str) -> GroundPlan | None:
         path: Path = ("steps", step_id, "ground")
@@ -203,9 +206,9 @@ class Resolver:
             allow_effects=frozenset(),
             tool_choice=ToolChoice(),
             max_parallel=1,
-            bounds=_completion_bounds(shape.bounds),
+            bounds=_completion_bounds(shape.bounds, self.preset),
             outcome=self._outcome(step_id, shape),
-            on_limit=OnLimit(shape.on_limit or defaults.ON_LIMIT.value),
+            on_limit=OnLimit(shape.on_limit or self.preset.on_limit.value),
             thread=self._converses(step_id, shape),
             limit_expiry_ms=self._limit_expiry(step_id, shape),
         )
@@ -225,7 +228,7 @@ class Resolver:
 
     def _limit_expiry(self, step_id: str, shape: AgentShape | CompletionShape) -> int:
         """How long a question about a limit stays open; 0 where none is asked."""
-        if OnLimit(shape.on_limit or defaults.ON_LIMIT.value) is OnLimit.ASK:
+        if OnLimit(shape.on_limit or self.preset.on_limit.value) is OnLimit.ASK:
             return _or(shape.limit_expiry, defaults.LIMIT_EXPIRY_MS)
         if shape.limit_expiry is not None:
             message = "`limit_expiry` belongs to `on_limit: ask`; nothing is asked here"
@@ -249,13 +252,13 @@ class Resolver:
             message = f"there is no model profile `{name[:64]}` in the server's config{hint}"
             self.report.error("unknown_model", message, place)
             return ""
-        self.models[name] = model
+        retries = min(model.retries, self.preset.model_retries)
+        self.models[name] = model if retries == model.retries else change(model, retries=retries)
         return name
 
     def _outcome(self, step_id: str, shape: AgentShape | CompletionShape) -> OutcomePlan:
         path: Path = ("steps", step_id, "outcome")
         outcome = shape.outcome
-        form = AnswerForm(shape.answer or defaults.ANSWER.value)
         enum = outcome.enum or () if outcome else ()
         for index, value in enumerate(enum):
             self._check_signal(value, (*path, "enum", index))
@@ -263,7 +266,9 @@ class Resolver:
             self.report.error("outcome_repeated", "an outcome stands twice in `enum`", (*path, "enum"))
         schema = outcome.schema_ if outcome else None
         sound = schema is None or self.parameters.check_schema(schema, (*path, "schema"))
-        self._check_form(step_id, shape, form, has_contract=bool(enum) or schema is not None)
+        has_contract = bool(enum) or schema is not None
+        form = self._form(shape, has_contract=has_contract)
+        self._check_form(step_id, shape, form, has_contract=has_contract)
         contract = None
         if sound and form in (AnswerForm.NATIVE_SCHEMA, AnswerForm.FINISH_TOOL):
             contract = json_text(contract_of(enum, None if schema is None else as_json(schema)))
@@ -271,10 +276,22 @@ class Resolver:
             enum=tuple(enum),
             schema_json=None if schema is None else json_text(schema),
             output_key=(outcome.output_key if outcome else None) or f"{step_id}_result",
-            repairs=_or(outcome.repairs if outcome else None, defaults.REPAIRS),
+            repairs=_or(outcome.repairs if outcome else None, self.preset.repairs),
             form=form,
             contract_json=contract,
         )
+
+    def _form(self, shape: AgentShape | CompletionShape, *, has_contract: bool) -> AnswerForm:
+        if shape.answer is not None:
+            return AnswerForm(shape.answer)
+        model = self.models.get(shape.model or self.draft.top.model or "")
+        takes_schema = model is not None and model.native_schema
+        return default_form(self.preset, has_contract=has_contract, takes_schema=takes_schema)
+
+    def _allowed(self, shape: AgentShape) -> frozenset[Effect]:
+        if shape.allow_effects is None:
+            return self.preset.allow_effects
+        return frozenset(Effect(effect) for effect in shape.allow_effects)
 
     def _check_form(
         self, step_id: str, shape: AgentShape | CompletionShape, form: AnswerForm, *, has_contract: bool
@@ -338,7 +355,7 @@ class Resolver:
             if entry.ref in entries:
                 self.report.error("tool_repeated", f"the tool `{entry.ref}` stands twice", (*path, "ref"))
                 continue
-            if self._effects[entry.ref] not in _effects(shape):
+            if self._effects[entry.ref] not in self._allowed(shape):
                 message = f"`{entry.ref}` can never be called: its effect is not in `allow_effects`"
                 self.report.warning("effect_not_allowed", message, path)
             tool_policies.check(entry, self._effects[entry.ref], path, self.report)
@@ -356,7 +373,9 @@ class Resolver:
                 bind=entry.bind,
                 max_calls=entry.max_calls,
                 writes_context=entry.writes_context,
-                policy=tool_policies.resolve(self._effects[entry.ref], step, entry, shape),
+                policy=tool_policies.resolve(
+                    self._effects[entry.ref], step, entry, shape, preset=self.preset
+                ),
                 poll=entry.poll,
             )
         return tuple(entries.values())
@@ -423,11 +442,11 @@ class Resolver:
             effect=self._effects[step_id],
             action=self._action(step_id, shape),
             output_key=shape.output_key or f"{step_id}_result",
-            timeout_ms=_or(shape.timeout, defaults.TOOL_TIMEOUT_MS),
-            result_chars=_or(shape.result_chars, defaults.RESULT_CHARS),
-            on_unknown=OnUnknown(shape.on_unknown or defaults.ON_UNKNOWN.value),
+            timeout_ms=_or(shape.timeout, self.preset.tool_timeout_ms),
+            result_chars=_or(shape.result_chars, self.preset.result_chars),
+            on_unknown=OnUnknown(shape.on_unknown or self.preset.on_unknown.value),
             unknown_expiry_ms=_or(shape.unknown_expiry, defaults.UNKNOWN_EXPIRY_MS),
-            policy=tool_policies.resolve(self._effects[step_id], shape),
+            policy=tool_policies.resolve(self._effects[step_id], shape, preset=self.preset),
         )
 
     def _action(self, step_id: str, shape: HttpShape | FunctionShape | McpShape) -> ToolAction:
@@ -472,25 +491,20 @@ class Resolver:
         return flow[index + 1] if index + 1 < len(flow) else ""
 
 
-def _effects(shape: AgentShape) -> frozenset[Effect]:
-    if shape.allow_effects is None:
-        return defaults.ALLOW_EFFECTS
-    return frozenset(Effect(effect) for effect in shape.allow_effects)
-
-
-def _agent_bounds(shape: AgentBoundsShape) -> StepBounds:
-    iterations = _or(shape.max_iterations, defaults.MAX_ITERATIONS)
-    base = _completion_bounds(shape)
+def _agent_bounds(shape: AgentBoundsShape, preset: Preset) -> StepBounds:
+    iterations = _or(shape.max_iterations, preset.max_iterations)
+    per_turn = preset.tool_calls_per_iteration
+    base = _completion_bounds(shape, preset)
     return dataclasses.replace(
         base,
         max_iterations=iterations,
-        model_requests=_or(shape.model_requests, iterations * defaults.MODEL_REQUESTS_PER_ITERATION),
-        tool_calls=_or(shape.tool_calls, iterations * defaults.TOOL_CALLS_PER_ITERATION),
-        tool_timeout_ms=_or(shape.tool_timeout, defaults.TOOL_TIMEOUT_MS),
+        model_requests=_or(shape.model_requests, iterations * preset.model_requests_per_iteration),
+        tool_calls=_or(shape.tool_calls, preset.tool_calls if per_turn is None else iterations * per_turn),
+        tool_timeout_ms=_or(shape.tool_timeout, preset.tool_timeout_ms),
     )
 
 
-def _completion_bounds(shape: CompletionBoundsShape) -> StepBounds:
+def _completion_bounds(shape: CompletionBoundsShape, preset: Preset) -> StepBounds:
     return StepBounds(
         max_iterations=1,
         model_requests=_or(shape.model_requests, defaults.COMPLETION_MODEL_REQUESTS),
@@ -498,9 +512,9 @@ def _completion_bounds(shape: CompletionBoundsShape) -> StepBounds:
         token_budget=shape.token_budget,
         cost_budget_micros=shape.cost_budget_usd,
         timeout_ms=shape.timeout,
-        model_timeout_ms=_or(shape.model_timeout, defaults.MODEL_TIMEOUT_MS),
-        idle_timeout_ms=_or(shape.idle_timeout, defaults.IDLE_TIMEOUT_MS),
-        tool_timeout_ms=defaults.TOOL_TIMEOUT_MS,
+        model_timeout_ms=_or(shape.model_timeout, preset.model_timeout_ms),
+        idle_timeout_ms=_or(shape.idle_timeout, preset.idle_timeout_ms),
+        tool_timeout_ms=preset.tool_timeout_ms,
     )
 
 

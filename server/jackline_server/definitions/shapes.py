@@ -486,7 +486,7 @@ class WorkflowShape(Shape):
     not_built = frozenset({"supervisor"})
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     description: Line | None = None
-    preset: Literal["service"] = "service"
+    preset: Literal["service", "coding", "strict"] = "service"
     model: str | None = None
     input: InputShape | None = None
     bounds: RunBoundsShape = RunBoundsShape()
@@ -502,7 +502,6 @@ class WorkflowShape(Shape):
 
 
 VALUES_NOT_BUILT = {
-    "preset": frozenset({"coding", "strict"}),
     "effect": frozenset({"destructive"}),
     "allow_effects": frozenset({"destructive"}),
     "kind": KINDS_NOT_BUILT,

@@ -5,13 +5,19 @@ Owns resolving `retry`, `on_error`, `on_timeout`, `reuse` and `serial_group`, an
 
 from jackline_server.core.plan import Effect, OnFailure, ToolPolicy
 from jackline_server.definitions import defaults
+from jackline_server.definitions.presets import Preset
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import AgentShape, ObserveShape, PolicyShape, RetryShape
 from jackline_server.definitions.yaml_nodes import Path
 
 
 def resolve(
-    effect: Effect, step: PolicyShape, entry: PolicyShape | None = None, agent: AgentShape | None = None
+    effect: Effect,
+    step: PolicyShape,
+    entry: PolicyShape | None = None,
+    agent: AgentShape | None = None,
+    *,
+    preset: Preset,
 ) -> ToolPolicy:
     """The policy of a tool where the flow visits it, or where an agent's `entry` names it."""
     said = (step,) if entry is None else (entry, step)
@@ -19,12 +25,12 @@ def resolve(
     on_timeout = _first(*(shape.on_timeout for shape in said))
     reuse = _first(*(shape.reuse for shape in said))
     retry = next((shape.retry for shape in said if shape.retry is not None), None)
-    times, base_ms, cap_ms = _retries(retry) if effect.repeatable else (0, 0, 0)
+    times, base_ms, cap_ms = _retries(retry, preset) if effect.repeatable else (0, 0, 0)
     return ToolPolicy(
         retries=times,
         retry_base_ms=base_ms,
         retry_cap_ms=cap_ms,
-        on_error=OnFailure(on_error or defaults.ON_ERROR.value),
+        on_error=OnFailure(on_error or preset.on_error.value),
         on_timeout=OnFailure(on_timeout or defaults.ON_TIMEOUT.value),
         reuse=reuse == "run",
         serial_group=_first(*(shape.serial_group for shape in said)) or "",
@@ -44,7 +50,7 @@ def check(shape: PolicyShape, effect: Effect, path: Path, report: Report) -> Non
         report.error("retry_cap", "`cap` is shorter than `base`", (*path, "retry", "cap"))
 
 
-def invalid_args(shape: AgentShape) -> int:
+def invalid_args(shape: AgentShape, preset: Preset) -> int:
     """How many calls in a row that can't start are told to the model."""
     match shape.invalid_args:
         case ObserveShape() as given:
@@ -52,12 +58,12 @@ def invalid_args(shape: AgentShape) -> int:
         case "fail":
             return 0
         case _:
-            return defaults.INVALID_ARGS
+            return preset.invalid_args
 
 
-def _retries(shape: RetryShape | None) -> tuple[int, int, int]:
+def _retries(shape: RetryShape | None, preset: Preset) -> tuple[int, int, int]:
     if shape is None:
-        return defaults.TOOL_RETRIES, defaults.TOOL_RETRY_BASE_MS, defaults.TOOL_RETRY_CAP_MS
+        return preset.tool_retries, defaults.TOOL_RETRY_BASE_MS, defaults.TOOL_RETRY_CAP_MS
     if shape.times == 0:
         return 0, 0, 0
     base_ms = defaults.TOOL_RETRY_BASE_MS if shape.base is None else shape.base

@@ -302,6 +302,7 @@ class PlanFields(TypedDict, total=False):
     on_question: OnQuestion
     warnings: tuple[str, ...]
     bounds_cap: BoundsCap | None
+    preset: str
     gates: GatesPlan | None
 
 

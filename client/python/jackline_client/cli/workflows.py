@@ -191,6 +191,8 @@ def describe_workflow(
 def _described(found: DescribeWorkflowResponse) -> Iterator[Line]:
     revision, plan = found.revision, found.plan
     yield Line(text=f"workflow {short(revision.name)}@{revision.digest[:DIGEST]}", style="head")
+    if plan.preset:
+        yield Line(text=f"  preset: {short(plan.preset)}")
     yield Line(text=f"  flow: {' → '.join(short(step) for step in plan.flow)}")
     yield Line(text=f"  one run spends at most {', '.join(_worst(found.worst_case))}")
     for step in plan.steps:

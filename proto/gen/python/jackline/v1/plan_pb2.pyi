@@ -427,6 +427,7 @@ class Plan(_message.Message):
     INPUT_SCHEMA_JSON_FIELD_NUMBER: _builtins.int
     ON_QUESTION_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    PRESET_FIELD_NUMBER: _builtins.int
     BOUNDS_CAP_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
@@ -437,6 +438,8 @@ class Plan(_message.Message):
     """JSON Schema of the input; unset if anything goes."""
     on_question: _run_pb2.OnQuestion.ValueType
     """What happens to a question."""
+    preset: _builtins.str
+    """The set of defaults that it was made with: `service`, `coding` or `strict`; empty in plans of before."""
     @_builtins.property
     def flow(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The spine: an unrouted `default` goes to the next one. The first starts the run."""
@@ -477,12 +480,13 @@ class Plan(_message.Message):
         input_schema_json: _builtins.str | None = ...,
         on_question: _run_pb2.OnQuestion.ValueType = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        preset: _builtins.str = ...,
         bounds_cap: Global___BoundsCap | None = ...,
         gates: Global___GatesPlan | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "gates", b"gates", "input_schema_json", b"input_schema_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "flow", b"flow", "gates", b"gates", "input_schema_json", b"input_schema_json", "models", b"models", "name", b"name", "on_question", b"on_question", "revision", b"revision", "steps", b"steps", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "flow", b"flow", "gates", b"gates", "input_schema_json", b"input_schema_json", "models", b"models", "name", b"name", "on_question", b"on_question", "preset", b"preset", "revision", b"revision", "steps", b"steps", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__input_schema_json: _TypeAlias = _typing.Literal["input_schema_json"]  # noqa: Y015
     _WhichOneofArgType__input_schema_json: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json"]  # noqa: Y015
