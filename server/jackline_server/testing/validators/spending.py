@@ -104,7 +104,7 @@ class _B1:
             for sentence in self._add(event):
                 yield _violation("B1", self._run, f"event {event.sequence}: {sentence}")
 
-    def _add(self, event: Event) -> Iterator[str]:  # noqa: C901 - one case a kind of event
+    def _add(self, event: Event) -> Iterator[str]:
         match event.kind:
             case "step_started":
                 yield from self._enter(event)
