@@ -314,6 +314,7 @@ def _compiler(config: Config, tools: _Tools) -> WorkflowCompiler:
     return WorkflowCompiler(
         catalog=Catalog(
             models=model_plans(config),
+            fallbacks={name: profile.fallbacks for name, profile in config.models.items()},
             http_connections=frozenset(config.connections),
             functions=_Described(tools.functions),
             mcp=tools.mcp,

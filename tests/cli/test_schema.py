@@ -171,7 +171,7 @@ BROKEN_CONFIGS = [
     "[models.fast]\nmodel = 'm'\nsupports = ['magic']\n",
     "[models.fast]\nmodel = 'm'\nprice = {input_per_million = 1}\n",
     "[models.fast]\nmodel = 'm'\nprice = {input_per_million = -1, output_per_million = 1}\n",
-    "[models.fast]\nmodel = 'm'\nfallbacks = ['slow']\n",
+    "[models.fast]\nmodel = 'm'\nfallbacks = 'slow'\n",
     "[models.'1st']\nmodel = 'm'\n",
     "[connections.a]\n",
     "[connections.a]\nkind = 'grpc'\n",

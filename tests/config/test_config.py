@@ -253,6 +253,19 @@ def test_a_timer_or_cap_out_of_its_range_is_named(load: Load, line: str):
     ]
 
 
+@pytest.mark.parametrize("names", ["['c']", "['a']", "['b', 'b']"], ids=["unknown", "itself", "twice"])
+def test_a_fallback_is_another_profile_and_stands_once(load: Load, names: str):
+    toml = f"[models.a]\nmodel = 'x'\nfallbacks = {names}\n[models.b]\nmodel = 'x'\n"
+    assert problems_of(load, toml) == [(ProblemCode.BAD_VALUE, "models.a.fallbacks")]
+
+
+def test_the_fallbacks_of_a_profile_are_kept_in_their_order(load: Load):
+    toml = (
+        "[models.a]\nmodel = 'x'\nfallbacks = ['c', 'b']\n[models.b]\nmodel = 'x'\n[models.c]\nmodel = 'x'\n"
+    )
+    assert load(toml).models["a"].fallbacks == ("c", "b")
+
+
 def test_a_misspelt_variable_is_noticed(load: Load):
     assert len(load("", environ={"JACKLINE_LISTN": "127.0.0.1:2", "JACKLINE_TOKEN": "x"}).notices) == 1
 
@@ -327,7 +340,6 @@ def test_an_unknown_key_is_answered_with_the_nearest_one_and_its_line(load: Load
         ("[server]\nhttp = '127.0.0.1:8080'", "server.http"),
         ("[server]\nstore = 'postgresql://x'", "server.store"),
         ("[auth]\nx = 1", "auth"),
-        ("[models.a]\nmodel = 'x'\nfallbacks = ['b']", "models.a.fallbacks"),
         ("[connections.a]\nkind = 'grpc'\ntarget = 'x'", "connections.a.kind"),
         ("[limits.tenant]\nusd_per_day = 100", "limits.tenant.usd_per_day"),
     ],

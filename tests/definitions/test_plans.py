@@ -20,6 +20,7 @@ from jackline_server.core.plan import (
     ModelStep,
     OnFailure,
     OnJudgeError,
+    OnModelUnavailable,
     OnQuestion,
     OnUnknown,
     Plan,
@@ -441,3 +442,37 @@ def test_a_tool_says_whether_it_is_polled():
     plan = agent(changed(("max_calls: 1", "poll: true")))
 
     assert [tool.poll for tool in plan.tools] == [False, True, False]
+
+
+def model_step(text: str, step_id: str = "handle") -> ModelStep:
+    step = plan_of(text).steps[step_id]
+    assert isinstance(step, ModelStep)
+    return step
+
+
+def test_a_step_has_no_fallbacks_and_fails_unless_the_file_or_its_model_says_otherwise():
+    step = model_step(RIGHT)
+    assert (step.fallbacks, step.on_model_unavailable) == ((), OnModelUnavailable.FAIL)
+
+
+def test_the_fallbacks_of_a_step_come_before_those_of_its_models_profile():
+    with_dear = ("model: fast", "model: dear")
+    kind = "    kind: agent\n"
+    assert model_step(changed(with_dear)).fallbacks == ("fast",), "talker can't call tools, and is left out"
+    assert model_step(changed(with_dear), "reply").fallbacks == ("talker", "fast")
+    assert model_step(changed(with_dear, (kind, kind + "    fallbacks: []\n"))).fallbacks == ()
+
+
+def test_every_model_that_a_step_may_ask_is_in_the_plan():
+    kind = "    kind: agent\n"
+    plan = plan_of(changed((kind, kind + "    fallbacks: [dear]\n")))
+    assert set(plan.models) == {"fast", "dear"}
+
+
+def test_fallbacks_and_waiting_add_requests_where_the_file_names_no_number():
+    kind, prompt = "    kind: agent\n", "    prompt: Write a short reply.\n"
+    before = model_step(RIGHT).bounds.model_requests, model_step(RIGHT, "reply").bounds.model_requests
+    more = "    fallbacks: [dear]\n    on_model_unavailable: wait\n"
+    text = changed((kind, kind + more), (prompt, prompt + more))
+    after = model_step(text).bounds.model_requests, model_step(text, "reply").bounds.model_requests
+    assert after == tuple(number + 4 + 128 for number in before)

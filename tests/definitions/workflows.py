@@ -202,6 +202,7 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
             hooks=Hooks(),
             policies=frozenset({"guard"}),
             regions=frozenset({"NL"}),
+            fallbacks={"dear": ("talker", "fast")},
         ),
         expressions=CelExpressions(),
         schemas=JsonSchemas(),

@@ -4,7 +4,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import pytest
@@ -115,7 +115,7 @@ def compiler() -> WorkflowCompiler:
         native_schema=True,
     )
     catalog = Catalog(
-        models={"fast": fast},
+        models={"fast": fast, "slow": replace(fast, profile="slow")},
         http_connections=frozenset({"orders", "helpdesk"}),
         functions=ShopFunctions(),
         mcp=SupportServer(),

@@ -648,6 +648,16 @@ SCENARIOS: tuple[Scenario, ...] = (
         play=_crashed_again_and_again,
     ),
     Scenario(
+        name="models_down",
+        about="Neither its model nor the fallback can be reached; it waits, and the fallback answers.",
+        workflow=_agent(step="answer: text\nfallbacks: [slow]\non_model_unavailable: wait"),
+        replies=(
+            *[ModelFailure(FailureClass.UNAVAILABLE, "down", usage=Usage())] * 9,
+            ScriptedReply(text="I looked at nothing."),
+        ),
+        play=_plain,
+    ),
+    Scenario(
         name="drained",
         about="The worker is stopped while the model answers; another one goes on.",
         workflow=_agent(),

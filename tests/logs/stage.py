@@ -346,7 +346,7 @@ def compiled(workflow: str) -> Plan:
     schemas = JsonSchemas()
     compiler = WorkflowCompiler(
         catalog=Catalog(
-            models={MODEL.profile: MODEL},
+            models={MODEL.profile: MODEL, "slow": replace(MODEL, profile="slow")},
             http_connections=frozenset({"shop"}),
             functions=_Functions(),
             hooks=_Hooks(),

@@ -621,6 +621,8 @@ const (
 	NoticeCode_NOTICE_CODE_TOOL_CALLS_IN_TEXT NoticeCode = 5
 	// The conversation that a model is sent was not sound, or could not be shortened as the workflow says.
 	NoticeCode_NOTICE_CODE_HISTORY NoticeCode = 6
+	// A model could not be reached; from here on the step asks its next one.
+	NoticeCode_NOTICE_CODE_MODEL_FALLBACK NoticeCode = 9
 	// A tool's result is too long for the log. It is kept outside, or only its beginning and its end are.
 	NoticeCode_NOTICE_CODE_RESULT_STORED NoticeCode = 10
 )
@@ -635,6 +637,7 @@ var (
 		4:  "NOTICE_CODE_REPETITION",
 		5:  "NOTICE_CODE_TOOL_CALLS_IN_TEXT",
 		6:  "NOTICE_CODE_HISTORY",
+		9:  "NOTICE_CODE_MODEL_FALLBACK",
 		10: "NOTICE_CODE_RESULT_STORED",
 	}
 	NoticeCode_value = map[string]int32{
@@ -645,6 +648,7 @@ var (
 		"NOTICE_CODE_REPETITION":         4,
 		"NOTICE_CODE_TOOL_CALLS_IN_TEXT": 5,
 		"NOTICE_CODE_HISTORY":            6,
+		"NOTICE_CODE_MODEL_FALLBACK":     9,
 		"NOTICE_CODE_RESULT_STORED":      10,
 	}
 )
@@ -2376,7 +2380,9 @@ type ModelCallFailed struct {
 	// True if a part of the reply's text had come; it is kept in the content.
 	Interrupted bool `protobuf:"varint,5,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	// The timer or cap that ended it; unset if it ended by itself.
-	Limit         ModelAttemptLimit `protobuf:"varint,6,opt,name=limit,proto3,enum=jackline.v1.ModelAttemptLimit" json:"limit,omitempty"`
+	Limit ModelAttemptLimit `protobuf:"varint,6,opt,name=limit,proto3,enum=jackline.v1.ModelAttemptLimit" json:"limit,omitempty"`
+	// True if none of the step's models can be reached and it waits: after `retry_in_ms` it begins again with its first.
+	Waits         bool `protobuf:"varint,7,opt,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2451,6 +2457,13 @@ func (x *ModelCallFailed) GetLimit() ModelAttemptLimit {
 		return x.Limit
 	}
 	return ModelAttemptLimit_MODEL_ATTEMPT_LIMIT_UNSPECIFIED
+}
+
+func (x *ModelCallFailed) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
 }
 
 // A tool call was asked for.
@@ -5208,7 +5221,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\rR\tlatencyMs\x12$\n" +
 	"\x0efirst_token_ms\x18\a \x01(\rR\ffirstTokenMs\x12\"\n" +
-	"\rcalls_in_text\x18\f \x01(\bR\vcallsInText\"\xa3\x02\n" +
+	"\rcalls_in_text\x18\f \x01(\bR\vcallsInText\"\xb9\x02\n" +
 	"\x0fModelCallFailed\x128\n" +
 	"\afailure\x18\x01 \x01(\x0e2\x1e.jackline.v1.ModelFailureClassR\afailure\x12#\n" +
 	"\vretry_in_ms\x18\x02 \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12(\n" +
@@ -5216,7 +5229,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vcost_micros\x18\x04 \x01(\x04R\n" +
 	"costMicros\x12 \n" +
 	"\vinterrupted\x18\x05 \x01(\bR\vinterrupted\x124\n" +
-	"\x05limit\x18\x06 \x01(\x0e2\x1e.jackline.v1.ModelAttemptLimitR\x05limitB\x0e\n" +
+	"\x05limit\x18\x06 \x01(\x0e2\x1e.jackline.v1.ModelAttemptLimitR\x05limit\x12\x14\n" +
+	"\x05waits\x18\a \x01(\bR\x05waitsB\x0e\n" +
 	"\f_retry_in_ms\"Z\n" +
 	"\x11ToolCallRequested\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x18\n" +
@@ -5484,7 +5498,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
-	"\x14TIMER_KIND_INTERRUPT\x10\x02*\x85\x02\n" +
+	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xa5\x02\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -5493,7 +5507,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03\x12\x1a\n" +
 	"\x16NOTICE_CODE_REPETITION\x10\x04\x12\"\n" +
 	"\x1eNOTICE_CODE_TOOL_CALLS_IN_TEXT\x10\x05\x12\x17\n" +
-	"\x13NOTICE_CODE_HISTORY\x10\x06\x12\x1d\n" +
+	"\x13NOTICE_CODE_HISTORY\x10\x06\x12\x1e\n" +
+	"\x1aNOTICE_CODE_MODEL_FALLBACK\x10\t\x12\x1d\n" +
 	"\x19NOTICE_CODE_RESULT_STORED\x10\n" +
 	"*\xb0\x01\n" +
 	"\vConsultKind\x12\x1c\n" +

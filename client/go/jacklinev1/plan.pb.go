@@ -360,6 +360,59 @@ func (OnLimit) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
+// What a step does when none of its models can be reached.
+type OnModelUnavailable int32
+
+const (
+	// Counts as FAIL.
+	OnModelUnavailable_ON_MODEL_UNAVAILABLE_UNSPECIFIED OnModelUnavailable = 0
+	// It exits with `error`.
+	OnModelUnavailable_ON_MODEL_UNAVAILABLE_FAIL OnModelUnavailable = 1
+	// It tries again, ever more rarely, until its time is over.
+	OnModelUnavailable_ON_MODEL_UNAVAILABLE_WAIT OnModelUnavailable = 2
+)
+
+// Enum value maps for OnModelUnavailable.
+var (
+	OnModelUnavailable_name = map[int32]string{
+		0: "ON_MODEL_UNAVAILABLE_UNSPECIFIED",
+		1: "ON_MODEL_UNAVAILABLE_FAIL",
+		2: "ON_MODEL_UNAVAILABLE_WAIT",
+	}
+	OnModelUnavailable_value = map[string]int32{
+		"ON_MODEL_UNAVAILABLE_UNSPECIFIED": 0,
+		"ON_MODEL_UNAVAILABLE_FAIL":        1,
+		"ON_MODEL_UNAVAILABLE_WAIT":        2,
+	}
+)
+
+func (x OnModelUnavailable) Enum() *OnModelUnavailable {
+	p := new(OnModelUnavailable)
+	*p = x
+	return p
+}
+
+func (x OnModelUnavailable) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnModelUnavailable) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
+}
+
+func (OnModelUnavailable) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[6]
+}
+
+func (x OnModelUnavailable) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnModelUnavailable.Descriptor instead.
+func (OnModelUnavailable) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+}
+
 // Which calls of one reply run at the same time.
 type ToolExecution int32
 
@@ -401,11 +454,11 @@ func (x ToolExecution) String() string {
 }
 
 func (ToolExecution) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
 }
 
 func (ToolExecution) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[6]
+	return &file_jackline_v1_plan_proto_enumTypes[7]
 }
 
 func (x ToolExecution) Number() protoreflect.EnumNumber {
@@ -414,7 +467,7 @@ func (x ToolExecution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolExecution.Descriptor instead.
 func (ToolExecution) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 // What becomes of a conversation that grows too long for its model.
@@ -458,11 +511,11 @@ func (x CompactionMode) String() string {
 }
 
 func (CompactionMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
 }
 
 func (CompactionMode) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[7]
+	return &file_jackline_v1_plan_proto_enumTypes[8]
 }
 
 func (x CompactionMode) Number() protoreflect.EnumNumber {
@@ -471,7 +524,7 @@ func (x CompactionMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CompactionMode.Descriptor instead.
 func (CompactionMode) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 // By what a turn counts as the same as an earlier one.
@@ -515,11 +568,11 @@ func (x RepeatBy) String() string {
 }
 
 func (RepeatBy) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[9].Descriptor()
 }
 
 func (RepeatBy) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[8]
+	return &file_jackline_v1_plan_proto_enumTypes[9]
 }
 
 func (x RepeatBy) Number() protoreflect.EnumNumber {
@@ -528,7 +581,7 @@ func (x RepeatBy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RepeatBy.Descriptor instead.
 func (RepeatBy) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 // What follows when a judge fails.
@@ -568,11 +621,11 @@ func (x OnJudgeError) String() string {
 }
 
 func (OnJudgeError) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[9].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[10].Descriptor()
 }
 
 func (OnJudgeError) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[9]
+	return &file_jackline_v1_plan_proto_enumTypes[10]
 }
 
 func (x OnJudgeError) Number() protoreflect.EnumNumber {
@@ -581,7 +634,7 @@ func (x OnJudgeError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnJudgeError.Descriptor instead.
 func (OnJudgeError) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 // What follows when nobody knows whether a write happened.
@@ -625,11 +678,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[10].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[11].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[10]
+	return &file_jackline_v1_plan_proto_enumTypes[11]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -638,7 +691,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 // What follows when a hook fails or does not answer in time.
@@ -678,11 +731,11 @@ func (x OnHookError) String() string {
 }
 
 func (OnHookError) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[11].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[12].Descriptor()
 }
 
 func (OnHookError) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[11]
+	return &file_jackline_v1_plan_proto_enumTypes[12]
 }
 
 func (x OnHookError) Number() protoreflect.EnumNumber {
@@ -691,7 +744,7 @@ func (x OnHookError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnHookError.Descriptor instead.
 func (OnHookError) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 // How much of a call's arguments a policy service is shown.
@@ -735,11 +788,11 @@ func (x ArgumentsView) String() string {
 }
 
 func (ArgumentsView) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[12].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[13].Descriptor()
 }
 
 func (ArgumentsView) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[12]
+	return &file_jackline_v1_plan_proto_enumTypes[13]
 }
 
 func (x ArgumentsView) Number() protoreflect.EnumNumber {
@@ -748,7 +801,7 @@ func (x ArgumentsView) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ArgumentsView.Descriptor instead.
 func (ArgumentsView) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 // A kind of personal data that is recognised and masked.
@@ -804,11 +857,11 @@ func (x Pii) String() string {
 }
 
 func (Pii) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[13].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[14].Descriptor()
 }
 
 func (Pii) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[13]
+	return &file_jackline_v1_plan_proto_enumTypes[14]
 }
 
 func (x Pii) Number() protoreflect.EnumNumber {
@@ -817,7 +870,7 @@ func (x Pii) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Pii.Descriptor instead.
 func (Pii) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 // A whole workflow, ready to run.
@@ -2605,6 +2658,10 @@ type ModelStepPlan struct {
 	TextToolCalls TextToolCalls `protobuf:"varint,15,opt,name=text_tool_calls,json=textToolCalls,proto3,enum=jackline.v1.TextToolCalls" json:"text_tool_calls,omitempty"`
 	// How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is.
 	Compaction *CompactionPlan `protobuf:"bytes,20,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	// Profiles that are asked, in this order, when the one before can't be reached.
+	Fallbacks []string `protobuf:"bytes,21,rep,name=fallbacks,proto3" json:"fallbacks,omitempty"`
+	// What it does when none of its models can be reached; unset counts as FAIL.
+	OnModelUnavailable OnModelUnavailable `protobuf:"varint,22,opt,name=on_model_unavailable,json=onModelUnavailable,proto3,enum=jackline.v1.OnModelUnavailable" json:"on_model_unavailable,omitempty"`
 	// What is asked and checked around it; unset: nothing.
 	Gates *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
 	// True if it takes part in the conversation of a run's thread.
@@ -2785,6 +2842,20 @@ func (x *ModelStepPlan) GetCompaction() *CompactionPlan {
 		return x.Compaction
 	}
 	return nil
+}
+
+func (x *ModelStepPlan) GetFallbacks() []string {
+	if x != nil {
+		return x.Fallbacks
+	}
+	return nil
+}
+
+func (x *ModelStepPlan) GetOnModelUnavailable() OnModelUnavailable {
+	if x != nil {
+		return x.OnModelUnavailable
+	}
+	return OnModelUnavailable_ON_MODEL_UNAVAILABLE_UNSPECIFIED
 }
 
 func (x *ModelStepPlan) GetGates() *GatesPlan {
@@ -4281,7 +4352,8 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\vto_permille\x18\x03 \x01(\rR\n" +
 	"toPermille\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
-	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xa8\t\n" +
+	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\x99\n" +
+	"\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -4308,12 +4380,14 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x0ftext_tool_calls\x18\x0f \x01(\x0e2\x1a.jackline.v1.TextToolCallsR\rtextToolCalls\x12;\n" +
 	"\n" +
 	"compaction\x18\x14 \x01(\v2\x1b.jackline.v1.CompactionPlanR\n" +
-	"compaction\x12,\n" +
+	"compaction\x12\x1c\n" +
+	"\tfallbacks\x18\x15 \x03(\tR\tfallbacks\x12Q\n" +
+	"\x14on_model_unavailable\x18\x16 \x01(\x0e2\x1f.jackline.v1.OnModelUnavailableR\x12onModelUnavailable\x12,\n" +
 	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gates\x12\x16\n" +
 	"\x06thread\x18\x1a \x01(\bR\x06thread\x12#\n" +
 	"\rreads_results\x18\x1b \x01(\bR\freadsResults\x12&\n" +
 	"\x0flimit_expiry_ms\x18\x1c \x01(\x04R\rlimitExpiryMsB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x15\x10\x18J\x04\b\x19\x10\x1aJ\x04\b\x1d\x10(\"_\n" +
+	"\r_invalid_argsJ\x04\b\x17\x10\x18J\x04\b\x19\x10\x1aJ\x04\b\x1d\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
@@ -4455,7 +4529,11 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x14ON_LIMIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rON_LIMIT_EXIT\x10\x01\x12\x19\n" +
 	"\x15ON_LIMIT_FINAL_ANSWER\x10\x02\x12\x10\n" +
-	"\fON_LIMIT_ASK\x10\x03*\x8b\x01\n" +
+	"\fON_LIMIT_ASK\x10\x03*x\n" +
+	"\x12OnModelUnavailable\x12$\n" +
+	" ON_MODEL_UNAVAILABLE_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19ON_MODEL_UNAVAILABLE_FAIL\x10\x01\x12\x1d\n" +
+	"\x19ON_MODEL_UNAVAILABLE_WAIT\x10\x02*\x8b\x01\n" +
 	"\rToolExecution\x12\x1e\n" +
 	"\x1aTOOL_EXECUTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18TOOL_EXECUTION_BY_EFFECT\x10\x01\x12\x1d\n" +
@@ -4512,7 +4590,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
 var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
@@ -4521,131 +4599,133 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(TextToolCalls)(0),           // 3: jackline.v1.TextToolCalls
 	(Completion)(0),              // 4: jackline.v1.Completion
 	(OnLimit)(0),                 // 5: jackline.v1.OnLimit
-	(ToolExecution)(0),           // 6: jackline.v1.ToolExecution
-	(CompactionMode)(0),          // 7: jackline.v1.CompactionMode
-	(RepeatBy)(0),                // 8: jackline.v1.RepeatBy
-	(OnJudgeError)(0),            // 9: jackline.v1.OnJudgeError
-	(OnUnknown)(0),               // 10: jackline.v1.OnUnknown
-	(OnHookError)(0),             // 11: jackline.v1.OnHookError
-	(ArgumentsView)(0),           // 12: jackline.v1.ArgumentsView
-	(Pii)(0),                     // 13: jackline.v1.Pii
-	(*Plan)(nil),                 // 14: jackline.v1.Plan
-	(*BoundsCap)(nil),            // 15: jackline.v1.BoundsCap
-	(*ModelPlan)(nil),            // 16: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 17: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 18: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 19: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 20: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 21: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 22: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 23: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 24: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 25: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 26: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 27: jackline.v1.FunctionCondition
-	(*PrunePlan)(nil),            // 28: jackline.v1.PrunePlan
-	(*CompactionPlan)(nil),       // 29: jackline.v1.CompactionPlan
-	(*ModelStepPlan)(nil),        // 30: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 31: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 32: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 33: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 34: jackline.v1.ToolStepPlan
-	(*ResultAction)(nil),         // 35: jackline.v1.ResultAction
-	(*HttpAction)(nil),           // 36: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 37: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 38: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 39: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 40: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 41: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 42: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 43: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 44: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 45: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 46: jackline.v1.GatesPlan
-	nil,                          // 47: jackline.v1.StepPlan.InputEntry
-	nil,                          // 48: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 49: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 50: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 51: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 52: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 53: jackline.v1.OnQuestion
-	(Effect)(0),                  // 54: jackline.v1.Effect
-	(GatePoint)(0),               // 55: jackline.v1.GatePoint
+	(OnModelUnavailable)(0),      // 6: jackline.v1.OnModelUnavailable
+	(ToolExecution)(0),           // 7: jackline.v1.ToolExecution
+	(CompactionMode)(0),          // 8: jackline.v1.CompactionMode
+	(RepeatBy)(0),                // 9: jackline.v1.RepeatBy
+	(OnJudgeError)(0),            // 10: jackline.v1.OnJudgeError
+	(OnUnknown)(0),               // 11: jackline.v1.OnUnknown
+	(OnHookError)(0),             // 12: jackline.v1.OnHookError
+	(ArgumentsView)(0),           // 13: jackline.v1.ArgumentsView
+	(Pii)(0),                     // 14: jackline.v1.Pii
+	(*Plan)(nil),                 // 15: jackline.v1.Plan
+	(*BoundsCap)(nil),            // 16: jackline.v1.BoundsCap
+	(*ModelPlan)(nil),            // 17: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 18: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 19: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 20: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 21: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 22: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 23: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 24: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 25: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 26: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 27: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 28: jackline.v1.FunctionCondition
+	(*PrunePlan)(nil),            // 29: jackline.v1.PrunePlan
+	(*CompactionPlan)(nil),       // 30: jackline.v1.CompactionPlan
+	(*ModelStepPlan)(nil),        // 31: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 32: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 33: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 34: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 35: jackline.v1.ToolStepPlan
+	(*ResultAction)(nil),         // 36: jackline.v1.ResultAction
+	(*HttpAction)(nil),           // 37: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 38: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 39: jackline.v1.McpAction
+	(*RouterCase)(nil),           // 40: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 41: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 42: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 43: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 44: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 45: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 46: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 47: jackline.v1.GatesPlan
+	nil,                          // 48: jackline.v1.StepPlan.InputEntry
+	nil,                          // 49: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 50: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 51: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 52: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 53: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 54: jackline.v1.OnQuestion
+	(Effect)(0),                  // 55: jackline.v1.Effect
+	(GatePoint)(0),               // 56: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	17, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	16, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	52, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	53, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	15, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	46, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
-	47, // 6: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	48, // 7: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	30, // 8: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	34, // 9: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	40, // 10: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	18, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	17, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	53, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	54, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	16, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
+	47, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	48, // 6: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	49, // 7: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	31, // 8: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	35, // 9: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	41, // 10: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	0,  // 11: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	0,  // 12: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	49, // 13: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	20, // 14: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	50, // 13: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	21, // 14: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	1,  // 15: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	24, // 16: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	24, // 17: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	23, // 18: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	25, // 19: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	26, // 20: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	27, // 21: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	23, // 22: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	7,  // 23: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
-	28, // 24: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
-	19, // 25: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	21, // 26: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	54, // 27: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	25, // 16: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	25, // 17: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	24, // 18: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	26, // 19: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	27, // 20: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	28, // 21: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	24, // 22: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	8,  // 23: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
+	29, // 24: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
+	20, // 25: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	22, // 26: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	55, // 27: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	2,  // 28: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	18, // 29: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	22, // 30: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	19, // 29: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	23, // 30: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
 	5,  // 31: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	6,  // 32: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	23, // 33: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	7,  // 32: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	24, // 33: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
 	4,  // 34: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	31, // 35: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	32, // 36: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	33, // 37: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	32, // 35: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	33, // 36: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	34, // 37: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
 	3,  // 38: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
-	29, // 39: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
-	46, // 40: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	8,  // 41: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	9,  // 42: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	54, // 43: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	10, // 44: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	36, // 45: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	37, // 46: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	38, // 47: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	35, // 48: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
-	20, // 49: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	46, // 50: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	50, // 51: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	51, // 52: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	39, // 53: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	55, // 54: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	11, // 55: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	12, // 56: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	43, // 57: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	13, // 58: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	41, // 59: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	42, // 60: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	44, // 61: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	44, // 62: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	44, // 63: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	45, // 64: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	45, // 65: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	45, // 66: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	45, // 67: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	30, // 39: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
+	6,  // 40: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
+	47, // 41: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	9,  // 42: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	10, // 43: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	55, // 44: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	11, // 45: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	37, // 46: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	38, // 47: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	39, // 48: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	36, // 49: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
+	21, // 50: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	47, // 51: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	51, // 52: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	52, // 53: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	40, // 54: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	56, // 55: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	12, // 56: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	13, // 57: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	44, // 58: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	14, // 59: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	42, // 60: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	43, // 61: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	45, // 62: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	45, // 63: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	45, // 64: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	46, // 65: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	46, // 66: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	46, // 67: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	46, // 68: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	69, // [69:69] is the sub-list for method output_type
+	69, // [69:69] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -4701,7 +4781,7 @@ func file_jackline_v1_plan_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      14,
+			NumEnums:      15,
 			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,

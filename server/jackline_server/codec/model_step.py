@@ -7,6 +7,7 @@ from jackline_server.codec.enums import (
     COMPLETION,
     EFFECT,
     ON_LIMIT,
+    ON_MODEL_UNAVAILABLE,
     TEXT_TOOL_CALLS,
     TOOL_EXECUTION,
 )
@@ -18,6 +19,7 @@ from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.core.plan import (
     Completion,
     ModelStep,
+    OnModelUnavailable,
     OutcomePlan,
     PromptSection,
     StepBounds,
@@ -51,6 +53,9 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     if step.completion is not Completion.AUTO:  # as plans of before have it: equal plans, equal bytes
         into.completion = COMPLETION.wire[step.completion]
     into.thread = step.thread
+    into.fallbacks.extend(step.fallbacks)
+    if step.on_model_unavailable is not OnModelUnavailable.FAIL:
+        into.on_model_unavailable = ON_MODEL_UNAVAILABLE.wire[step.on_model_unavailable]
     _set_results(into, step)
     set_progress(into, step)
     if step.compaction is not None:
@@ -93,6 +98,9 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         repeat=read_repeat(found),
         reflect=read_reflect(found),
         ground=read_ground(found),
+        fallbacks=tuple(found.fallbacks),
+        on_model_unavailable=ON_MODEL_UNAVAILABLE.read_optional(found.on_model_unavailable)
+        or OnModelUnavailable.FAIL,
         compaction=read_compaction(found.compaction) if found.HasField("compaction") else None,
         thread=found.thread,
         reads_results=found.reads_results,

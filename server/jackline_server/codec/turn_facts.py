@@ -120,6 +120,8 @@ def _pack_model_call_failed(fact: ModelCallFailed, event: event_pb2.StepEvent) -
         into.interrupted = True
     if fact.limit is not None:
         into.limit = ATTEMPT_LIMIT.wire[fact.limit]
+    if fact.waits:
+        into.waits = True
 
 
 def _fill_model_call_failed(fact: ModelCallFailed, content: event_pb2.Content) -> None:
@@ -140,6 +142,7 @@ def _unpack_model_call_failed(event: event_pb2.StepEvent) -> ModelCallFailed:
         error=event.content.reply.error or event.content.text,
         text=event.content.reply.text,
         limit=ATTEMPT_LIMIT.read_optional(found.limit),
+        waits=found.waits,
     )
 
 

@@ -3,6 +3,7 @@
 The keys and defaults exist here and nowhere else; each function reads one section.
 """
 
+import difflib
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -46,7 +47,6 @@ SERVER_KEYS = (
     "enable_failpoints",
 )
 _SERVER_NOT_BUILT = ("http", "store", "signals", "role", "tls")
-_MODEL_NOT_BUILT = ("fallbacks",)
 _LIMITS_NOT_BUILT = ("tokens_per_day", "usd_per_day", "start_rate", "streams", "bytes_stored")
 
 CAPABILITIES = ("tools", "json_schema", "streaming")
@@ -116,11 +116,30 @@ def _listen(section: Section, *, insecure: bool) -> Listen:
 def read_models(section: Section) -> Mapping[str, ModelProfile]:
     """Section `[models]`: a profile for each name."""
     profiles: dict[str, ModelProfile] = {}
+    places: dict[str, Section] = {}
     for name, table in section.tables():
         if NAME.fullmatch(name) is None:
             section.problem(ProblemCode.BAD_VALUE, name, "a profile's name is letters, digits, _ and -")
         profiles[name] = _profile(name, table)
+        places[name] = table
+    for name, table in places.items():
+        _check_fallbacks(name, profiles, table)
     return profiles
+
+
+def _check_fallbacks(name: str, profiles: Mapping[str, ModelProfile], table: Section) -> None:
+    """Those of a profile are other profiles, each once."""
+    fallbacks = profiles[name].fallbacks
+    for one in dict.fromkeys(fallbacks):
+        if one == name:
+            table.problem(ProblemCode.BAD_VALUE, "fallbacks", "a profile is no fallback of itself")
+        elif one not in profiles:
+            near = difflib.get_close_matches(one, profiles, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            words = f"{table.quoted('fallbacks', one)} is no section of [models]{hint}"
+            table.problem(ProblemCode.BAD_VALUE, "fallbacks", words)
+    if len(set(fallbacks)) < len(fallbacks):
+        table.problem(ProblemCode.BAD_VALUE, "fallbacks", "names a profile twice")
 
 
 def _profile(name: str, table: Section) -> ModelProfile:
@@ -146,8 +165,9 @@ def _profile(name: str, table: Section) -> ModelProfile:
         context_window=table.integer("context_window", default=128_000, least=1_000, most=100 * _MILLION),
         max_output_tokens=table.integer("max_output_tokens", default=4_096, least=1, most=10 * _MILLION),
         price=_price(table),
+        fallbacks=table.texts("fallbacks"),
     )
-    table.finish(not_built=_MODEL_NOT_BUILT)
+    table.finish()
     return profile
 
 

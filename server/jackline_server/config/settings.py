@@ -67,6 +67,7 @@ class ModelProfile:
     context_window: int
     max_output_tokens: int
     price: Price | None
+    fallbacks: tuple[str, ...]
 
 
 @frozen

@@ -9,7 +9,7 @@ A model that is asked for a summary is a call of its own (`summaries`). If there
 fails or says nothing, the turns are left out without one, and a notice says so.
 """
 
-from jackline_server.core import summaries, transcript, turns
+from jackline_server.core import fallbacks, summaries, transcript, turns
 from jackline_server.core.bounds import Limit
 from jackline_server.core.facts import (
     Compacted,
@@ -95,7 +95,7 @@ def _needed(
 ) -> _Cut | None:
     """What goes before a turn that would be too long; None if it is not, or no turn can follow."""
     tokens = sent.tokens + sent.tool_tokens
-    window = state.plan.models[step.model].context_window
+    window = fallbacks.model_of(state, visit, step).context_window
     is_long = plan.mode is not CompactionMode.NONE and tokens * 1000 > window * plan.at_permille
     old = plan.prune is not None and sent.result_tokens >= plan.prune.keep_tokens + plan.prune.save_tokens
     if not is_long and not old:
@@ -129,7 +129,7 @@ def _forced(state: RunState, visit: Visit, step: ModelStep, plan: CompactionPlan
     history, last = visit.history, _last_turn(visit)
     sent = transcript.prompt(state, visit, step)
     before = sent.tokens + sent.tool_tokens
-    target = min(_target(state.plan.models[step.model].context_window, plan), before // 2)
+    target = min(_target(fallbacks.model_of(state, visit, step).context_window, plan), before // 2)
     cut = _Cut(kept_from=history.kept_from, pruned_to=max(history.pruned_to, last))
     tokens = _tokens(state, visit, step, cut)
     if tokens > target:

@@ -8,7 +8,15 @@ rejects what is left.
 from dataclasses import replace
 from typing import assert_never
 
-from jackline_server.core import adjusting, call_endings, json_text, limit_questions, timing, turns
+from jackline_server.core import (
+    adjusting,
+    call_endings,
+    fallbacks,
+    json_text,
+    limit_questions,
+    timing,
+    turns,
+)
 from jackline_server.core.commands import (
     Abort,
     AdjustBounds,
@@ -139,7 +147,8 @@ def _steer(state: RunState, command: Command, action: Steer, now: Moment) -> Set
 def _next_turn_follows(state: RunState, steered: Steered, step: ModelStep, now: Moment) -> bool:
     """True if the model will be called with the guidance in its prompt, under every bound."""
     visit = current(evolve(state, steered, active_ms=now.active_ms))
-    given_up = visit.attempts is not None and visit.attempts.retry_at_active_ms is None
+    failed = visit.attempts is not None and visit.attempts.retry_at_active_ms is None
+    given_up = failed and not fallbacks.has_next(visit, step)
     if visit.closing is not None or given_up or timing.passed(state, now.active_ms) is not None:
         return False
     if call_endings.fatal(state, visit, step) is not None:

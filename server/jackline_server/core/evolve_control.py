@@ -7,6 +7,7 @@ from jackline_server.core import (
     evolve_calls,
     evolve_gates,
     evolve_progress,
+    fallbacks,
     limit_questions,
     new_bounds,
     repetition,
@@ -134,6 +135,8 @@ def notice(state: RunState, fact: Noticed) -> RunState:
             note = Note(text=fact.text, provenance="notice")
             visit = current(state)
             return change(state, visit=change(visit, entries=(*visit.entries, note)))
+        case NoticeCode.MODEL_FALLBACK:
+            return fallbacks.moved_on(state)
         case NoticeCode.FILE_MISSING:
             told = oversight.warnings_told + 1
             return change(state, oversight=change(oversight, warnings_told=told))

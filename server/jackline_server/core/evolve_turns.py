@@ -44,11 +44,14 @@ def settle_lost(state: RunState, call: ModelCall) -> RunState:
         estimated=True,
     )
     visit = current(state)
+    before, waits = _earlier(visit)
     attempts = Attempts(
         failed=call.started.attempt,
         last=FailureClass.CANCELLED,
         error="the worker went away during the call",
         retry_at_active_ms=state.active_ms,
+        before=before,
+        waits=waits,
     )
     settled = change(
         visit,
@@ -172,21 +175,33 @@ def fail(state: RunState, fact: ModelCallFailed) -> RunState:
     visit = current(state)
     call = _in_flight(visit)
     retry_at = None if fact.retry_in_ms is None else state.active_ms + fact.retry_in_ms
+    failed = call.started.attempt
+    before, waits = _earlier(visit)
     attempts = Attempts(
-        failed=call.started.attempt,
+        failed=failed,
         last=fact.failure,
         error=fact.error,
         retry_at_active_ms=retry_at,
+        before=failed if fact.waits else before,
+        waits=waits + fact.waits,
     )
     ledger = visit.ledger.settle(call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros)
     settled = change(visit, ledger=ledger, model_call=None)
     if fact.text:
         settled = evolve_history.interrupted(settled, call.started.purpose, fact.text)
+    if fact.waits:
+        settled = change(settled, fallback=0, request_since_ms=None)
     return change(
         _attempted(state, settled, call, attempts),
         usage=_add(state.usage, fact.usage),
         ledger=state.ledger.settle(call.hold, tokens=fact.usage.total, cost_micros=fact.cost_micros),
     )
+
+
+def _earlier(visit: Visit) -> tuple[int, int]:
+    """What is kept of the attempts before the one that has failed: `before` and `waits` of Attempts."""
+    attempts = visit.attempts
+    return (0, 0) if attempts is None else (attempts.before, attempts.waits)
 
 
 def _add(total: Usage, usage: Usage) -> Usage:

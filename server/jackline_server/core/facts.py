@@ -319,8 +319,10 @@ class AttemptLimit(Enum):
 class ModelCallFailed:
     """The attempt failed. `usage` and `cost_micros` are what it is charged.
 
-    `retry_in_ms` is None if no further attempt follows. `text` is what had come of the reply's text: it was
-    interrupted there. `limit` is the timer or cap that ended it; None if it ended by itself.
+    `retry_in_ms` is None if no further attempt at this model follows. `text` is what had come of the reply's
+    text: it was interrupted there. `limit` is the timer or cap that ended it; None if it ended by itself.
+    `waits` says that none of the step's models could be reached, and that it waits so long before it begins
+    again with the first.
     """
 
     failure: FailureClass
@@ -330,6 +332,7 @@ class ModelCallFailed:
     error: str  # content; no secret, no address
     text: str = ""  # content
     limit: AttemptLimit | None = None
+    waits: bool = False
 
 
 # --- tool --------------------------------------------------------------------------------------
@@ -699,6 +702,7 @@ class NoticeCode(Enum):
     REPETITION = "repetition"
     TOOL_CALLS_IN_TEXT = "tool_calls_in_text"
     HISTORY = "history"
+    MODEL_FALLBACK = "model_fallback"
     RESULT_STORED = "result_stored"
 
 

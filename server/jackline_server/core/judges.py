@@ -86,7 +86,7 @@ def _call(
         model,
         prompt_tokens=prompt,
         scopes=turns.scopes(state, visit, step),
-        held_back=turns.held_back(state, step, transcript.prompt(state, visit, step).tokens),
+        held_back=turns.held_back(state, visit, step, transcript.prompt(state, visit, step).tokens),
     )
     if isinstance(cap, Limit):
         return cap

@@ -118,6 +118,13 @@ class Completion(Enum):
     EXPLICIT = "explicit"
 
 
+class OnModelUnavailable(Enum):
+    """What a step does when none of its models can be reached."""
+
+    FAIL = "fail"
+    WAIT = "wait"
+
+
 class ChoiceMode(Enum):
     """Whether the model has to call a tool."""
 
@@ -403,6 +410,9 @@ class ModelStep:
     repeat: RepeatPlan | None = None
     reflect: ReflectPlan | None = None
     ground: GroundPlan | None = None
+    fallbacks: tuple[str, ...] = ()
+    """Further profiles of the plan, asked in this order when the one before can't be reached."""
+    on_model_unavailable: OnModelUnavailable = OnModelUnavailable.FAIL
     compaction: CompactionPlan | None = None
     thread: bool = False
     reads_results: bool = False

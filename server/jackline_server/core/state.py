@@ -116,13 +116,16 @@ class ModelCall:
 class Attempts:
     """The failed attempts at the model call that comes next.
 
-    `retry_at_active_ms` is None if the last one may not be repeated.
+    `retry_at_active_ms` is None if the last one may not be repeated. `before` are those of `failed` that were
+    made at other models, or before a wait; `waits` counts the waits for models that could not be reached.
     """
 
     failed: int
     last: FailureClass
     error: str
     retry_at_active_ms: int | None
+    before: int = 0
+    waits: int = 0
 
 
 @frozen
@@ -227,6 +230,7 @@ class Visit:
     `text_calls_told` is set once it was noticed that the model writes calls into its text. `took_no_turn`
     says that the newest reply mended an answer, which uses no turn.
     `limit_answer` is what somebody said who was asked about a limit, but to raise it.
+    `fallback` is which of its models the step asks: 0 is its own, then its fallbacks.
     """
 
     step_id: str
@@ -240,6 +244,7 @@ class Visit:
     model_call: ModelCall | None = None
     request_since_ms: int | None = None
     attempts: Attempts | None = None
+    fallback: int = 0
     answer: Reply | None = None
     repairs: int = 0
     empty_replies: int = 0

@@ -8,7 +8,7 @@ data. Does not own when a summary is due, nor what follows when there is none (`
 
 from collections.abc import Iterator
 
-from jackline_server.core import bounds, transcript, turns
+from jackline_server.core import bounds, fallbacks, transcript, turns
 from jackline_server.core.bounds import Hold, Limit
 from jackline_server.core.facts import FinishReason, ModelCallStarted, Purpose
 from jackline_server.core.frozen import change
@@ -82,9 +82,9 @@ def _held_back(state: RunState, visit: Visit, step: ModelStep) -> Hold:
     """What is kept free for the turn that the summary makes room for, and for a closing answer behind it."""
     prompt = transcript.prompt(state, visit, step).tokens
     output = turns.CLOSING_OUTPUT_TOKENS
-    price = state.plan.models[step.model].price
+    price = fallbacks.model_of(state, visit, step).price
     cost = bounds.price_of(price, prompt_tokens=prompt, completion_tokens=output)
-    closing = turns.held_back(state, step, prompt)
+    closing = turns.held_back(state, visit, step, prompt)
     return Hold(tokens=prompt + output + closing.tokens, cost_micros=cost + closing.cost_micros)
 
 

@@ -9,6 +9,7 @@ from jackline_server.core import (
     bounds,
     call_checks,
     exits,
+    fallbacks,
     finish_tool,
     leaving,
     limit_questions,
@@ -67,7 +68,7 @@ def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now: Moment) ->
         return close_without_answer(state, visit)  # the closing reply asked for tools; it is not asked again
     if attempts is not None:
         if attempts.retry_at_active_ms is None:
-            return _give_up(state, visit)
+            return fallbacks.following(visit, step) or _give_up(state, visit)
         if now_active_ms < attempts.retry_at_active_ms:
             return wait_for_retry(state, attempts.retry_at_active_ms, now_active_ms)
     if not state.oversight.budget_told:
@@ -178,12 +179,12 @@ def model_call(
     if visit.readable and step.reads_results and closing is None:
         tools = (*tools, result_tool.ENTRY)
         prompt += result_tool.tokens()
-    model = state.plan.models[step.model]
+    model = fallbacks.model_of(state, visit, step)
     cap = bounds.output_cap(
         model,
         prompt_tokens=prompt,
         scopes=scopes(state, visit, step),
-        held_back=_NO_HOLD if closing is not None else held_back(state, step, prompt),
+        held_back=_NO_HOLD if closing is not None else held_back(state, visit, step, prompt),
     )
     if isinstance(cap, Limit):
         return cap
@@ -191,7 +192,7 @@ def model_call(
         iteration=_iteration(visit, closing),
         purpose=_purpose(visit, closing),
         attempt=1 if visit.attempts is None else visit.attempts.failed + 1,
-        model=step.model,
+        model=fallbacks.model_name(visit, step),
         prompt_tokens=prompt,
         max_output_tokens=cap,
         reserved_cost_micros=bounds.price_of(model.price, prompt_tokens=prompt, completion_tokens=cap),
@@ -247,11 +248,11 @@ def scopes(state: RunState, visit: Visit, step: ModelStep) -> tuple[Scope, Scope
     )
 
 
-def held_back(state: RunState, step: ModelStep, prompt: int) -> Hold:
+def held_back(state: RunState, visit: Visit, step: ModelStep, prompt: int) -> Hold:
     """What is kept free for a closing answer to a prompt of so many tokens."""
     if step.on_limit is OnLimit.EXIT:
         return _NO_HOLD
-    price = state.plan.models[step.model].price
+    price = fallbacks.model_of(state, visit, step).price
     cost = bounds.price_of(price, prompt_tokens=prompt, completion_tokens=CLOSING_OUTPUT_TOKENS)
     return Hold(tokens=prompt + CLOSING_OUTPUT_TOKENS, cost_micros=cost)
 

@@ -110,6 +110,8 @@ class Catalog:
     hooks: Hooks = field(default_factory=NoHooks)
     policies: frozenset[str] = frozenset()
     regions: frozenset[str] = frozenset()
+    fallbacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Of a profile, the profiles that are asked when it can't be reached."""
 
     def model(self, name: str) -> ModelPlan | None:
         """The profile of that name; for `provider/model` one made on the spot, without a price."""

@@ -82,7 +82,8 @@ def _check_price(step: ModelStep, plan: Plan, report: Report) -> None:
 
 def _models(step: ModelStep, plan: Plan) -> list[ModelPlan]:
     """The models that a step may ask, those of its judge and its summaries among them, each once."""
-    names = {step.model: None} | ({step.ground.model: None} if step.ground is not None else {})
+    names = dict.fromkeys((step.model, *step.fallbacks))
+    names |= {step.ground.model: None} if step.ground is not None else {}
     if step.compaction is not None and step.compaction.mode is CompactionMode.SUMMARISE:
         names |= {step.compaction.model: None}
     return [plan.models[name] for name in names if name in plan.models]

@@ -10,6 +10,7 @@ from jackline_server.core.plan import (
     Effect,
     OnFailure,
     OnJudgeError,
+    OnModelUnavailable,
     RepeatBy,
 )
 
@@ -23,6 +24,11 @@ LIMIT_EXPIRY_MS = 24 * HOUR_MS
 
 # A completion has one turn; its requests leave room for the retries and one repair.
 COMPLETION_MODEL_REQUESTS = 5
+
+# A step whose models can't be reached; each fallback, and waiting, add so many requests to a visit's.
+ON_MODEL_UNAVAILABLE = OnModelUnavailable.FAIL
+FALLBACK_MODEL_REQUESTS = 4
+WAIT_MODEL_REQUESTS = 128
 
 # An answer.
 COMPLETION = Completion.AUTO

@@ -41,6 +41,7 @@ from jackline_server.definitions import (
     defaults,
     history,
     http_action,
+    model_choice,
     progress,
     stop_conditions,
     tool_policies,
@@ -127,6 +128,8 @@ class Resolver:
             self.report.warning("no_steering", f"the agent `{step_id}` has no steering", path)
         model = self._model(step_id, shape)
         self._check_tools(step_id, shape, model)
+        fallbacks = self._fallbacks(step_id, shape, model)
+        unavailable = model_choice.on_unavailable(step_id, shape, self.draft.top, self.report)
         return ModelStep(
             step_id=step_id,
             kind="agent",
@@ -141,7 +144,9 @@ class Resolver:
             allow_effects=self._allowed(shape),
             tool_choice=self._tool_choice(shape, path),
             max_parallel=shape.max_parallel or defaults.MAX_PARALLEL,
-            bounds=_agent_bounds(shape.bounds, self.preset),
+            bounds=_agent_bounds(
+                shape.bounds, self.preset, more=model_choice.more_requests(fallbacks, unavailable)
+            ),
             outcome=self._outcome(step_id, shape),
             on_limit=OnLimit(shape.on_limit or self.preset.on_limit.value),
             limit_expiry_ms=self._limit_expiry(step_id, shape),
@@ -152,6 +157,8 @@ class Resolver:
             repeat=progress.repeat_plan(shape.repeat, self.draft.top.repeat, self.preset),
             reflect=progress.reflect_plan(shape.reflect),
             ground=self._ground(step_id, shape, model),
+            fallbacks=fallbacks,
+            on_model_unavailable=unavailable,
             compaction=self._compaction(step_id, shape, model),
             thread=self._converses(step_id, shape),
             reads_results=True,
@@ -192,6 +199,9 @@ class Resolver:
             if "{{" in text:
                 message = f"`{key}` has no templates: the step's input is sent as JSON beside it"
                 self.report.warning("template_ignored", message, ("steps", step_id, key))
+        model = self._model(step_id, shape)
+        fallbacks = self._fallbacks(step_id, shape, model)
+        unavailable = model_choice.on_unavailable(step_id, shape, self.draft.top, self.report)
         return ModelStep(
             step_id=step_id,
             kind="completion",
@@ -199,16 +209,20 @@ class Resolver:
             input=shape.input,
             routes=shape.routes,
             next_step=self._next(step_id),
-            model=self._model(step_id, shape),
+            model=model,
             system=self.assets.sections(step_id, shape),
             prompt=shape.prompt,
             tools=(),
             allow_effects=frozenset(),
             tool_choice=ToolChoice(),
             max_parallel=1,
-            bounds=_completion_bounds(shape.bounds, self.preset),
+            bounds=_completion_bounds(
+                shape.bounds, self.preset, more=model_choice.more_requests(fallbacks, unavailable)
+            ),
             outcome=self._outcome(step_id, shape),
             on_limit=OnLimit(shape.on_limit or self.preset.on_limit.value),
+            fallbacks=fallbacks,
+            on_model_unavailable=unavailable,
             thread=self._converses(step_id, shape),
             limit_expiry_ms=self._limit_expiry(step_id, shape),
         )
@@ -281,11 +295,17 @@ class Resolver:
             contract_json=contract,
         )
 
+    def _form_of(self, shape: AgentShape | CompletionShape) -> AnswerForm:
+        outcome = shape.outcome
+        has_contract = outcome is not None and (bool(outcome.enum) or outcome.schema_ is not None)
+        return self._form(shape, has_contract=has_contract)
+
     def _form(self, shape: AgentShape | CompletionShape, *, has_contract: bool) -> AnswerForm:
         if shape.answer is not None:
             return AnswerForm(shape.answer)
-        model = self.models.get(shape.model or self.draft.top.model or "")
-        takes_schema = model is not None and model.native_schema
+        names = (shape.model or self.draft.top.model or "", *(shape.fallbacks or ()))
+        models = [self.catalog.model(name) for name in names]
+        takes_schema = all(model is not None and model.native_schema for model in models)
         return default_form(self.preset, has_contract=has_contract, takes_schema=takes_schema)
 
     def _allowed(self, shape: AgentShape) -> frozenset[Effect]:
@@ -322,13 +342,15 @@ class Resolver:
         model = self.models.get(name)
         if model is None or model.calls_tools:
             return
-        path: Path = ("steps", step_id)
-        lacks = f"the model profile `{name}` can't call tools: its `supports` lacks `tools`"
-        if shape.tools:
-            self.report.error("model_lacks", f"{lacks}, and `{step_id}` has some", (*path, "tools"))
-        if shape.answer == AnswerForm.FINISH_TOOL.value:
-            message = f"{lacks}; use `answer: json_text` or `native_schema`"
-            self.report.error("model_lacks", message, (*path, "answer"))
+        key = "tools" if shape.tools else "answer"
+        for words in model_choice.lacking(model, shape, self._form_of(shape)):
+            self.report.error("model_lacks", f"the model profile {words}", ("steps", step_id, key))
+
+    def _fallbacks(self, step_id: str, shape: AgentShape | CompletionShape, own: str) -> tuple[str, ...]:
+        choice = model_choice.ModelChoice(
+            step_id=step_id, shape=shape, form=self._form_of(shape), catalog=self.catalog
+        )
+        return choice.fallbacks(own, profile=self.profile, report=self.report)
 
     def _completion_of(self, shape: AgentShape, path: Path) -> Completion:
         completion = Completion(shape.completion or defaults.COMPLETION.value)
@@ -491,23 +513,23 @@ class Resolver:
         return flow[index + 1] if index + 1 < len(flow) else ""
 
 
-def _agent_bounds(shape: AgentBoundsShape, preset: Preset) -> StepBounds:
+def _agent_bounds(shape: AgentBoundsShape, preset: Preset, *, more: int) -> StepBounds:
     iterations = _or(shape.max_iterations, preset.max_iterations)
     per_turn = preset.tool_calls_per_iteration
-    base = _completion_bounds(shape, preset)
+    base = _completion_bounds(shape, preset, more=more)
     return dataclasses.replace(
         base,
         max_iterations=iterations,
-        model_requests=_or(shape.model_requests, iterations * preset.model_requests_per_iteration),
+        model_requests=_or(shape.model_requests, iterations * preset.model_requests_per_iteration + more),
         tool_calls=_or(shape.tool_calls, preset.tool_calls if per_turn is None else iterations * per_turn),
         tool_timeout_ms=_or(shape.tool_timeout, preset.tool_timeout_ms),
     )
 
 
-def _completion_bounds(shape: CompletionBoundsShape, preset: Preset) -> StepBounds:
+def _completion_bounds(shape: CompletionBoundsShape, preset: Preset, *, more: int) -> StepBounds:
     return StepBounds(
         max_iterations=1,
-        model_requests=_or(shape.model_requests, defaults.COMPLETION_MODEL_REQUESTS),
+        model_requests=_or(shape.model_requests, defaults.COMPLETION_MODEL_REQUESTS + more),
         tool_calls=0,
         token_budget=shape.token_budget,
         cost_budget_micros=shape.cost_budget_usd,

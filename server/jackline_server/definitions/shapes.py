@@ -362,8 +362,6 @@ HookNames = Annotated[tuple[Line, ...], Field(max_length=20)]
 _STEP_NOT_BUILT = frozenset({"on_question", "supervisor"})
 _MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
     "approval",
-    "on_model_unavailable",
-    "fallbacks",
 }
 _TOOL_NOT_BUILT = _STEP_NOT_BUILT | {"approval"}
 
@@ -390,6 +388,8 @@ class ModelStepShape(StepShape):
     guardrails: GuardrailsShape = GuardrailsShape()
     on_limit: Literal["exit", "final_answer", "ask"] | None = None
     limit_expiry: Milliseconds | None = None
+    fallbacks: Annotated[tuple[str, ...], Field(max_length=8)] | None = None
+    on_model_unavailable: Literal["fail", "wait"] | None = None
     thread: bool | None = None
 
 

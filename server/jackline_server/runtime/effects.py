@@ -191,9 +191,9 @@ class Effects:
         usage = full_usage(step.started) if failure.usage is None else failure.usage
         visit = run.state.visit
         agent = run.state.plan.step(visit.step_id) if visit is not None else None
-        retry_in_ms = None
+        following = retries.Next(retry_in_ms=None)
         if visit is not None and isinstance(agent, ModelStep):
-            retry_in_ms = retries.retry_in_ms(
+            following = retries.after_failure(
                 visit,
                 agent,
                 step.model,
@@ -203,7 +203,8 @@ class Effects:
             )
         return ModelCallFailed(
             failure=failure.failure,
-            retry_in_ms=retry_in_ms,
+            retry_in_ms=following.retry_in_ms,
+            waits=following.waits,
             usage=usage,
             cost_micros=bounds.charge(step.model, usage),
             error=failure.message,

@@ -380,7 +380,7 @@ class Driver:
         plan = self.state.plan.step(visit.step_id) if visit is not None else None
         if visit is None or not isinstance(plan, ModelStep):
             raise Unscripted("a model was called outside a model step")
-        retry_in_ms = retries.retry_in_ms(
+        following = retries.after_failure(
             visit,
             plan,
             step.model,
@@ -391,7 +391,8 @@ class Driver:
         cost = bounds.charge(step.model, reply.usage)
         return ModelCallFailed(
             failure=reply.failure,
-            retry_in_ms=retry_in_ms,
+            retry_in_ms=following.retry_in_ms,
+            waits=following.waits,
             usage=reply.usage,
             cost_micros=cost,
             error=reply.failure.value,

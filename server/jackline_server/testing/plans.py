@@ -24,6 +24,7 @@ from jackline_server.core.plan import (
     ModelPlan,
     ModelStep,
     OnLimit,
+    OnModelUnavailable,
     OnQuestion,
     OnUnknown,
     OutcomePlan,
@@ -264,6 +265,8 @@ class ModelStepFields(TypedDict, total=False):
     text_tool_calls: TextToolCalls
     gates: GatesPlan | None
     limit_expiry_ms: int
+    fallbacks: tuple[str, ...]
+    on_model_unavailable: OnModelUnavailable
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

@@ -203,11 +203,11 @@ class EventLines:
         fact = event.model_call_failed
         self._held_tokens = 0
         failure = enum_word(ModelFailureClass.Name, fact.failure, "MODEL_FAILURE_CLASS_")
-        again = (
-            f", may be repeated in {fact.retry_in_ms:,} ms, within the bounds"
-            if fact.HasField("retry_in_ms")
-            else ""
-        )
+        again = ""
+        if fact.waits:
+            again = f"; no model can be reached, waiting {fact.retry_in_ms:,} ms"
+        elif fact.HasField("retry_in_ms"):
+            again = f", may be repeated in {fact.retry_in_ms:,} ms, within the bounds"
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(
             text=f"  {self._turn(event)}model {self._model} failed ({failure})"

@@ -74,6 +74,8 @@ def _model_failed(event: StepEvent) -> str:
     found = event.model_call_failed
     failure = word(ModelFailureClass.Name, found.failure, "MODEL_FAILURE_CLASS_")
     retried = f", tried again after {found.retry_in_ms:,} ms" if found.HasField("retry_in_ms") else ""
+    if found.waits:
+        retried = f", and no other could be reached; waited {found.retry_in_ms:,} ms"
     return f"a call of the model failed ({failure}){retried}{said(event.content.text)}"
 
 
@@ -130,6 +132,8 @@ def _noticed(event: StepEvent) -> str:
     match event.noticed.code:
         case NoticeCode.NOTICE_CODE_REPETITION:
             return "the model was told that it repeats the same tool calls"
+        case NoticeCode.NOTICE_CODE_MODEL_FALLBACK:
+            return "the next model of the step was asked in its place"
         case NoticeCode.NOTICE_CODE_BUDGET_NEARLY_USED:
             return "the model was told that a budget is nearly used"
         case other:

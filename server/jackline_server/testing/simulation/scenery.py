@@ -23,6 +23,7 @@ from jackline_server.core.plan import (
     OnFailure,
     OnJudgeError,
     OnLimit,
+    OnModelUnavailable,
     OnQuestion,
     OnUnknown,
     OutcomePlan,
@@ -80,7 +81,7 @@ def _draw(chance: random.Random, name: str) -> Plan:
         on_question=OnQuestion.REVIEW if _happens(chance, 0.3) else OnQuestion.WAIT,
         warnings=("a file was missing",) if _happens(chance, 0.1) else (),
     )
-    return _sealed(gated(_sealed(_with_policies(_sealed(plan)))))
+    return _sealed(_with_fallbacks(_sealed(gated(_sealed(_with_policies(_sealed(plan)))))))
 
 
 def _sealed(plan: Plan) -> Plan:
@@ -109,6 +110,24 @@ def _with_policies(plan: Plan) -> Plan:
         tool_calls=chance.choice((None, 8)),
     )
     return replace(plan, steps={**plan.steps, plans.AGENT: agent}, bounds_cap=cap)
+
+
+def _with_fallbacks(plan: Plan) -> Plan:
+    """The plan with further models for its agent, or one that waits for its own; by dice of its own too."""
+    chance = random.Random(f"models of {plan.digest}")  # noqa: S311 - chance of a simulation
+    step = plan.steps[plans.AGENT]
+    if not isinstance(step, ModelStep):
+        return plan
+    names = tuple(chance.sample(("slow", "far"), chance.choice((0, 0, 1, 2))))
+    waits = _happens(chance, 0.3)
+    agent = replace(
+        step,
+        fallbacks=names,
+        on_model_unavailable=OnModelUnavailable.WAIT if waits else OnModelUnavailable.FAIL,
+    )
+    models = {name: replace(_model(chance), profile=name) for name in names}
+    steps = {**plan.steps, plans.AGENT: agent}
+    return replace(plan, steps=steps, models={**plan.models, **models})
 
 
 def _compaction(chance: random.Random) -> CompactionPlan | None:

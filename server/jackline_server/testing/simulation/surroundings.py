@@ -5,6 +5,7 @@ cancelled. An adapter keeps its timeouts, as the ports demand.
 """
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
@@ -39,6 +40,9 @@ _FAILURES = (
 
 
 _SIGNED = '{"thinking_blocks":[{"type":"thinking","thinking":"Hm.","signature":"c2lnbmVk"}]}'
+_DOWN = 0.15
+"""How much of the time a model can't be reached."""
+
 _ANSWER = '{"outcome":"done","result":1}'
 _VERDICTS = (
     '{"score": 1, "unsupported": []}',
@@ -71,6 +75,8 @@ class SimulatedModels:
         self.books.hits.append((_mark(request), self.books.now_ms()))
         if not await _took(weather, timeout_ms=request.total_ms):
             raise ModelFailure(FailureClass.TIMEOUT, "no reply in time")
+        if _is_down(request.plan.profile, self.books.now_ms()):
+            raise ModelFailure(FailureClass.UNAVAILABLE, "nobody is there", usage=Usage())
         if weather.happens(0.12):
             raise self._failure()
         if weather.happens(0.01):
@@ -168,6 +174,12 @@ class SimulatedConsultants:
 
 
 _AFTER_CALLS = (Point.AFTER_MODEL_CALL, Point.AFTER_TOOL_CALL)
+
+
+def _is_down(profile: str, now_ms: int) -> bool:
+    """True in every sixth stretch of four seconds or so, another for each model, by dice of their own."""
+    chance = random.Random(f"{profile} at {now_ms // 4_000}")  # noqa: S311 - chance of a simulation
+    return chance.random() < _DOWN
 
 
 async def _took(weather: Weather, *, timeout_ms: int) -> bool:

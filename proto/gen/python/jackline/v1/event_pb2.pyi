@@ -397,6 +397,8 @@ class _NoticeCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoticeCode
     """The model wrote a tool call into its text. Whether it is carried out is the step's to say."""
     NOTICE_CODE_HISTORY: _NoticeCode.ValueType  # 6
     """The conversation that a model is sent was not sound, or could not be shortened as the workflow says."""
+    NOTICE_CODE_MODEL_FALLBACK: _NoticeCode.ValueType  # 9
+    """A model could not be reached; from here on the step asks its next one."""
     NOTICE_CODE_RESULT_STORED: _NoticeCode.ValueType  # 10
     """A tool's result is too long for the log. It is kept outside, or only its beginning and its end are."""
 
@@ -417,6 +419,8 @@ NOTICE_CODE_TOOL_CALLS_IN_TEXT: NoticeCode.ValueType  # 5
 """The model wrote a tool call into its text. Whether it is carried out is the step's to say."""
 NOTICE_CODE_HISTORY: NoticeCode.ValueType  # 6
 """The conversation that a model is sent was not sound, or could not be shortened as the workflow says."""
+NOTICE_CODE_MODEL_FALLBACK: NoticeCode.ValueType  # 9
+"""A model could not be reached; from here on the step asks its next one."""
 NOTICE_CODE_RESULT_STORED: NoticeCode.ValueType  # 10
 """A tool's result is too long for the log. It is kept outside, or only its beginning and its end are."""
 Global___NoticeCode: _TypeAlias = NoticeCode  # noqa: Y015
@@ -1193,6 +1197,7 @@ class ModelCallFailed(_message.Message):
     COST_MICROS_FIELD_NUMBER: _builtins.int
     INTERRUPTED_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    WAITS_FIELD_NUMBER: _builtins.int
     failure: Global___ModelFailureClass.ValueType
     """What kind of failure."""
     retry_in_ms: _builtins.int
@@ -1203,6 +1208,8 @@ class ModelCallFailed(_message.Message):
     """True if a part of the reply's text had come; it is kept in the content."""
     limit: Global___ModelAttemptLimit.ValueType
     """The timer or cap that ended it; unset if it ended by itself."""
+    waits: _builtins.bool
+    """True if none of the step's models can be reached and it waits: after `retry_in_ms` it begins again with its first."""
     @_builtins.property
     def usage(self) -> _run_pb2.Usage:
         """What the attempt is charged."""
@@ -1216,10 +1223,11 @@ class ModelCallFailed(_message.Message):
         cost_micros: _builtins.int = ...,
         interrupted: _builtins.bool = ...,
         limit: Global___ModelAttemptLimit.ValueType = ...,
+        waits: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "interrupted", b"interrupted", "limit", b"limit", "retry_in_ms", b"retry_in_ms", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "cost_micros", b"cost_micros", "failure", b"failure", "interrupted", b"interrupted", "limit", b"limit", "retry_in_ms", b"retry_in_ms", "usage", b"usage", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retry_in_ms: _TypeAlias = _typing.Literal["retry_in_ms"]  # noqa: Y015
     _WhichOneofArgType__retry_in_ms: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms"]  # noqa: Y015

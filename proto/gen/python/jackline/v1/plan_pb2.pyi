@@ -184,6 +184,30 @@ ON_LIMIT_ASK: OnLimit.ValueType  # 3
 """It asks a person whether to raise the bound."""
 Global___OnLimit: _TypeAlias = OnLimit  # noqa: Y015
 
+class _OnModelUnavailable:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnModelUnavailableEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnModelUnavailable.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_MODEL_UNAVAILABLE_UNSPECIFIED: _OnModelUnavailable.ValueType  # 0
+    """Counts as FAIL."""
+    ON_MODEL_UNAVAILABLE_FAIL: _OnModelUnavailable.ValueType  # 1
+    """It exits with `error`."""
+    ON_MODEL_UNAVAILABLE_WAIT: _OnModelUnavailable.ValueType  # 2
+    """It tries again, ever more rarely, until its time is over."""
+
+class OnModelUnavailable(_OnModelUnavailable, metaclass=_OnModelUnavailableEnumTypeWrapper):
+    """What a step does when none of its models can be reached."""
+
+ON_MODEL_UNAVAILABLE_UNSPECIFIED: OnModelUnavailable.ValueType  # 0
+"""Counts as FAIL."""
+ON_MODEL_UNAVAILABLE_FAIL: OnModelUnavailable.ValueType  # 1
+"""It exits with `error`."""
+ON_MODEL_UNAVAILABLE_WAIT: OnModelUnavailable.ValueType  # 2
+"""It tries again, ever more rarely, until its time is over."""
+Global___OnModelUnavailable: _TypeAlias = OnModelUnavailable  # noqa: Y015
+
 class _ToolExecution:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1352,6 +1376,8 @@ class ModelStepPlan(_message.Message):
     GROUND_FIELD_NUMBER: _builtins.int
     TEXT_TOOL_CALLS_FIELD_NUMBER: _builtins.int
     COMPACTION_FIELD_NUMBER: _builtins.int
+    FALLBACKS_FIELD_NUMBER: _builtins.int
+    ON_MODEL_UNAVAILABLE_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     THREAD_FIELD_NUMBER: _builtins.int
     READS_RESULTS_FIELD_NUMBER: _builtins.int
@@ -1376,6 +1402,8 @@ class ModelStepPlan(_message.Message):
     """What ends it."""
     text_tool_calls: Global___TextToolCalls.ValueType
     """Whether tool calls are taken that its model writes into its text; unset: they are not."""
+    on_model_unavailable: Global___OnModelUnavailable.ValueType
+    """What it does when none of its models can be reached; unset counts as FAIL."""
     thread: _builtins.bool
     """True if it takes part in the conversation of a run's thread."""
     reads_results: _builtins.bool
@@ -1423,6 +1451,10 @@ class ModelStepPlan(_message.Message):
         """How its conversation is kept within what its model can read; unset, as plans of before have it: it is sent as it is."""
 
     @_builtins.property
+    def fallbacks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Profiles that are asked, in this order, when the one before can't be reached."""
+
+    @_builtins.property
     def gates(self) -> Global___GatesPlan:
         """What is asked and checked around it; unset: nothing."""
 
@@ -1449,6 +1481,8 @@ class ModelStepPlan(_message.Message):
         ground: Global___GroundPlan | None = ...,
         text_tool_calls: Global___TextToolCalls.ValueType = ...,
         compaction: Global___CompactionPlan | None = ...,
+        fallbacks: _abc.Iterable[_builtins.str] | None = ...,
+        on_model_unavailable: Global___OnModelUnavailable.ValueType = ...,
         gates: Global___GatesPlan | None = ...,
         thread: _builtins.bool = ...,
         reads_results: _builtins.bool = ...,
@@ -1456,7 +1490,7 @@ class ModelStepPlan(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "compaction", b"compaction", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "limit_expiry_ms", b"limit_expiry_ms", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "fallbacks", b"fallbacks", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "limit_expiry_ms", b"limit_expiry_ms", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "on_model_unavailable", b"on_model_unavailable", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015
