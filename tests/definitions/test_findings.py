@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import jackline_server.definitions
+from jackline_server.definitions.finding_codes import CODES
 from jackline_server.runtime.ports import Severity
 from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp
 
@@ -238,6 +239,28 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("unknown_key", E, changed(("flow:", "bounds_cap: {max_iteration: 1}\nflow:")), "bounds_cap.max_iteration"),
     ("not_built", E, changed(("flow:", "bounds_cap: {child_depth: 1}\nflow:")), "bounds_cap.child_depth"),
     ("worst_case", I, RIGHT, ""),
+    # what can never come to pass
+    ("bound_unreachable", W, changed((HANDLE, HANDLE + "    tool_choice: {name: issue_refund}\n"), ("max_calls: 1", "max_calls: 0")), "steps.handle.tool_choice"),
+    ("bound_unreachable", W, changed((HANDLE, HANDLE + "    tool_choice: required\n    bounds: {max_iterations: 1}\n")), "steps.handle.tool_choice"),
+    ("bound_idle", W, changed((HANDLE, HANDLE + "    bounds: {token_budget: 40001}\n")), "steps.handle.bounds.token_budget"),
+    ("bound_idle", W, changed((HANDLE, HANDLE + "    bounds: {cost_budget_usd: 0.51}\n")), "steps.handle.bounds.cost_budget_usd"),
+    ("bound_idle", W, changed((HANDLE, HANDLE + "    bounds: {timeout: 16m}\n")), "steps.handle.bounds.timeout"),
+    ("bound_idle", W, changed((HANDLE, HANDLE + "    bounds: {timeout: 1m, model_timeout: 2m}\n")), "steps.handle.bounds.model_timeout"),
+    ("bound_idle", W, changed((HANDLE, HANDLE + "    bounds: {timeout: 1m, tool_timeout: 2m}\n")), "steps.handle.bounds.tool_timeout"),
+    ("bound_idle", W, changed((HANDLE, HANDLE + "    bounds: {idle_timeout: 61s}\n")), "steps.handle.bounds.idle_timeout"),
+    ("bound_idle", W, changed((HANDLE, HANDLE + "    bounds: {max_iterations: 4, model_requests: 3}\n")), "steps.handle.bounds.max_iterations"),
+    ("bound_idle", W, changed((HANDLE, HANDLE + "    bounds: {tool_calls: 2}\n"), ("max_calls: 1", "max_calls: 3")), "steps.handle.tools[1].max_calls"),
+    ("bound_idle", W, changed(("answer: text", "answer: text\n    bounds: {token_budget: 50000}")), "steps.reply.bounds.token_budget"),
+    ("question_unasked", W, changed(("model: fast", "model: fast\non_question: review"), (HANDLE, HANDLE + "    on_limit: ask\n")), "steps.handle.on_limit"),
+    ("question_unasked", W, changed(("model: fast", "model: fast\npreset: strict"), ("effect: idempotent", "effect: idempotent\n    on_unknown: ask")), "steps.issue_refund.on_unknown"),
+    ("cycle_idle", W, changed(("large: end", "large: sort")), "steps.sort"),
+    ("exit_unrouted", W, changed((HANDLE, HANDLE + "    ground: {}\n"), ("error: sort", "max_iterations: end, budget_exceeded: end, time_exceeded: end, tool_loop: end, invalid_output: end")), "steps.handle"),
+    ("exit_unrouted", W, changed(("flow: [handle, reply]", "flow: [convert, reply]")), "steps.convert"),
+    ("bad_schema", E, changed(("{message: {type: string}}", "{message: {type: string, minLength: 5, maxLength: 4}}")), "input.schema.properties.message.minLength"),
+    ("bad_schema", E, changed(("{message: {type: string}}, required", "{message: {}}, additionalProperties: false, required"), ("required: [message]", "required: [text]")), "input.schema.required"),
+    ("bad_schema", E, changed(("output_key: refund", "output_key: refund, schema: {allOf: [{minimum: 2, maximum: 1}]}")), "steps.handle.outcome.schema.allOf[0].minimum"),
+    ("bad_schema", E, changed(("method: POST", "method: POST\n    parameters: {type: object, properties: {order_id: {}, reason: {}}, minProperties: 3, maxProperties: 2}")), "steps.issue_refund.parameters.minProperties"),
+    ("bad_schema", E, gates("{tools: [{schema: false}]}"), "steps.handle.guardrails.tools[0].schema"),
     # stop conditions
     ("bad_share", E, stops("{confidence: {gte: 1.5}}"), "steps.handle.stop_when.confidence.gte"),
     ("bad_share", E, stops("{any: [{confidence: {gte: 0.0001}}]}"), "steps.handle.stop_when.any[0].confidence.gte"),
@@ -344,6 +367,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("effect_undeclared", W, mcp("from: stranger, allow: [read]"), "steps.x.tools[0]"),
     ("bind_unknown", E, mcp("from: shelf, allow: [read], bind: {paht: /input}"), "steps.x.tools[0].bind.paht"),
     ("bad_tool", E, mcp("from: shelf, ref: x"), "steps.x.tools[0]"),
+    ("bad_tool", E, mcp("max_calls: 1"), "steps.x.tools[0]"),
     ("bad_tool", E, mcp("from: shelf, description: x"), "steps.x.tools[0]"),
     ("bad_tool", E, mcp("ref: x, allow: [read]"), "steps.x.tools[0]"),
     ("too_many_tools", E, mcp("from: crowd"), "steps.x.tools"),
@@ -351,6 +375,142 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_template", E, mcp("ref: y", 'y: {kind: mcp, effect: read, connection: shelf, tool: read, arguments: {path: "{{"}}'), "steps.y.arguments.path"),
     ("secret", E, changed(("Verify the order first.", "-----BEGIN RSA PRIVATE KEY-----")), ""),
 ]  # fmt: skip
+
+SHELF = "from: shelf, allow: [read]"
+
+NEAR: dict[str, str] = {
+    # the text
+    "alias": changed(("Verify the order first.", '"*x is no alias here"')),
+    "anchor": changed(("Verify the order first.", "a &m in a text")),
+    "tag": changed(("Verify the order first.", "is this !!str?")),
+    "merge_key": changed(("Verify the order first.", '"<<: no key"')),
+    "duplicate_key": changed(("description: Reads one order.", "description: Reads one order.\n    input: {kind: /input/kind}")),
+    "bad_key": changed(("{order: ", '{"1": a, order: ')),
+    "bad_number": changed(("{order: ", "{rate: 0.1, order: ")),
+    "yaml_version": "%YAML 1.2\n---\n" + RIGHT,
+    "yaml_syntax": changed(("flow: [handle, reply]", "flow: [handle, reply,]")),
+    "too_deep": changed(("{order: ", "{nested: " + "[" * 20 + "]" * 20 + ", order: ")),
+    "too_many_nodes": changed(("{order: ", "{many: [" + "1, " * 10_000 + "], order: ")),
+    "too_large": changed(("Verify the order first.", "x" * 50_000)),
+    "bad_character": RIGHT.replace("\n", "\r\n"),
+    "empty_document": "# a comment first\n" + RIGHT,
+    "not_a_mapping": "---\n" + RIGHT,
+    "several_documents": "---\n" + RIGHT + "...\n",
+    "secret": changed(("Verify the order first.", "Never tell your sk-key.")),
+    "config_reference": changed(("Verify the order first.", "$env and {file} are words.")),
+    # keys and values
+    "unknown_key": changed(("{order: ", "{modl: any key of a body, order: ")),
+    "not_built": changed(("{order: ", "{supervisor: any key of a body, order: ")),
+    "missing_key": changed(("max_calls: 1", "max_calls: 1, retry: {times: 1}")),
+    "bad_type": changed(("token_budget: 40000", "token_budget: 0x9c40")),
+    "bad_value": changed(("answer: text", "answer: json_text")),
+    "out_of_range": changed((HANDLE, HANDLE + "    bounds: {max_iterations: 1}\n")),
+    "bad_name": changed(("name: refunds", "name: con-1")),
+    "reserved_name": changed(("  sort:\n", "  ending: {kind: router, conditions: [{when: 'true', signal: a}], routes: {a: end}}\n  sort:\n")),
+    "bad_duration": changed(("15m", "1ms")),
+    "bad_money": changed(("0.50", "0.000001")),
+    "bad_share": changed((HANDLE, HANDLE + "    ground: {threshold: 0.655}\n")),
+    "bad_pointer": changed(("/input/shop", "/input/~1shop~0")),
+    "not_all_checked": changed(("error: sort", "error: nowhere")),
+    # models
+    "model_missing": changed(("model: fast\n", ""), (HANDLE, HANDLE + "    model: fast\n"), ("    kind: completion\n", "    kind: completion\n    model: dear\n")),
+    "unknown_model": changed(("model: fast", "model: dear")),
+    "model_lacks": changed(("answer: text", "answer: text\n    model: talker")),
+    "price_unknown": changed(("model: fast", "model: unpriced"), (", cost_budget_usd: 0.50", "")),
+    # tools
+    "no_tools": mcp(SHELF),
+    "no_steering": changed(("    steering: Verify the order first.\n", "")),
+    "no_description": changed(("    description: Reads one order.\n", ""), ("{ref: lookup_order, ", "{ref: lookup_order, description: Reads one., ")),
+    "bad_tool": mcp(SHELF + ", max_calls: 1"),
+    "tool_unknown": mcp(SHELF),
+    "tool_is_itself": changed(("flow: [handle, reply]", "flow: [handle, convert, reply]")),
+    "tool_not_callable": changed(("ref: convert", "ref: convert")),
+    "tool_repeated": changed(("- {ref: convert}", "- {ref: convert}\n      - {from: shelf, allow: [read]}")),
+    "tool_clash": mcp("from: shelf, allow: [list-all]", "read: {kind: mcp, effect: read, connection: shelf, tool: read, arguments: {path: a}}"),
+    "reserved_tool": AGENT + "}\n  read_results: {kind: function, effect: read, function: 'shop.money:convert'}\n",
+    "too_many_tools": mcp("from: crowd, allow: [t1, t2]"),
+    "tool_choice_unknown": changed((HANDLE, HANDLE + "    tool_choice: {name: lookup_order}\n")),
+    "effect_undeclared": mcp("from: shelf, allow: [tidy]"),
+    "effect_not_allowed": changed((HANDLE, HANDLE + "    allow_effects: [read, idempotent]\n")),
+    "effect_destructive": mcp("from: shelf, allow: [write]"),
+    "retry_of_write": changed(("effect: idempotent", "effect: write\n    retry: {times: 0}")),
+    "timeout_of_write": changed(("effect: idempotent", "effect: idempotent\n    on_timeout: fail")),
+    "retry_cap": changed(("max_calls: 1", "max_calls: 1, retry: {times: 3, base: 2s, cap: 2s}")),
+    "bind_unknown": mcp("from: shelf, allow: [read], bind: {path: /input}"),
+    "argument_unknown": mcp("ref: y", "y: {kind: mcp, effect: read, connection: shelf, tool: read, arguments: {path: a}}"),
+    "bad_parameters": changed(("method: POST", "method: POST\n    parameters: {type: object, properties: {order_id: {}, reason: {}}}")),
+    "unknown_connection": mcp(SHELF),
+    "mcp_unavailable": mcp(SHELF),
+    "unknown_function": stops("{function: 'shop.checks:enough'}"),
+    "bad_function": stops("{function: 'shop.checks:enough'}"),
+    "bad_path": changed(("path: /refunds", "path: /a..b/refunds")),
+    "bad_header": changed(("method: POST", "method: POST\n    headers: {X-Host: good}")),
+    "bad_body": changed(("method: POST", "method: PATCH")),
+    "bad_template": changed(("because {{ reason }}", "because {{ reason }} } {")),
+    "template_unknown": changed(("large: end", "large: issue_refund"), ("method: POST", "method: POST\n    input: {order_id: /input/message, reason: /input/message}")),
+    "template_ignored": changed(("Write a short reply.", '"Dear { name }"')),
+    # outcomes and answers
+    "outcome_reserved": changed(("[resolved, escalate]", "[resolved, escalate, errors]"), ("escalate: sort", "escalate: sort, errors: end")),
+    "outcome_repeated": changed(("[resolved, escalate]", "[resolved, escalate, Resolved]"), ("escalate: sort", "escalate: sort, Resolved: end")),
+    "outcome_unrouted": changed(("resolved: reply, ", '"*": reply, ')),
+    "answer_form": AGENT + ", answer: native_schema, outcome: {enum: [a]}, routes: {\"*\": end}}\n",
+    "completion_form": AGENT + ", answer: finish_tool, completion: explicit}\n",
+    "finish_clash": AGENT + ", answer: text}\n  finish: {kind: function, effect: read, function: 'shop.money:convert'}\n",
+    "ground_form": changed((HANDLE, HANDLE + "    ground: {}\n")),
+    "ground_without_tools": changed((HANDLE, HANDLE + "    ground: {}\n")),
+    "bad_schema": changed(("{message: {type: string}}", '{message: {"$ref": "#/$defs/m"}}'), ("required: [message]", '"$defs": {m: {pattern: "^a+$"}}, required: [message]')),
+    "too_many_patterns": changed(("{message: {type: string}}", "{message: {patternProperties: {" + ", ".join(f"a{n}: {{}}" for n in range(99)) + "}}}")),
+    # routes
+    "unknown_step": changed(("flow: [handle, reply]", "flow: [handle, sort, reply]")),
+    "flow_repeats": changed(("flow: [handle, reply]", "flow: [handle, sort, reply]")),
+    "unknown_signal": changed(("error: sort", "error: sort, tool_loop: end")),
+    "unknown_target": changed(("error: sort", "error: end")),
+    "exit_unrouted": changed(("error: sort", "max_iterations: end, budget_exceeded: end, time_exceeded: end, tool_loop: end, invalid_output: end, error: end")),
+    "step_unreachable": changed(("escalate: sort, error: sort", "escalate: reply, error: sort")),
+    "cycle": changed(("escalate: sort, error: sort", "escalate: reply, error: sort")),
+    "cycle_idle": changed(("default: reply", "default: handle")),
+    "cleanup_asks_model": changed(("error: sort", "error: sort, aborted: convert")),
+    "cleanup_leads_to_model": changed(("error: sort", "error: sort, aborted: convert")),
+    "output_key_clash": changed(("output_key: refund", "output_key: refund_of_today")),
+    "output_key_private": changed(("output_key: refund", "output_key: refund_")),
+    "pointer_unknown": changed(("{refund: /refund}", "{refund: /refund/any/thing, why: /_last_error}")),
+    # conditions
+    "bad_expression": stops("{expression: 'calls.all(a, a.success)'}"),
+    "expression_unknown": stops("{expression: context.refund.amount > 1}"),
+    "bad_condition": stops("{all: [{iterations: {gte: 2}}, {tokens: {gte: 5}}]}"),
+    "stop_too_large": stops("{not: " * 7 + "{iterations: {gte: 2}}" + "}" * 7),
+    "stop_tool_unknown": stops("{tool_called: {name: convert}}"),
+    "stop_outcome_unknown": stops("{outcome_is: resolved}"),
+    "stop_always": stops("{iterations: {gte: 2}}"),
+    "stop_never": stops("{iterations: {gte: 8}}"),
+    # bounds
+    "bound_unreachable": changed((HANDLE, HANDLE + "    tool_choice: required\n    bounds: {max_iterations: 2, tool_calls: 1}\n")),
+    "bound_idle": changed((HANDLE, HANDLE + "    bounds: {token_budget: 40000, cost_budget_usd: 0.5, timeout: 15m, model_timeout: 60s, idle_timeout: 60s, max_iterations: 4, model_requests: 4, tool_calls: 1}\n")),
+    "bounds_cap_low": changed(("flow:", "bounds_cap: {token_budget: 40000, tool_calls: 32}\nflow:")),
+    "limit_expiry_unused": changed((HANDLE, HANDLE + "    on_limit: ask\n    limit_expiry: 1h\n")),
+    "question_unasked": changed((HANDLE, HANDLE + "    on_limit: ask\n")),
+    "worst_case": changed(("error: sort", "error: nowhere")),
+    "compaction_order": changed((HANDLE, HANDLE + "    compaction: {at: 0.51}\n")),
+    "compaction_model_unused": changed((HANDLE, HANDLE + "    compaction: {mode: summarise, model: dear}\n")),
+    # hooks, guardrails, policy
+    "unknown_hook": changed(("model: fast\n", "model: fast\nhooks: [audit, audit]\n")),
+    "unknown_policy": changed(("model: fast\n", "model: fast\npolicy: {use: guard, fail: open}\n")),
+    "bad_guardrail": gates("{output: [{max_chars: 1}, {topic: {deny: [cats]}}]}"),
+    "bad_pattern": gates("{output: [{deny: '(x)'}]}"),
+    "guardrail_mode": gates("{output: [{max_chars: 1, on_violation: repair}], tools: [{max_chars: 1, on_violation: deny}]}"),
+    "guardrail_judge_place": gates("{output: [{judge: {criteria: c}}]}"),
+    "guardrail_mask_place": gates("{input: [{pii: [email]}]}", top=True),
+    "guardrail_tool_unknown": gates("{tools: [{max_chars: 1, tools: [convert]}]}"),
+    "guardrail_idle": gates("{tools: [{max_chars: 1}]}"),
+    "unknown_region": gates("{output: [{pii: {kinds: [phone], region: NL}}]}"),
+    # files
+    "file_missing": changed(("[tone.md]", "[tone.md, tone.md]")),
+    "path_escape": changed(("[tone.md]", "[a..b.md]")),
+}  # fmt: skip
+"""For each code a file that comes close, and of which it is not said."""
+
+NOT_WHOLE = {"not_all_checked", "worst_case"}
+"""Near misses that have another error; every other one becomes a plan."""
 
 CODES_OF_FILES = {"bad_pins", "file_unused", "bad_encoding", "unreadable", "too_many_files"}
 
@@ -375,13 +535,34 @@ def test_a_finding_has_its_code_weight_and_place(code: str, severity: Severity, 
     assert not any(one.message.startswith(("Input should", "Value should", "String should")) for one in found)
 
 
-def test_every_code_in_the_source_has_a_case():
+def test_every_code_in_the_source_has_a_case_and_a_line_in_the_table():
     folder = Path(jackline_server.definitions.__file__).parent
     source = "\n".join(path.read_text("utf-8") for path in folder.glob("*.py"))
     calls = r'(?:\.error|\.warning|\.info|\.error_at|Problem|PydanticCustomError|_problem)\(\s*"([a-z_]+)"'
     codes = set(re.findall(calls, source))
 
     assert codes - {code for code, *_ in CASES} == CODES_OF_FILES
+    assert set(CODES) == codes | {code for code, *_ in CASES} | {"more"}
+
+
+def test_a_code_weighs_what_the_table_says():
+    seen: dict[str, set[Severity]] = {}
+    for code, severity, *_ in CASES:
+        seen.setdefault(code, set()).add(severity)
+
+    assert seen == {code: set(CODES[code].severities) for code in seen}
+
+
+def test_every_code_of_the_text_of_a_workflow_has_a_near_miss():
+    assert set(NEAR) == {code for code, *_ in CASES}
+
+
+@pytest.mark.parametrize("code", NEAR)
+def test_what_only_comes_close_is_not_found(code: str):
+    done = compile_text(NEAR[code])
+
+    assert code not in {one.code for one in done.findings}
+    assert (done.plan is None) == (code in NOT_WHOLE), done.findings
 
 
 def test_all_problems_are_reported_at_once_errors_first():

@@ -83,10 +83,20 @@ def check(plan: Plan, draft: Draft, report: Report) -> None:
     for step_id in sorted(set(plan.steps) - found.visited - found.tools):
         message = f"no route leads to `{step_id}` and no step has it as a tool"
         report.warning("step_unreachable", message, ("steps", step_id), of_key=True)
+    for step_id in sorted(_idle_cycles(plan, found)):
+        message = f"from `{step_id}` only routers lead back to it: once round, nothing ever leads out"
+        report.warning("cycle_idle", message, ("steps", step_id), of_key=True)
     if found.cyclic:
         report.info("cycle", f"steps can repeat; the bound of {plan.bounds.steps} visited steps ends it")
     _check_outputs(plan, draft, report)
     _check_reads(plan, draft, report, found)
+
+
+def _idle_cycles(plan: Plan, found: Graph) -> Iterator[str]:
+    """Routers that can lead to themselves by routers alone, which change nothing that a condition reads."""
+    routers = {name for name in found.visited if isinstance(plan.steps[name], RouterStep)}
+    edges = {name: tuple(target for target in found.edges[name] if target in routers) for name in routers}
+    yield from (name for name in routers if name in reachable(edges, edges[name]))
 
 
 def _targets(step: StepPlan, steps: Mapping[str, StepPlan]) -> Iterator[str]:
@@ -151,7 +161,7 @@ def _check_signals(step: StepPlan, report: Report) -> None:
             report.error("outcome_unrouted", message, place)
         elif len(unrouted) < len(own):
             report.warning("outcome_unrouted", f"{message}: it ends the run", place)
-    if isinstance(step, ModelStep) and (step.next_step or step.routes) and ERROR not in step.routes:
+    if _leads_on(step) and ERROR not in step.routes:
         missing = [name for name in _exits(step) if name not in step.routes]
         if missing:
             message = (
@@ -163,11 +173,37 @@ def _check_signals(step: StepPlan, report: Report) -> None:
         report.warning("exit_unrouted", message, path, of_key=True)
 
 
-def _exits(step: ModelStep) -> Iterator[str]:
+def _leads_on(step: StepPlan) -> bool:
+    """True if somebody thought of what follows the step: then an exit without a route is likely forgotten."""
+    match step:
+        case ModelStep():
+            return bool(step.next_step or step.routes)
+        case ToolStep():
+            return bool(step.next_step) or any(target != END for target in step.routes.values())
+        case RouterStep():
+            return False
+
+
+def _exits(step: StepPlan) -> Iterator[str]:
+    """The failures and limits that the step can end with."""
+    match step:
+        case ModelStep():
+            yield from _model_exits(step)
+        case ToolStep():
+            yield ERROR
+        case RouterStep():
+            return
+
+
+def _model_exits(step: ModelStep) -> Iterator[str]:
     if step.kind == "agent":
         yield "max_iterations"
     yield "budget_exceeded"
     yield "time_exceeded"
+    if step.repeat is not None and step.tools:
+        yield "tool_loop"
+    if step.ground is not None:
+        yield "grounding_failed"
     free = step.outcome.form is not AnswerForm.FINISH_TOOL and step.tool_choice.mode is ChoiceMode.AUTO
     if step.outcome.enum or step.outcome.schema_json is not None or not free:
         yield "invalid_output"
@@ -212,9 +248,11 @@ def _check_reads(plan: Plan, draft: Draft, report: Report, found: Graph) -> None
             for name, pointer in (step.input or {}).items():
                 _check_pointer(pointer, known, ("steps", step_id, "input", name), report)
         if isinstance(step, ModelStep):
-            for index, entry in enumerate(step.tools):
+            places = draft.tool_places(step_id)
+            for entry in step.tools:
+                path: Path = ("steps", step_id, "tools", places[entry.ref], "bind")
                 for name, pointer in entry.bind.items():
-                    _check_pointer(pointer, known, ("steps", step_id, "tools", index, "bind", name), report)
+                    _check_pointer(pointer, known, (*path, name), report)
         shape = draft.steps[step_id]
         if isinstance(shape, HttpShape | McpShape):
             _check_visit(shape, known, ("steps", step_id), report, visited=step_id in found.visited)

@@ -12,15 +12,16 @@ from jackline_server.core.plan import JsonValue, ModelStep, Plan, RouterStep, To
 from jackline_server.core.stopping import RUN_VARIABLES
 from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker
+from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.yaml_nodes import Path
 
 _OPEN = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas", "dependencies")
 
 
-def check(plan: Plan, known: set[str], expressions: ExpressionChecker, report: Report) -> None:
-    """Report names that have no value. `known` are the keys that the context can have."""
-    schema = _input_schema(plan)
+def check(plan: Plan, draft: Draft, expressions: ExpressionChecker, report: Report) -> None:
+    """Report names that have no value."""
+    known, schema = context_keys(plan), _input_schema(plan)
     for step in plan.steps.values():
         if isinstance(step, RouterStep):
             for index, case in enumerate(step.cases):
@@ -28,16 +29,17 @@ def check(plan: Plan, known: set[str], expressions: ExpressionChecker, report: R
                 for members in sorted(expressions.members(case.when)):
                     _check_members(members, known, schema, place, report)
         else:
-            for pointer, place in _pointers(step):
+            for pointer, place in _pointers(step, draft):
                 _check_pointer(pointer, schema, place, report)
 
 
-def _pointers(step: ModelStep | ToolStep) -> Iterator[tuple[str, Path]]:
+def _pointers(step: ModelStep | ToolStep, draft: Draft) -> Iterator[tuple[str, Path]]:
     for name, pointer in (step.input or {}).items():
         yield pointer, ("steps", step.step_id, "input", name)
-    for index, entry in enumerate(step.tools if isinstance(step, ModelStep) else ()):
+    places = draft.tool_places(step.step_id)
+    for entry in step.tools if isinstance(step, ModelStep) else ():
         for name, pointer in entry.bind.items():
-            yield pointer, ("steps", step.step_id, "tools", index, "bind", name)
+            yield pointer, ("steps", step.step_id, "tools", places[entry.ref], "bind", name)
 
 
 def _check_members(

@@ -14,6 +14,7 @@ from jackline_server.definitions import (
     bounds_caps,
     check_bounds,
     check_flow,
+    check_limits,
     check_names,
     check_stop,
     reading,
@@ -140,9 +141,10 @@ class WorkflowCompiler:
     def _check(self, plan: Plan, draft: Draft, report: Report) -> WorstCase | None:
         check_flow.check(plan, draft, report)
         found = check_flow.graph(plan)
-        check_names.check(plan, check_names.context_keys(plan), self._expressions, report)
+        check_names.check(plan, draft, self._expressions, report)
         check_stop.check(plan, self._catalog.functions, self._expressions, report)
         check_bounds.check(plan, found, report)
+        check_limits.check(plan, draft, report)
         bounds_caps.check(plan, report)
         return None if report.has_errors else check_bounds.worst_case(plan, found)
 

@@ -7,6 +7,7 @@ types. Does not own the shapes (`shapes`) or what they mean together.
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -18,6 +19,7 @@ from jackline_server.definitions.shapes import (
     KINDS,
     KINDS_NOT_BUILT,
     VALUES_NOT_BUILT,
+    AgentShape,
     AnyStep,
     Shape,
     WorkflowShape,
@@ -75,6 +77,12 @@ class Draft:
     top: WorkflowShape
     steps: Mapping[str, AnyStep]
     places: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    def tool_places(self, step_id: str) -> dict[str, int]:
+        """Where in the file's `tools` of a step the entry of each of its tools stands."""
+        step = self.steps[step_id]
+        refs = [entry.ref for entry in step.tools] if isinstance(step, AgentShape) else []
+        return dict(zip(refs, self.places.get(step_id) or count(), strict=False))
 
 
 def read(root: MapNode, report: Report) -> Draft | None:

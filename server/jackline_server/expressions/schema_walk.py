@@ -223,10 +223,13 @@ def _check_satisfiable(schema: JsonObject, *, where: Where) -> None:
             raise SchemaRefused(f"nothing can satisfy it, `{low}` is above `{high}`", (*where, low))
     required, properties = schema.get("required"), schema.get("properties")
     if isinstance(required, list) and isinstance(properties, dict):
+        closed = schema.get("type") == "object" and not schema.get("patternProperties")
+        unnamed = schema.get("additionalProperties") if closed else None
         for name in required:
-            if isinstance(name, str) and properties.get(name) is False:
+            if isinstance(name, str) and properties.get(name, unnamed) is False:
                 problem = f"nothing can satisfy it, `{name[:64]}` is required and forbidden"
-                raise SchemaRefused(problem, (*where, "properties", name))
+                place = ("properties", name) if name in properties else ("required",)
+                raise SchemaRefused(problem, (*where, *place))
 
 
 def _patterns(schema: JsonObject) -> Iterator[tuple[Where, str]]:
