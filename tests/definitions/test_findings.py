@@ -416,6 +416,9 @@ NEAR: dict[str, str] = {
     "model_missing": changed(("model: fast\n", ""), (HANDLE, HANDLE + "    model: fast\n"), ("    kind: completion\n", "    kind: completion\n    model: dear\n")),
     "unknown_model": changed(("model: fast", "model: dear")),
     "model_lacks": changed(("answer: text", "answer: text\n    model: talker")),
+    "fallback_repeated": AGENT + ", fallbacks: [dear]}\n",
+    "fallback_left_out": changed((HANDLE, HANDLE + "    model: dear\n    fallbacks: [fast]\n")),
+    "wait_unbounded": AGENT + ", on_model_unavailable: wait, bounds: {timeout: 1h}}\n",
     "price_unknown": changed(("model: fast", "model: unpriced"), (", cost_budget_usd: 0.50", "")),
     # tools
     "no_tools": mcp(SHELF),

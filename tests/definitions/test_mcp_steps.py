@@ -75,6 +75,15 @@ def test_a_bound_parameter_is_hidden_from_every_tool_that_has_it():
     assert entry.bind == {"path": "/input/path"}
 
 
+def test_a_pointer_of_from_is_found_wanting_once_and_where_it_stands():
+    first = "from: shelf, allow: [read, tidy], bind: {path: /nowhere}"
+    second = "from: stranger, allow: [list-all], bind: {path: /inputs}"
+    done = compile_text(mcp(f"{first}}}, {{{second}"), {})
+
+    found = [(one.path, one.line) for one in done.findings if one.code == "pointer_unknown"]
+    assert found == [("steps.x.tools[0].bind.path", 5), ("steps.x.tools[1].bind.path", 5)]
+
+
 def test_the_tools_in_use_are_pinned_and_a_pinned_source_compiles_to_the_same_plan_without_a_server():
     text = mcp("from: shelf, allow: [read]")
     first = compile_text(text, {})

@@ -75,6 +75,9 @@ GROUPS: Mapping[str, Mapping[str, FindingCode]] = {
         model_missing=("A step has no model.", "Set `model` in the step or at the top."),
         unknown_model=("The server's config has no such model profile.", "Take one that it has, or add the profile."),
         model_lacks=("The profile can't do what the step needs: tools, or answers of a schema.", "Take another profile or another form of answer; if the model can, add it to `supports`."),
+        fallback_repeated=("A fallback that is asked already.", "Take it out."),
+        fallback_left_out=("A fallback of the profile can't do what the step needs, and is not asked here.", "Nothing, if that is meant; else give the step `fallbacks` of its own.", _WARNING),
+        wait_unbounded=("Waiting for a model without a bound of time that somebody chose.", "Set `timeout` in the step's `bounds`, or `run_timeout`."),
         price_unknown=("A cost budget, and a model whose price nobody knows.", "Set `price` in the profile; 0 is legal."),
     ),
     "Tools": _codes(
