@@ -246,10 +246,11 @@ def _arguments(value: object) -> str:
 class ChunkReader:
     """Reads the chunks of one stream. Call `end` once, when it is over.
 
-    `started` turns true with the first content that came.
+    `started` turns true with the first content that came. `secrets` are kept out of what an error says.
     """
 
     started: bool = False
+    secrets: tuple[str, ...] = ()
     _slots: _Slots = field(default_factory=_Slots)
     _usage: _UsageReports = field(default_factory=_UsageReports)
     _thoughts: Thoughts = field(default_factory=Thoughts)
@@ -263,7 +264,7 @@ class ChunkReader:
             ModelFailure: the chunk is an error object.
         """
         if (error := _get(chunk, "error")) is not None:
-            raise in_stream_failure(error)
+            raise in_stream_failure(error, self.secrets)
         if (report := _get(chunk, "usage")) is not None:
             self._usage.add(report)
         choice = _first_choice(chunk)

@@ -175,11 +175,13 @@ def unanswered_failure(error: HttpFailure) -> ModelFailure:
             return ModelFailure(FailureClass.CONNECTION, _WORDS[FailureClass.CONNECTION])
 
 
-def in_stream_failure(error: object) -> ModelFailure:
+def in_stream_failure(error: object, secrets: Sequence[str] = ()) -> ModelFailure:
     """The failure that an error object inside a stream stands for. Nobody knows what it cost."""
     told = read_error(error)
     failure, _ = _class_of_answer(None, told)
-    return ModelFailure(failure, _message(failure, None, safe_message(told.code)), usage=None)
+    return ModelFailure(
+        failure, _message(failure, None, safe_message(told.code, secrets=secrets)), usage=None
+    )
 
 
 def refused(failure: FailureClass, message: str, *, limit: AttemptLimit | None = None) -> ModelFailure:

@@ -6,9 +6,9 @@ first request, in a thread, since that takes seconds; its retries, callbacks, lo
 
 For a provider on the OpenAI wire the SDK's own stream is read, not litellm's wrapper around it: the wrapper
 makes up a finish reason for a cut stream, makes up usage that was not reported, and costs several times as
-much. For the others the wrapper is read, and what it makes up is forgotten again as far as that shows: a few
-of litellm's providers skip a broken chunk and say `stop` at the end. A self-hosted endpoint is therefore best
-named `openai/<model>` with a `base_url`.
+much. For the others the wrapper is read, and what it makes up is forgotten again: an end that the provider
+did not say (`own_words`), usage that it did not report. A few of litellm's providers skip a broken chunk. A
+self-hosted endpoint is therefore best named `openai/<model>` with a `base_url`.
 """
 
 import asyncio
@@ -28,9 +28,12 @@ import httpx
 
 from jackline_server.core.plan import ModelPlan, Price
 from jackline_server.models.chunks import ChunkReader
+from jackline_server.models.echoes import Echoes, secrets_of
 from jackline_server.models.failures import FailureContext, classify
+from jackline_server.models.own_words import OwnWords
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import profile_of
+from jackline_server.models.strict_order import wants_strict_order
 from jackline_server.models.translate import (
     said,
     wire_messages,
@@ -112,29 +115,35 @@ def _load() -> _Library:
 class LiteLLMModels:
     """Implements Models. Use it in one event loop; `close` it there when no attempt runs any more.
 
-    `wall_clock` gives seconds since the epoch; it only reads Retry-After dates.
+    `wall_clock` gives seconds since the epoch; it only reads Retry-After dates. `environ` has the keys that
+    litellm finds by itself, which are kept out of replies and messages.
     """
 
     profiles: Mapping[str, ModelProfile]
     wall_clock: Callable[[], float] = time.time
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _loading: asyncio.Task[_Library] | None = None
     _clients: dict[str, _Client] = field(default_factory=dict[str, _Client])
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelChunk, None]:
         """See Models. The time-outs here are a backstop: wrap it in `limits.Guarded`."""
         profile = profile_of(request.plan, self.profiles)
-        reader = ChunkReader()
+        hidden = secrets_of(profile, self.environ)
+        reader, echoes = ChunkReader(secrets=hidden), Echoes(hidden)
         is_open = False
         try:
             library = await self._library()
             async with self._open(library, request, profile) as (chunks, wrapper):
                 is_open = True
+                own_words = OwnWords()
+                if wrapper is not None:
+                    own_words.watch(wrapper)
                 async for chunk in chunks:
-                    for piece in reader.read(chunk):
+                    for piece in echoes.pass_on(reader.read(chunk)):
                         yield piece
                 if wrapper is not None:
-                    _forget_inventions(reader, wrapper)
-                for piece in reader.end():
+                    _forget_inventions(reader, wrapper, own_words)
+                for piece in echoes.pass_on(reader.end()):
                     yield piece
         except ModelFailure:
             raise
@@ -200,7 +209,9 @@ class LiteLLMModels:
         arguments: dict[str, object] = {
             **profile.parameters,
             "model": request.plan.model,
-            "messages": wire_messages(request.messages, request.plan),
+            "messages": wire_messages(
+                request.messages, request.plan, strict_order=wants_strict_order(request.plan.model)
+            ),
             "stream": True,
             profile.max_tokens_key or "max_tokens": request.max_output_tokens,
             "max_retries": 0,
@@ -238,6 +249,7 @@ class LiteLLMModels:
     def _context(self, request: ModelRequest, profile: ModelProfile, *, started: bool) -> FailureContext:
         hidden = [profile.api_key.reveal()] if profile.api_key else []
         hidden += [value.reveal() for value in profile.headers.values()]
+        hidden += secrets_of(profile, self.environ)
         hidden += [profile.base_url, httpx.URL(profile.base_url).host] if profile.base_url else []
         return FailureContext(
             secrets=hidden, said=said(request.messages), started=started, now_unix_s=self.wall_clock()
@@ -305,12 +317,15 @@ def _provider(library: _Library, plan: ModelPlan, profile: ModelProfile) -> tupl
     return model, provider
 
 
-def _forget_inventions(reader: ChunkReader, wrapper: object) -> None:
+def _forget_inventions(reader: ChunkReader, wrapper: object, own_words: OwnWords) -> None:
     """Take back what litellm's wrapper adds at the end of a stream by itself."""
     seen = cast("list[object]", getattr(wrapper, "chunks", None) or [])
     reader.distrust(
-        finish=getattr(wrapper, "received_finish_reason", "") is None
-        and not getattr(wrapper, "intermittent_finish_reason", None),
+        finish=own_words.has_no_end
+        or (
+            getattr(wrapper, "received_finish_reason", "") is None
+            and not getattr(wrapper, "intermittent_finish_reason", None)
+        ),
         usage=not any(getattr(chunk, "usage", None) for chunk in seen),
     )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.chunks import ChunkReader
+from jackline_server.models.echoes import Echoes, long_enough, secrets_of
 from jackline_server.models.failures import (
     ErrorAnswer,
     FailureContext,
@@ -38,11 +39,15 @@ _SUCCESS = range(200, 300)
 
 @dataclass(slots=True)
 class _Door:
-    """One model of one profile. `without` are the options that its server is known to refuse."""
+    """One model of one profile.
+
+    `hidden` are the secrets that no reply may hold, `without` the options that its server is known to refuse.
+    """
 
     endpoint: WireEndpoint
     profile: ModelProfile
     pool: HttpPool
+    hidden: tuple[str, ...]
     without: frozenset[Option] = frozenset()
 
 
@@ -69,18 +74,18 @@ class OpenAIModels:
 
         A server that refuses an option is asked once more without it, which costs nothing: it did no work.
         """
-        reader = ChunkReader()
         try:
             door = await self._door(request.plan)
+            reader, echoes = ChunkReader(secrets=door.hidden), Echoes(door.hidden)
             async with self._answer(door, request) as answer:
                 body = _Body(answer)
                 while (documents := await body.next()) is not None:
                     for document in documents:
-                        for piece in reader.read(document):
+                        for piece in echoes.pass_on(reader.read(document)):
                             yield piece
         except HttpFailure as failure:
             raise unanswered_failure(failure) from None
-        for piece in reader.end():
+        for piece in echoes.pass_on(reader.end()):
             yield piece
 
     async def close(self) -> None:
@@ -117,7 +122,7 @@ class OpenAIModels:
 
     def _context(self, door: _Door, request: ModelRequest) -> FailureContext:
         return FailureContext(
-            secrets=door.endpoint.secrets,
+            secrets=(*door.endpoint.secrets, *door.hidden),
             said=said(request.messages),
             started=False,
             now_unix_s=self.wall_clock(),
@@ -131,7 +136,8 @@ class OpenAIModels:
             profile = profile_of(plan, self.profiles)
             endpoint = wire_endpoint(plan.model, profile, self.environ)
             pool = await self._pool(plan, endpoint, profile)
-            door = self._doors.setdefault(key, _Door(endpoint, profile, pool))
+            hidden = long_enough((endpoint.key, *secrets_of(profile)))
+            door = self._doors.setdefault(key, _Door(endpoint, profile, pool, hidden))
         return door
 
     async def _pool(self, plan: ModelPlan, endpoint: WireEndpoint, profile: ModelProfile) -> HttpPool:

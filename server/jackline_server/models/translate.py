@@ -17,17 +17,22 @@ from jackline_server.core.messages import (
     UserMessage,
 )
 from jackline_server.core.plan import ChoiceMode, JsonObject, JsonValue, ModelPlan, ToolChoice, ToolEntry
+from jackline_server.models.strict_order import ordered
 from jackline_server.models.strict_schema import strict
 from jackline_server.models.thoughts import SENT_BACK, SENT_BACK_OF_CALLS
 from jackline_server.runtime.replies import well_formed
 
 
-def wire_messages(messages: Sequence[Message], model: ModelPlan | None) -> list[JsonObject]:
+def wire_messages(
+    messages: Sequence[Message], model: ModelPlan | None, *, strict_order: bool = False
+) -> list[JsonObject]:
     """The conversation, message for message. The transcript has grouped and paired it already.
 
-    Reasoning goes back, unchanged, to the model that it is of; with None none does.
+    Reasoning goes back, unchanged, to the model that it is of; with None none does. `strict_order` keeps to
+    the rules of `strict_order` too.
     """
-    return [_with_reasoning(_message(message), message, model) for message in messages]
+    wire = [_with_reasoning(_message(message), message, model) for message in messages]
+    return ordered(wire) if strict_order else wire
 
 
 def _with_reasoning(wire: JsonObject, message: Message, model: ModelPlan | None) -> JsonObject:

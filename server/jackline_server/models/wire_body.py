@@ -15,6 +15,7 @@ from jackline_server.core.messages import AssistantMessage
 from jackline_server.core.plan import JsonObject
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.provider_words import ProviderWords
+from jackline_server.models.strict_order import breaks_order, wants_strict_order
 from jackline_server.models.translate import wire_messages, wire_reply_format, wire_tool, wire_tool_choice
 from jackline_server.runtime.ports import ModelRequest
 
@@ -31,6 +32,9 @@ class Option(Enum):
     REASONING = "reasoning_content"
     """The model's reasoning of earlier replies. Most servers want or ignore it; a few refuse it."""
 
+    FREE_ORDER = "messages"
+    """A conversation as it is, of a model whose name does not say that it demands more (`strict_order`)."""
+
 
 _REASONS = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9])(?:[.-]|$)")
 """Families that refuse `max_tokens`."""
@@ -44,7 +48,14 @@ _NAMED: Mapping[Option, re.Pattern[str]] = {
         r"reasoning_content|reasoning_details|thinking_blocks|extra_content|"
         r"provider_specific_fields|(?<![a-z_])reasoning(?![a-z_])"
     ),
+    Option.FREE_ORDER: re.compile(
+        r"role \W*user\W* after role \W*tool\b|message_order|with a length of 9|IDs should be alphanumeric",
+        re.IGNORECASE,
+    ),
 }
+_TOLD_BY_NAME = frozenset({Option.USAGE, Option.REASONING, Option.FREE_ORDER})
+"""Those that a server refuses by naming them, and does not have to say that it does not know."""
+
 _UNKNOWN = re.compile(
     r"un(?:supported|recogni[sz]ed|known|expected)|not (?:supported|permitted|allowed)|"
     r"extra[ _](?:fields?|forbidden|inputs)",
@@ -57,10 +68,15 @@ def body_of(
     request: ModelRequest, *, model: str, profile: ModelProfile, without: AbstractSet[Option]
 ) -> bytes:
     """The body as JSON; `without` are the options that were refused."""
+    messages = wire_messages(
+        request.messages,
+        None if Option.REASONING in without else request.plan,
+        strict_order=Option.FREE_ORDER in without or wants_strict_order(model),
+    )
     body: JsonObject = {
         **profile.parameters,
         "model": model,
-        "messages": [*wire_messages(request.messages, None if Option.REASONING in without else request.plan)],
+        "messages": [*messages],
         token_option(model, profile, without).value: request.max_output_tokens,
     }
     if profile.streams:
@@ -103,8 +119,9 @@ def refused_option(status: int, words: ProviderWords, *, sent: AbstractSet[Optio
         return None
     told = f"{words.field} {words.code} {words.text}"
     for option in Option:
-        is_told = option in (Option.USAGE, Option.REASONING) or _UNKNOWN.search(told)
-        if option in sent and is_told and _NAMED[option].search(words.field or told):
+        is_told = option in _TOLD_BY_NAME or _UNKNOWN.search(told)
+        where = told if option is Option.FREE_ORDER else words.field or told
+        if option in sent and is_told and _NAMED[option].search(where):
             return option
     return None
 
@@ -120,6 +137,9 @@ def options_of(
         options.add(Option.REASONING)
     if profile.streams and Option.USAGE not in without:
         options.add(Option.USAGE)
+    is_free = Option.FREE_ORDER not in without and not wants_strict_order(model)
+    if is_free and breaks_order(wire_messages(request.messages, None)):
+        options.add(Option.FREE_ORDER)
     if without.isdisjoint({Option.MAX_TOKENS, Option.MAX_COMPLETION_TOKENS}):
         options.add(token_option(model, profile, without))
     return options

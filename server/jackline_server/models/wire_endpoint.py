@@ -33,13 +33,17 @@ _NO_PROVIDER = WireProvider()
 
 @frozen
 class WireEndpoint:
-    """One model at one address. `secrets` are what no message may show: keys, and the address itself."""
+    """One model at one address. `secrets` are what no message may show: keys, and the address itself.
+
+    `key` is the one that is sent, empty if none is.
+    """
 
     provider: str
     model: str
     origin: Origin
     target: str
     headers: Mapping[str, str]
+    key: str
     secrets: tuple[str, ...]
 
 
@@ -82,6 +86,7 @@ def wire_endpoint(name: str, profile: ModelProfile, environ: Mapping[str, str]) 
         if read.provider == AZURE
         else f"{path}/chat/completions",
         headers=_headers(read.provider, key, extra, environ if own is None else {}),
+        key=key,
         secrets=tuple(filter(None, (key, *extra.values(), url, origin.host, *_long_texts(profile)))),
     )
 

@@ -11,7 +11,8 @@ from typing import cast
 
 from jackline_server.core.facts import FailureClass
 from jackline_server.models.failures import over_size
-from jackline_server.models.wire_caps import MAX_LINE_BYTES, MAX_STREAM_BYTES
+from jackline_server.models.wire_caps import MAX_LINE_BYTES, MAX_MARKS, MAX_STREAM_BYTES, SPARSE_BYTES
+from jackline_server.models.wire_density import marks_of
 from jackline_server.runtime.ports import ModelFailure
 
 _DONE = b"[DONE]"
@@ -135,8 +136,10 @@ def read_document(data: bytes, *, named: bool = False) -> object:
     `named` says that the event's name calls it one.
 
     Raises:
-        ModelFailure: MALFORMED, it is not JSON.
+        ModelFailure: MALFORMED, it is not JSON, or of so many values that reading it would hold up others.
     """
+    if len(data) > SPARSE_BYTES and marks_of(data) > MAX_MARKS:
+        raise over_size()
     try:
         return _as_error(_DECODER.decode(data.decode()), named=named)
     except (ValueError, RecursionError):

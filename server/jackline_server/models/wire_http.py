@@ -11,7 +11,14 @@ from contextvars import ContextVar
 
 import httpx
 
-from jackline_server.models.wire_caps import MAX_ERROR_BYTES, MAX_LINE_BYTES, MAX_STREAM_BYTES
+from jackline_server.models.wire_caps import (
+    MAX_ERROR_BYTES,
+    MAX_LINE_BYTES,
+    MAX_SDK_MARKS,
+    MAX_STREAM_BYTES,
+    SPARSE_BYTES,
+)
+from jackline_server.models.wire_density import Density
 
 under_way: ContextVar[asyncio.Event | None] = ContextVar("under_way", default=None)
 """Set by a caller who wants to know when its request has reached the transport."""
@@ -58,7 +65,10 @@ class _CappedTransport(httpx.AsyncBaseTransport):
 
 
 class _CappedBody(httpx.AsyncByteStream):
-    """Counts a body, and its current line. One that `cuts` ends at its cap; another raises OverSize."""
+    """Counts a body, its current line and what a long line holds.
+
+    One that `cuts` ends at its cap; another raises OverSize.
+    """
 
     def __init__(self, inner: httpx.AsyncByteStream, cap: int, *, cuts: bool) -> None:
         self._inner = inner
@@ -67,14 +77,22 @@ class _CappedBody(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         total = line = 0
+        density = Density()
         async for part in self._inner:
             total += len(part)
             end = part.rfind(b"\n")
-            line = line + len(part) if end < 0 else len(part) - end - 1
+            if end < 0:
+                line += len(part)
+                density.add(part)
+            else:
+                line = len(part) - end - 1
+                density = Density()
+                density.add(part[end + 1 :])
             if self._cuts and total > self._cap:
                 yield part[: len(part) - (total - self._cap)]
                 return
-            if total > self._cap or line > MAX_LINE_BYTES:
+            is_dense = line > SPARSE_BYTES and density.marks > MAX_SDK_MARKS
+            if total > self._cap or line > MAX_LINE_BYTES or is_dense:
                 raise OverSize("the response is over its size limit")
             yield part
 

@@ -1,0 +1,115 @@
+"""Long events of a provider: what would keep every other run waiting is known before it is read."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline_server.core.facts import AttemptLimit, FailureClass
+from jackline_server.egress.client import GuardedClients
+from jackline_server.models.litellm_adapter import LiteLLMModels
+from jackline_server.models.openai_adapter import OpenAIModels
+from jackline_server.models.profile import ModelProfile
+from jackline_server.models.router import ModelRouter
+from jackline_server.models.wire_caps import MAX_LINE_BYTES, MAX_MARKS
+from jackline_server.models.wire_density import Density, marks_of
+from jackline_server.runtime.ports import ModelRequest
+from jackline_server.runtime.secrets import Secret
+from tests.models.examples import failure_of, model_plan, reply_of, request
+from tests.support import openai_endpoint as endpoint
+from tests.support.openai_endpoint import DONE, Send, Wire, chunk, sse
+
+pytestmark = [
+    pytest.mark.timeout(90),
+    pytest.mark.filterwarnings("ignore:Items? .* on TypedDict class"),
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_.*' attribute"),
+]
+both = pytest.mark.parametrize("adapter", ["openai", "litellm"])
+
+ANY_JSON = st.recursive(
+    st.none() | st.integers() | st.text(alphabet='a"\\,:[]{}\n\u20ac', max_size=12),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def plain_marks(value: object) -> int:
+    match value:
+        case dict():
+            return 1 + max(len(value) - 1, 0) + len(value) + sum(map(plain_marks, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any JSON
+        case list():
+            return 1 + max(len(value) - 1, 0) + sum(map(plain_marks, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any JSON
+        case _:
+            return 0
+
+
+@given(ANY_JSON, st.lists(st.integers(min_value=1, max_value=200), max_size=6), st.booleans())
+def test_marks_are_those_outside_of_texts_wherever_the_document_is_cut(
+    value: object, cuts: list[int], is_plain: bool
+) -> None:
+    data = json.dumps(value, ensure_ascii=is_plain).encode()
+    density, places = Density(), sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    for start, end in pairwise(places):
+        density.add(data[start:end])
+    assert density.marks == marks_of(data) == plain_marks(value)
+
+
+@asynccontextmanager
+async def against(adapter: str, answer: Wire) -> AsyncGenerator[tuple[ModelRouter, ModelRequest]]:
+    """An adapter, and a request to an endpoint that has one answer."""
+    async with endpoint.serve(lambda _: answer) as server:
+        profile = ModelProfile(api_key=Secret("sk-planted-0123456789"), base_url=server.base_url)
+        made = (
+            OpenAIModels(profiles={"p": profile}, pools=GuardedClients(), environ={})
+            if adapter == "openai"
+            else LiteLLMModels({"p": profile})
+        )
+        asked = request(plan=model_plan(adapter=adapter), max_output_tokens=1_000_000)
+        try:
+            yield ModelRouter(adapters={adapter: made}, profiles={"p": profile}), asked
+        finally:
+            await made.close()
+
+
+DENSE = b'data: {"choices": [' + b"[]," * (MAX_LINE_BYTES // 4) + b"[]]}\n\n"
+LONG = 'long, [very] {long}: \u20ac"\\' * 40_000
+"""Over a megabyte on the wire, all of it one text."""
+
+
+@both
+async def test_an_event_of_too_many_values_is_given_up_before_it_is_read(adapter: str) -> None:
+    async with against(adapter, Wire(pieces=[Send(DENSE), DONE])) as (models, asked):
+        failure = await failure_of(models, asked)
+    assert (failure.failure, failure.limit) == (FailureClass.MALFORMED, AttemptLimit.BYTES)
+    assert marks_of(DENSE) > MAX_MARKS
+
+
+@both
+async def test_a_long_text_in_one_event_is_read(adapter: str) -> None:
+    answer = Wire(pieces=[sse(chunk({"content": LONG})), sse(chunk(finish="stop")), DONE])
+    async with against(adapter, answer) as (models, asked):
+        assert (await reply_of(models, asked)).text == LONG
+
+
+async def test_no_event_holds_up_the_loop() -> None:
+    """The longest single callback while the densest event comes, that is given up, stays far below 0.4 s."""
+    async with against("openai", Wire(pieces=[Send(DENSE), DONE])) as (models, asked):
+        loop, longest, seen, is_over = asyncio.get_running_loop(), 0.0, time.perf_counter(), False
+
+        def look() -> None:
+            nonlocal longest, seen
+            now = time.perf_counter()
+            longest, seen = max(longest, now - seen), now
+            if not is_over:
+                loop.call_soon(look)
+
+        look()
+        await failure_of(models, asked)
+        is_over = True
+    assert longest < 0.2
