@@ -580,6 +580,29 @@ SCENARIOS: tuple[Scenario, ...] = (
         play=_plain,
     ),
     Scenario(
+        name="usage",
+        about="Usage that is missing, that can not be, and that nearly uses the budgets of step and run.",
+        workflow=_agent(
+            top="bounds: {run_timeout: 2m, token_budget: 10500, cost_budget_usd: 1}",
+            step="bounds: {token_budget: 10000}",
+        ),
+        replies=(
+            ScriptedReply(calls=(("c-1", "look", "{}"),), usage=None),
+            ScriptedReply(
+                calls=(("c-2", "look", "{}"),), usage=Usage(prompt_tokens=2**62, completion_tokens=-1)
+            ),
+            ScriptedReply(
+                calls=(("c-3", "look", "{}"),),
+                usage=Usage(
+                    prompt_tokens=200, completion_tokens=8_000, cached_tokens=100, reasoning_tokens=50
+                ),
+            ),
+            _SAYS,
+        ),
+        tools=_BOTH,
+        play=_plain,
+    ),
+    Scenario(
         name="gated",
         about="A hook has calls made anew; a policy denies one; a judge has an answer mended; a rule ends it",
         workflow=_agent(

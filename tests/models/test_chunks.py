@@ -254,8 +254,8 @@ def test_one_unbelievable_report_spoils_the_good_one() -> None:
     assert usage_of(GOOD, {**GOOD, "prompt_tokens": -1}) is None
 
 
-def test_details_that_can_not_be_believed_are_zero() -> None:
-    report = {**GOOD, "prompt_tokens_details": {"cached_tokens": 11}, "completion_tokens_details": "x"}
+def test_details_that_are_no_counts_are_zero() -> None:
+    report = {**GOOD, "prompt_tokens_details": {"cached_tokens": -1}, "completion_tokens_details": "x"}
     assert usage_of(report) == Usage(prompt_tokens=10, completion_tokens=5)
 
 

@@ -609,7 +609,7 @@ type NoticeCode int32
 const (
 	// Never sent.
 	NoticeCode_NOTICE_CODE_UNSPECIFIED NoticeCode = 0
-	// 0.8 of a budget is used; the model is told once.
+	// 0.8 of a budget is used; the model is told once for each budget of the run and of each visit.
 	NoticeCode_NOTICE_CODE_BUDGET_NEARLY_USED NoticeCode = 1
 	// A file of the workflow was missing when it was compiled.
 	NoticeCode_NOTICE_CODE_FILE_MISSING NoticeCode = 2
@@ -621,6 +621,10 @@ const (
 	NoticeCode_NOTICE_CODE_TOOL_CALLS_IN_TEXT NoticeCode = 5
 	// The conversation that a model is sent was not sound, or could not be shortened as the workflow says.
 	NoticeCode_NOTICE_CODE_HISTORY NoticeCode = 6
+	// What calls of a model cost is unknown: it reports no usage, or has no price of its own. Told once for a model.
+	NoticeCode_NOTICE_CODE_COST_UNKNOWN NoticeCode = 7
+	// A model reported usage that can't be; what was estimated or reserved is charged. Told once for a model.
+	NoticeCode_NOTICE_CODE_USAGE_ODD NoticeCode = 8
 	// A model could not be reached; from here on the step asks its next one.
 	NoticeCode_NOTICE_CODE_MODEL_FALLBACK NoticeCode = 9
 	// A tool's result is too long for the log. It is kept outside, or only its beginning and its end are.
@@ -637,6 +641,8 @@ var (
 		4:  "NOTICE_CODE_REPETITION",
 		5:  "NOTICE_CODE_TOOL_CALLS_IN_TEXT",
 		6:  "NOTICE_CODE_HISTORY",
+		7:  "NOTICE_CODE_COST_UNKNOWN",
+		8:  "NOTICE_CODE_USAGE_ODD",
 		9:  "NOTICE_CODE_MODEL_FALLBACK",
 		10: "NOTICE_CODE_RESULT_STORED",
 	}
@@ -648,6 +654,8 @@ var (
 		"NOTICE_CODE_REPETITION":         4,
 		"NOTICE_CODE_TOOL_CALLS_IN_TEXT": 5,
 		"NOTICE_CODE_HISTORY":            6,
+		"NOTICE_CODE_COST_UNKNOWN":       7,
+		"NOTICE_CODE_USAGE_ODD":          8,
 		"NOTICE_CODE_MODEL_FALLBACK":     9,
 		"NOTICE_CODE_RESULT_STORED":      10,
 	}
@@ -3428,7 +3436,9 @@ func (x *TimerFired) GetSubject() string {
 type Noticed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is about.
-	Code          NoticeCode `protobuf:"varint,1,opt,name=code,proto3,enum=jackline.v1.NoticeCode" json:"code,omitempty"`
+	Code NoticeCode `protobuf:"varint,1,opt,name=code,proto3,enum=jackline.v1.NoticeCode" json:"code,omitempty"`
+	// The bound, as `step.token_budget`, or the model profile that it is about; empty if about none.
+	Subject       string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3468,6 +3478,13 @@ func (x *Noticed) GetCode() NoticeCode {
 		return x.Code
 	}
 	return NoticeCode_NOTICE_CODE_UNSPECIFIED
+}
+
+func (x *Noticed) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
 }
 
 // Somebody who can change nothing was asked, and this is the answer. Nothing announces it.
@@ -5309,9 +5326,10 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"TimerFired\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.jackline.v1.TimerKindR\x04kind\x12\x18\n" +
-	"\asubject\x18\x02 \x01(\tR\asubject\"6\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\"P\n" +
 	"\aNoticed\x12+\n" +
-	"\x04code\x18\x01 \x01(\x0e2\x17.jackline.v1.NoticeCodeR\x04code\"\xe7\x01\n" +
+	"\x04code\x18\x01 \x01(\x0e2\x17.jackline.v1.NoticeCodeR\x04code\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\"\xe7\x01\n" +
 	"\tConsulted\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.jackline.v1.ConsultKindR\x04kind\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x122\n" +
@@ -5498,7 +5516,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
-	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xa5\x02\n" +
+	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xde\x02\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -5507,7 +5525,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1cNOTICE_CODE_CONDITION_FAILED\x10\x03\x12\x1a\n" +
 	"\x16NOTICE_CODE_REPETITION\x10\x04\x12\"\n" +
 	"\x1eNOTICE_CODE_TOOL_CALLS_IN_TEXT\x10\x05\x12\x17\n" +
-	"\x13NOTICE_CODE_HISTORY\x10\x06\x12\x1e\n" +
+	"\x13NOTICE_CODE_HISTORY\x10\x06\x12\x1c\n" +
+	"\x18NOTICE_CODE_COST_UNKNOWN\x10\a\x12\x19\n" +
+	"\x15NOTICE_CODE_USAGE_ODD\x10\b\x12\x1e\n" +
 	"\x1aNOTICE_CODE_MODEL_FALLBACK\x10\t\x12\x1d\n" +
 	"\x19NOTICE_CODE_RESULT_STORED\x10\n" +
 	"*\xb0\x01\n" +

@@ -1167,9 +1167,15 @@ type ModelPlan struct {
 	// Time of one attempt, beside that of the step; unset without one of its own.
 	RequestTimeoutMs *uint64 `protobuf:"varint,19,opt,name=request_timeout_ms,json=requestTimeoutMs,proto3,oneof" json:"request_timeout_ms,omitempty"`
 	// True if it can't be given tools.
-	NoTools       bool `protobuf:"varint,20,opt,name=no_tools,json=noTools,proto3" json:"no_tools,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NoTools bool `protobuf:"varint,20,opt,name=no_tools,json=noTools,proto3" json:"no_tools,omitempty"`
+	// True if the prices are not the model's own, which are unknown, but the most that it is counted at.
+	PriceIsCeiling bool `protobuf:"varint,16,opt,name=price_is_ceiling,json=priceIsCeiling,proto3" json:"price_is_ceiling,omitempty"`
+	// Price of a million prompt tokens that the provider had cached; unset is as the others.
+	CachedPriceMicros *uint64 `protobuf:"varint,21,opt,name=cached_price_micros,json=cachedPriceMicros,proto3,oneof" json:"cached_price_micros,omitempty"`
+	// Price of a million completion tokens of reasoning; unset is as the others.
+	ReasoningPriceMicros *uint64 `protobuf:"varint,22,opt,name=reasoning_price_micros,json=reasoningPriceMicros,proto3,oneof" json:"reasoning_price_micros,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *ModelPlan) Reset() {
@@ -1333,6 +1339,27 @@ func (x *ModelPlan) GetNoTools() bool {
 		return x.NoTools
 	}
 	return false
+}
+
+func (x *ModelPlan) GetPriceIsCeiling() bool {
+	if x != nil {
+		return x.PriceIsCeiling
+	}
+	return false
+}
+
+func (x *ModelPlan) GetCachedPriceMicros() uint64 {
+	if x != nil && x.CachedPriceMicros != nil {
+		return *x.CachedPriceMicros
+	}
+	return 0
+}
+
+func (x *ModelPlan) GetReasoningPriceMicros() uint64 {
+	if x != nil && x.ReasoningPriceMicros != nil {
+		return *x.ReasoningPriceMicros
+	}
+	return 0
 }
 
 // One step.
@@ -4190,7 +4217,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\a_eventsB\x11\n" +
 	"\x0f_max_iterationsB\x11\n" +
 	"\x0f_model_requestsB\r\n" +
-	"\v_tool_calls\"\xe3\x06\n" +
+	"\v_tool_calls\"\xaa\b\n" +
 	"\tModelPlan\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x18\n" +
@@ -4213,13 +4240,18 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\rnative_schema\x18\x11 \x01(\bR\fnativeSchema\x12+\n" +
 	"\x0fidle_timeout_ms\x18\x12 \x01(\x04H\x04R\ridleTimeoutMs\x88\x01\x01\x121\n" +
 	"\x12request_timeout_ms\x18\x13 \x01(\x04H\x05R\x10requestTimeoutMs\x88\x01\x01\x12\x19\n" +
-	"\bno_tools\x18\x14 \x01(\bR\anoToolsB\x15\n" +
+	"\bno_tools\x18\x14 \x01(\bR\anoTools\x12(\n" +
+	"\x10price_is_ceiling\x18\x10 \x01(\bR\x0epriceIsCeiling\x123\n" +
+	"\x13cached_price_micros\x18\x15 \x01(\x04H\x06R\x11cachedPriceMicros\x88\x01\x01\x129\n" +
+	"\x16reasoning_price_micros\x18\x16 \x01(\x04H\aR\x14reasoningPriceMicros\x88\x01\x01B\x15\n" +
 	"\x13_connect_timeout_msB\x19\n" +
 	"\x17_first_token_timeout_msB\x0e\n" +
 	"\f_reply_bytesB\x0f\n" +
 	"\r_reply_chunksB\x12\n" +
 	"\x10_idle_timeout_msB\x15\n" +
-	"\x13_request_timeout_msJ\x04\b\x10\x10\x11J\x04\b\x15\x10\x1e\"\xd6\x04\n" +
+	"\x13_request_timeout_msB\x16\n" +
+	"\x14_cached_price_microsB\x19\n" +
+	"\x17_reasoning_price_microsJ\x04\b\x17\x10\x1e\"\xd6\x04\n" +
 	"\bStepPlan\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12 \n" +

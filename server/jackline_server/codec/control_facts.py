@@ -210,6 +210,8 @@ def _unpack_timer_fired(event: event_pb2.StepEvent) -> TimerFired:
 
 def _pack_noticed(fact: Noticed, event: event_pb2.StepEvent) -> None:
     event.noticed.code = NOTICE_CODE.wire[fact.code]
+    if fact.subject:
+        event.noticed.subject = fact.subject
 
 
 def _fill_noticed(fact: Noticed, content: event_pb2.Content) -> None:
@@ -218,7 +220,8 @@ def _fill_noticed(fact: Noticed, content: event_pb2.Content) -> None:
 
 
 def _unpack_noticed(event: event_pb2.StepEvent) -> Noticed:
-    return Noticed(code=NOTICE_CODE.read(event.noticed.code), text=event.content.text)
+    found = event.noticed
+    return Noticed(code=NOTICE_CODE.read(found.code), text=event.content.text, subject=found.subject)
 
 
 def _pack_consulted(fact: Consulted, event: event_pb2.StepEvent) -> None:

@@ -104,6 +104,9 @@ def _model_message(model: ModelPlan) -> plan_pb2.ModelPlan:
         retry_cap_ms=model.retry_cap_ms,
         native_schema=model.native_schema,
         no_tools=not model.calls_tools,
+        price_is_ceiling=model.price_is_ceiling,
+        cached_price_micros=None if price is None else price.cached_per_million,
+        reasoning_price_micros=None if price is None else price.reasoning_per_million,
     )
     set_limits(message, model.limits)
     return message
@@ -113,6 +116,10 @@ def _read_model(message: plan_pb2.ModelPlan) -> ModelPlan:
     price = Price(
         input_per_million=message.input_price_micros,
         output_per_million=message.output_price_micros,
+        cached_per_million=message.cached_price_micros if message.HasField("cached_price_micros") else None,
+        reasoning_per_million=(
+            message.reasoning_price_micros if message.HasField("reasoning_price_micros") else None
+        ),
     )
     return ModelPlan(
         profile=message.profile,
@@ -126,6 +133,7 @@ def _read_model(message: plan_pb2.ModelPlan) -> ModelPlan:
         retry_cap_ms=message.retry_cap_ms,
         native_schema=message.native_schema,
         calls_tools=not message.no_tools,
+        price_is_ceiling=message.price_is_ceiling,
         limits=read_limits(message),
     )
 

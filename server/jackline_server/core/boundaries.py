@@ -88,6 +88,8 @@ def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911 - one ca
             return answered or fact.problem is CallProblem.REPLY_DISCARDED
         case Noticed(code=NoticeCode.TOOL_CALLS_IN_TEXT):
             return isinstance(before, ModelReplied | ToolCallRequested)
+        case Noticed(code=NoticeCode.USAGE_ODD | NoticeCode.COST_UNKNOWN):
+            return isinstance(before, ModelReplied | ToolCallRequested | Noticed)
         case Noticed(code=NoticeCode.RESULT_STORED):
             return isinstance(before, ToolCallFinished)
         case Noticed(code=NoticeCode.CONDITION_FAILED):

@@ -136,21 +136,30 @@ def message_tokens(text: str) -> int:
     return MESSAGE_TOKENS + (size + 3) // 4
 
 
+def most_tokens(estimated: int) -> int:
+    """The most tokens that a prompt can come to that was estimated at so many: one for each of its bytes."""
+    return 4 * estimated
+
+
 def price_of(price: Price | None, *, prompt_tokens: int, completion_tokens: int) -> int:
-    """What so many tokens cost; 0 without a price (a cost budget then does not compile)."""
+    """What so many tokens cost at most; 0 without a price (a cost budget then does not compile)."""
     if price is None:
         return 0
-    exact = prompt_tokens * price.input_per_million + completion_tokens * price.output_per_million
+    exact = prompt_tokens * price.most_input + completion_tokens * price.most_output
     return -(-exact // 1_000_000)
 
 
 def charge(model: ModelPlan, usage: Usage) -> int:
-    """What a settled call costs."""
-    return price_of(
-        model.price,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-    )
+    """What a settled call costs, at the prices of the parts of its prompt and of its reply."""
+    price = model.price
+    if price is None:
+        return 0
+    cached, reasoning = usage.cached_tokens, usage.reasoning_tokens
+    exact = (usage.prompt_tokens - cached) * price.input_per_million
+    exact += cached * price.of_cached
+    exact += (usage.completion_tokens - reasoning) * price.output_per_million
+    exact += reasoning * price.of_reasoning
+    return -(-exact // 1_000_000)
 
 
 def output_cap(
@@ -213,7 +222,7 @@ def _cap_by_cost(scope: Scope, price: Price | None, prompt_tokens: int, held_bac
     if scope.cost_budget_micros is None or price is None:
         return None
     room = scope.cost_budget_micros - held_back - scope.ledger.cost_held
-    left = room * 1_000_000 - prompt_tokens * price.input_per_million
+    left = room * 1_000_000 - prompt_tokens * price.most_input
     if left < 0:
         return -1
-    return None if price.output_per_million == 0 else left // price.output_per_million
+    return None if price.most_output == 0 else left // price.most_output

@@ -4,6 +4,7 @@ Owns what holds a run and what lets it go on.
 """
 
 from jackline_server.core import (
+    budget_notices,
     evolve_calls,
     evolve_gates,
     evolve_progress,
@@ -108,6 +109,7 @@ def steer(state: RunState, fact: Steered) -> RunState:
 
 def adjust(state: RunState, fact: BoundsAdjusted) -> RunState:
     """The new bounds hold from here on."""
+    state = budget_notices.raised(state, fact)
     state = change(state, bounds=new_bounds.of_run(state.bounds, fact.run))
     if fact.visit == NO_VISIT_BOUNDS:
         return state
@@ -131,15 +133,14 @@ def notice(state: RunState, fact: Noticed) -> RunState:
     oversight = state.oversight
     match fact.code:
         case NoticeCode.BUDGET_NEARLY_USED:
-            state = change(state, oversight=change(oversight, budget_told=True))
-            note = Note(text=fact.text, provenance="notice")
-            visit = current(state)
-            return change(state, visit=change(visit, entries=(*visit.entries, note)))
+            return budget_notices.told(state, fact)
+        case NoticeCode.COST_UNKNOWN | NoticeCode.USAGE_ODD:
+            told = oversight.told | {(fact.code, fact.subject)}
+            return change(state, oversight=change(oversight, told=told))
         case NoticeCode.MODEL_FALLBACK:
             return fallbacks.moved_on(state)
         case NoticeCode.FILE_MISSING:
-            told = oversight.warnings_told + 1
-            return change(state, oversight=change(oversight, warnings_told=told))
+            return change(state, oversight=change(oversight, warnings_told=oversight.warnings_told + 1))
         case NoticeCode.TOOL_CALLS_IN_TEXT:
             return change(state, visit=change(current(state), text_calls_told=True))
         case NoticeCode.CONDITION_FAILED | NoticeCode.HISTORY | NoticeCode.RESULT_STORED:

@@ -704,14 +704,20 @@ class NoticeCode(Enum):
     HISTORY = "history"
     MODEL_FALLBACK = "model_fallback"
     RESULT_STORED = "result_stored"
+    COST_UNKNOWN = "cost_unknown"
+    USAGE_ODD = "usage_odd"
 
 
 @frozen
 class Noticed:
-    """Something worth knowing. Only `budget_nearly_used` and `repetition` are told to the model."""
+    """Something worth knowing. Only `budget_nearly_used` and `repetition` are told to the model.
+
+    `subject` is the bound or the model profile that it is about, where it is about one.
+    """
 
     code: NoticeCode
     text: str  # content
+    subject: str = ""
 
 
 # --- consulting --------------------------------------------------------------------------------

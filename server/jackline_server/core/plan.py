@@ -264,10 +264,36 @@ class StepBounds:
 
 @frozen
 class Price:
-    """Millionths of a US dollar for a million tokens."""
+    """Millionths of a US dollar for a million tokens.
+
+    `cached_per_million` is for those of the prompt that the provider had cached, `reasoning_per_million` for
+    those of the reply that are reasoning; None is the same as for the rest.
+    """
 
     input_per_million: int
     output_per_million: int
+    cached_per_million: int | None = None
+    reasoning_per_million: int | None = None
+
+    @property
+    def of_cached(self) -> int:
+        """The price of cached tokens."""
+        return self.input_per_million if self.cached_per_million is None else self.cached_per_million
+
+    @property
+    def of_reasoning(self) -> int:
+        """The price of reasoning tokens."""
+        return self.output_per_million if self.reasoning_per_million is None else self.reasoning_per_million
+
+    @property
+    def most_input(self) -> int:
+        """What a token of a prompt costs at most: nobody knows ahead which are cached."""
+        return max(self.input_per_million, self.cached_per_million or 0)
+
+    @property
+    def most_output(self) -> int:
+        """What a token of a reply costs at most."""
+        return max(self.output_per_million, self.reasoning_per_million or 0)
 
 
 @frozen
@@ -292,7 +318,8 @@ class ModelPlan:
     """A model profile as it was when the plan was made.
 
     `adapter` names the adapter (`openai`, `litellm`, `scripted`). Keys, base URLs and script paths are not
-    here: the adapter looks them up under `profile`.
+    here: the adapter looks them up under `profile`. `price_is_ceiling` says that the price is not the model's
+    own, which is unknown, but the most that its profile lets it be counted at.
     """
 
     profile: str
@@ -309,6 +336,7 @@ class ModelPlan:
     calls_tools: bool = True
     """True if the model can be given tools."""
     limits: AttemptLimits = AttemptLimits()
+    price_is_ceiling: bool = False
 
 
 @frozen

@@ -27,6 +27,8 @@ from jackline_server.core.facts import (
     ModelCallFailed,
     ModelCallStarted,
     ModelReplied,
+    NoticeCode,
+    Noticed,
     RunFinished,
     RunStarted,
     ToolCallFinished,
@@ -326,7 +328,13 @@ def _is(entry: Entry | None, kind: type[Fact]) -> bool:
 
 
 def _same(recorded: Fact, decided: Fact) -> bool:
-    """True if the two are one decision. An expiry is a time of day, which no two walks share."""
+    """True if the two are one decision. An expiry is a time of day, which no two walks share.
+
+    A notice that names no budget is one of before, when that was told of all of them in one.
+    """
+    if isinstance(recorded, Noticed) and isinstance(decided, Noticed):
+        of_before = recorded.code is NoticeCode.BUDGET_NEARLY_USED and not recorded.subject
+        return recorded.code is decided.code if of_before else recorded == decided
     if isinstance(recorded, InterruptRaised) and isinstance(decided, InterruptRaised):
         times = recorded.expires_unix_ms, decided.expires_unix_ms
         if times[0] is None or times[1] is None:

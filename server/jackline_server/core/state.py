@@ -18,6 +18,7 @@ from jackline_server.core.facts import (
     FinishReason,
     InterruptKind,
     ModelCallStarted,
+    NoticeCode,
     Phase,
     RunFinished,
     RunStarted,
@@ -229,7 +230,8 @@ class Visit:
     result was not shown whole: from then on it can be read on in.
     `text_calls_told` is set once it was noticed that the model writes calls into its text. `took_no_turn`
     says that the newest reply mended an answer, which uses no turn.
-    `limit_answer` is what somebody said who was asked about a limit, but to raise it.
+    `limit_answer` is what somebody said who was asked about a limit, but to raise it. `told` are the bounds
+    of the visit that the model was told are nearly used.
     `fallback` is which of its models the step asks: 0 is its own, then its fallbacks.
     """
 
@@ -260,6 +262,7 @@ class Visit:
     text_calls_told: bool = False
     took_no_turn: bool = False
     limit_answer: str = ""
+    told: frozenset[str] = frozenset()
 
 
 @frozen
@@ -316,7 +319,11 @@ class Cleanup:
 
 @frozen
 class Oversight:
-    """What holds the run from outside its loop."""
+    """What holds the run from outside its loop, and what was noticed once for all of it.
+
+    `told` has the notice and what it is about. That of a nearly used budget stands for every budget if it is
+    about none, as notices of before are.
+    """
 
     paused: bool = False
     abort: AbortRequest | None = None
@@ -325,7 +332,7 @@ class Oversight:
     interrupts: Mapping[str, Interrupt]
     decided: frozenset[str] = frozenset()
     expired: frozenset[str] = frozenset()
-    budget_told: bool = False
+    told: frozenset[tuple[NoticeCode, str]] = frozenset()
     warnings_told: int = 0
 
 

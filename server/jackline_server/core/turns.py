@@ -7,6 +7,7 @@ use a request, not a turn.
 
 from jackline_server.core import (
     bounds,
+    budget_notices,
     call_checks,
     exits,
     fallbacks,
@@ -25,8 +26,6 @@ from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     CallStatus,
     ModelCallStarted,
-    NoticeCode,
-    Noticed,
     Purpose,
     StopReason,
 )
@@ -48,7 +47,6 @@ CLOSING_OUTPUT_TOKENS = 512
 EMPTY_REPLY = Limit(reason=StopReason.MODEL_ERROR, leaf="MODEL_EMPTY_REPLY")
 
 _NO_HOLD = Hold(tokens=0, cost_micros=0)
-_NOTICE_AT = (4, 5)
 
 
 def look_back(state: RunState, visit: Visit, step: ModelStep, *, now: Moment) -> Step | None:
@@ -71,10 +69,9 @@ def next_turn(state: RunState, visit: Visit, step: ModelStep, *, now: Moment) ->
             return fallbacks.following(visit, step) or _give_up(state, visit)
         if now_active_ms < attempts.retry_at_active_ms:
             return wait_for_retry(state, attempts.retry_at_active_ms, now_active_ms)
-    if not state.oversight.budget_told:
-        nearly = _nearly_used(state, visit, step)
-        if nearly is not None:
-            return Record(facts=(nearly,))
+    nearly = budget_notices.due(state, visit, step)
+    if nearly is not None:
+        return Record(facts=(nearly,))
     call = model_call(state, visit, step, now_active_ms=now_active_ms)
     return call if isinstance(call, CallModel) else at_limit(state, visit, step, call, now=now)
 
@@ -301,24 +298,6 @@ def idle_ms(step: ModelStep, model: ModelPlan) -> int:
     """How long an attempt waits for the next chunk: as the step says, or the model's profile."""
     own = model.limits.idle_timeout_ms
     return step.bounds.idle_timeout_ms if own is None else min(own, step.bounds.idle_timeout_ms)
-
-
-def _nearly_used(state: RunState, visit: Visit, step: ModelStep) -> Noticed | None:
-    for caps, ledger in ((bounds_of(visit, step), visit.ledger), (state.bounds, state.ledger)):
-        if _is_nearly_used(caps.token_budget, ledger.tokens_held):
-            name = "token"
-        elif _is_nearly_used(caps.cost_budget_micros, ledger.cost_held):
-            name = "cost"
-        else:
-            continue
-        text = f"More than four fifths of the {name} budget is used. Come to an end soon."
-        return Noticed(code=NoticeCode.BUDGET_NEARLY_USED, text=text)
-    return None
-
-
-def _is_nearly_used(budget: int | None, held: int) -> bool:
-    parts, whole = _NOTICE_AT
-    return bool(budget) and held * whole >= budget * parts
 
 
 def choice_met(state: RunState, visit: Visit, step: ModelStep) -> bool:

@@ -89,7 +89,8 @@ def _count(value: object) -> int | None:
 def read_usage(report: object) -> Usage | None:
     """One usage report; None if it can't be believed as a whole.
 
-    A prompt of no tokens can't be. Details that can't be believed count as zero.
+    A prompt of no tokens can't be. Details that are no counts are zero; whether they fit their totals is the
+    core's to say.
     """
     prompt = _count(_get(report, "prompt_tokens"))
     completion = _count(_get(report, "completion_tokens"))
@@ -100,8 +101,8 @@ def read_usage(report: object) -> Usage | None:
     return Usage(
         prompt_tokens=prompt,
         completion_tokens=completion,
-        cached_tokens=cached if cached <= prompt else 0,
-        reasoning_tokens=reasoning if reasoning <= completion else 0,
+        cached_tokens=cached,
+        reasoning_tokens=reasoning,
     )
 
 
@@ -334,7 +335,8 @@ class ChunkReader:
         if self._held:
             yield TextChunk(well_formed(self._held))
         name, blocks_json = self._thoughts.fields()
-        yield EndChunk(self._finish, self._usage.settle(produced=self.started), name, blocks_json)
+        usage = self._usage.settle(produced=self.started)
+        yield EndChunk(self._finish, usage, name, blocks_json, usage_unreadable=self._usage.unbelievable)
 
 
 def _first_choice(chunk: object) -> object:

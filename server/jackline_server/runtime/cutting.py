@@ -1,6 +1,6 @@
 """What becomes of the calls of an effect that was cancelled for good.
 
-Owns the facts that settle them, and what a call is charged that nobody can tell the use of. Pure.
+Owns the facts that settle them. Pure.
 """
 
 from jackline_server.core import bounds
@@ -11,10 +11,10 @@ from jackline_server.core.facts import (
     ModelCallFailed,
     ModelCallStarted,
     ToolCallFinished,
-    Usage,
 )
 from jackline_server.core.plan import Effect, ModelPlan
 from jackline_server.core.state import RunState
+from jackline_server.core.usage_reports import full
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.masking import hides_replies
 
@@ -62,7 +62,7 @@ def heard(run: LiveRun) -> str:
 
 
 def _cancelled(started: ModelCallStarted, model: ModelPlan, text: str) -> ModelCallFailed:
-    usage = full_usage(started)
+    usage = full(started)
     return ModelCallFailed(
         failure=FailureClass.CANCELLED,
         retry_in_ms=None,
@@ -70,13 +70,4 @@ def _cancelled(started: ModelCallStarted, model: ModelPlan, text: str) -> ModelC
         cost_micros=bounds.charge(model, usage),
         error="the run was aborted during the call",
         text=text,
-    )
-
-
-def full_usage(started: ModelCallStarted) -> Usage:
-    """What a call is charged when nobody knows what it used: all that was reserved."""
-    return Usage(
-        prompt_tokens=started.prompt_tokens,
-        completion_tokens=started.max_output_tokens,
-        estimated=True,
     )

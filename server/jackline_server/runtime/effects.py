@@ -10,9 +10,18 @@ import logging
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import chain
 
 from jackline_server import failpoints
-from jackline_server.core import bounds, calls, gate_lookup, json_text, retries, tool_retries
+from jackline_server.core import (
+    bounds,
+    calls,
+    gate_lookup,
+    json_text,
+    retries,
+    tool_retries,
+    usage_reports,
+)
 from jackline_server.core.facts import (
     CallStatus,
     Fact,
@@ -20,15 +29,15 @@ from jackline_server.core.facts import (
     ModelCallFailed,
     ModelReplied,
     ToolCallFinished,
-    Usage,
 )
 from jackline_server.core.plan import Effect, JsonValue, ModelStep, ResultAction
 from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, ToolAttempt
 from jackline_server.core.tool_retries import FailedAttempt
+from jackline_server.core.usage_reports import Reported
 from jackline_server.runtime.consulting import consult
-from jackline_server.runtime.cutting import full_usage, heard
+from jackline_server.runtime.cutting import heard
 from jackline_server.runtime.deltas import DeltaMaker
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.masking import hides_replies, masked_calls, masked_reply, masked_result
@@ -120,7 +129,7 @@ class Effects:
             return failed.usage.total
         _stay_stopped()
         await failpoints.hit_async("loop.model.after_call_before_commit")
-        usage = _usage(reply, step)
+        charged = usage_reports.charged(run.state, step, _reported(reply))
         gates = gate_lookup.here(run.state)
         if gates is not None:
             reply = await masked_reply(reply, gates, self.masks)
@@ -132,11 +141,11 @@ class Effects:
             reply, heard = await masked_calls(reply, heard, gates, self.masks)
             _stay_stopped()
         replied = ModelReplied(
-            usage=usage,
-            cost_micros=bounds.charge(step.model, usage),
+            usage=charged.usage,
+            cost_micros=bounds.charge(step.model, charged.usage),
             finish=reply.finish,
             tool_calls=len(heard.asked),
-            tokens_used=run.state.ledger.tokens + usage.total,
+            tokens_used=run.state.ledger.tokens + charged.usage.total,
             latency_ms=self.clock.monotonic_ms() - began,
             first_token_ms=first_ms - began,
             text=reply.text,
@@ -145,10 +154,9 @@ class Effects:
             calls_in_text=heard.in_text,
         )
         run.note(replied)
-        run.note(*calls.requested(run.state, heard.asked))
-        if heard.notice is not None:
-            run.note(heard.notice)
-        return usage.total
+        notices = charged.notices if heard.notice is None else (heard.notice, *charged.notices)
+        run.note(*calls.requested(run.state, heard.asked), *notices)
+        return charged.usage.total
 
     async def _stream(self, step: CallModel, run: LiveRun, attempt_id: int) -> tuple[Reply, int]:
         """The whole reply, and when its first piece came."""
@@ -188,7 +196,7 @@ class Effects:
         )
 
     def _failed(self, step: CallModel, run: LiveRun, failure: ModelFailure) -> ModelCallFailed:
-        usage = full_usage(step.started) if failure.usage is None else failure.usage
+        usage = usage_reports.charged_for_failure(run.state, step, failure.usage)
         visit = run.state.visit
         agent = run.state.plan.step(visit.step_id) if visit is not None else None
         following = retries.Next(retry_in_ms=None)
@@ -339,15 +347,10 @@ def _blocks(reply: Reply, step: CallModel) -> ReasoningBlocks | None:
     )
 
 
-def _usage(reply: Reply, step: CallModel) -> Usage:
-    """What the provider reports, or our own count where that is missing or can't be."""
-    reported = reply.usage
-    most = step.model.context_window + step.model.max_output_tokens
-    if reported is not None and reported.total <= most:
-        return reported
-    said = [reply.text, reply.reasoning, *(call.name + call.arguments for call in reply.calls)]
-    counted = min(bounds.estimate(said), step.started.max_output_tokens)
-    return Usage(prompt_tokens=step.started.prompt_tokens, completion_tokens=counted, estimated=True)
+def _reported(reply: Reply) -> Reported:
+    """What the provider reports of the reply, and what it says."""
+    said = chain((reply.text, reply.reasoning), (call.name + call.arguments for call in reply.calls))
+    return Reported(usage=reply.usage, unreadable=reply.usage_unreadable, said=said)
 
 
 def _status(ending: ToolEnding, effect: Effect) -> CallStatus:

@@ -68,6 +68,7 @@ class ToolCallChunk:
 class EndChunk:
     """The end of a reply, always the last chunk. `usage` is None if none usable was reported.
 
+    `usage_unreadable` says that some was reported, and could not be read as numbers of tokens.
     `reasoning_field` and `blocks_json` say how the reasoning is sent back: as `ReasoningBlocks` has it.
     """
 
@@ -75,6 +76,7 @@ class EndChunk:
     usage: Usage | None
     reasoning_field: str = ""
     blocks_json: str = ""
+    usage_unreadable: bool = False
 
 
 ModelChunk = TextChunk | ReasoningChunk | ToolCallChunk | EndChunk

@@ -37,7 +37,7 @@ class ReplyCall:
 class Reply:
     """A whole reply. `usage` is None if the provider reported none that is usable.
 
-    `reasoning_field` and `blocks_json` are those of its EndChunk.
+    `usage_unreadable`, `reasoning_field` and `blocks_json` are those of its EndChunk.
     """
 
     text: str
@@ -47,6 +47,7 @@ class Reply:
     usage: Usage | None
     reasoning_field: str = ""
     blocks_json: str = ""
+    usage_unreadable: bool = False
 
 
 @dataclass(slots=True)
@@ -113,6 +114,7 @@ class ReplyBuilder:
             usage=end.usage,
             reasoning_field=end.reasoning_field,
             blocks_json=end.blocks_json,
+            usage_unreadable=end.usage_unreadable,
         )
 
 

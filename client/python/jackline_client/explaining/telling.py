@@ -135,7 +135,8 @@ def _noticed(event: StepEvent) -> str:
         case NoticeCode.NOTICE_CODE_MODEL_FALLBACK:
             return "the next model of the step was asked in its place"
         case NoticeCode.NOTICE_CODE_BUDGET_NEARLY_USED:
-            return "the model was told that a budget is nearly used"
+            which = event.noticed.subject or "a budget"
+            return f"the model was told that {which} is nearly used"
         case other:
             return f"notice {word(NoticeCode.Name, other, 'NOTICE_CODE_')}{said(event.content.text)}"
 

@@ -386,7 +386,7 @@ class _NoticeCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoticeCode
     NOTICE_CODE_UNSPECIFIED: _NoticeCode.ValueType  # 0
     """Never sent."""
     NOTICE_CODE_BUDGET_NEARLY_USED: _NoticeCode.ValueType  # 1
-    """0.8 of a budget is used; the model is told once."""
+    """0.8 of a budget is used; the model is told once for each budget of the run and of each visit."""
     NOTICE_CODE_FILE_MISSING: _NoticeCode.ValueType  # 2
     """A file of the workflow was missing when it was compiled."""
     NOTICE_CODE_CONDITION_FAILED: _NoticeCode.ValueType  # 3
@@ -397,6 +397,10 @@ class _NoticeCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoticeCode
     """The model wrote a tool call into its text. Whether it is carried out is the step's to say."""
     NOTICE_CODE_HISTORY: _NoticeCode.ValueType  # 6
     """The conversation that a model is sent was not sound, or could not be shortened as the workflow says."""
+    NOTICE_CODE_COST_UNKNOWN: _NoticeCode.ValueType  # 7
+    """What calls of a model cost is unknown: it reports no usage, or has no price of its own. Told once for a model."""
+    NOTICE_CODE_USAGE_ODD: _NoticeCode.ValueType  # 8
+    """A model reported usage that can't be; what was estimated or reserved is charged. Told once for a model."""
     NOTICE_CODE_MODEL_FALLBACK: _NoticeCode.ValueType  # 9
     """A model could not be reached; from here on the step asks its next one."""
     NOTICE_CODE_RESULT_STORED: _NoticeCode.ValueType  # 10
@@ -408,7 +412,7 @@ class NoticeCode(_NoticeCode, metaclass=_NoticeCodeEnumTypeWrapper):
 NOTICE_CODE_UNSPECIFIED: NoticeCode.ValueType  # 0
 """Never sent."""
 NOTICE_CODE_BUDGET_NEARLY_USED: NoticeCode.ValueType  # 1
-"""0.8 of a budget is used; the model is told once."""
+"""0.8 of a budget is used; the model is told once for each budget of the run and of each visit."""
 NOTICE_CODE_FILE_MISSING: NoticeCode.ValueType  # 2
 """A file of the workflow was missing when it was compiled."""
 NOTICE_CODE_CONDITION_FAILED: NoticeCode.ValueType  # 3
@@ -419,6 +423,10 @@ NOTICE_CODE_TOOL_CALLS_IN_TEXT: NoticeCode.ValueType  # 5
 """The model wrote a tool call into its text. Whether it is carried out is the step's to say."""
 NOTICE_CODE_HISTORY: NoticeCode.ValueType  # 6
 """The conversation that a model is sent was not sound, or could not be shortened as the workflow says."""
+NOTICE_CODE_COST_UNKNOWN: NoticeCode.ValueType  # 7
+"""What calls of a model cost is unknown: it reports no usage, or has no price of its own. Told once for a model."""
+NOTICE_CODE_USAGE_ODD: NoticeCode.ValueType  # 8
+"""A model reported usage that can't be; what was estimated or reserved is charged. Told once for a model."""
 NOTICE_CODE_MODEL_FALLBACK: NoticeCode.ValueType  # 9
 """A model could not be reached; from here on the step asks its next one."""
 NOTICE_CODE_RESULT_STORED: NoticeCode.ValueType  # 10
@@ -1698,16 +1706,20 @@ class Noticed(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CODE_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
     code: Global___NoticeCode.ValueType
     """What it is about."""
+    subject: _builtins.str
+    """The bound, as `step.token_budget`, or the model profile that it is about; empty if about none."""
     def __init__(
         self,
         *,
         code: Global___NoticeCode.ValueType = ...,
+        subject: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -624,6 +624,9 @@ class ModelPlan(_message.Message):
     IDLE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     REQUEST_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     NO_TOOLS_FIELD_NUMBER: _builtins.int
+    PRICE_IS_CEILING_FIELD_NUMBER: _builtins.int
+    CACHED_PRICE_MICROS_FIELD_NUMBER: _builtins.int
+    REASONING_PRICE_MICROS_FIELD_NUMBER: _builtins.int
     profile: _builtins.str
     """The profile's name."""
     model: _builtins.str
@@ -662,6 +665,12 @@ class ModelPlan(_message.Message):
     """Time of one attempt, beside that of the step; unset without one of its own."""
     no_tools: _builtins.bool
     """True if it can't be given tools."""
+    price_is_ceiling: _builtins.bool
+    """True if the prices are not the model's own, which are unknown, but the most that it is counted at."""
+    cached_price_micros: _builtins.int
+    """Price of a million prompt tokens that the provider had cached; unset is as the others."""
+    reasoning_price_micros: _builtins.int
+    """Price of a million completion tokens of reasoning; unset is as the others."""
     def __init__(
         self,
         *,
@@ -684,17 +693,24 @@ class ModelPlan(_message.Message):
         idle_timeout_ms: _builtins.int | None = ...,
         request_timeout_ms: _builtins.int | None = ...,
         no_tools: _builtins.bool = ...,
+        price_is_ceiling: _builtins.bool = ...,
+        cached_price_micros: _builtins.int | None = ...,
+        reasoning_price_micros: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_connect_timeout_ms", b"_connect_timeout_ms", "_first_token_timeout_ms", b"_first_token_timeout_ms", "_idle_timeout_ms", b"_idle_timeout_ms", "_reply_bytes", b"_reply_bytes", "_reply_chunks", b"_reply_chunks", "_request_timeout_ms", b"_request_timeout_ms", "connect_timeout_ms", b"connect_timeout_ms", "first_token_timeout_ms", b"first_token_timeout_ms", "idle_timeout_ms", b"idle_timeout_ms", "reply_bytes", b"reply_bytes", "reply_chunks", b"reply_chunks", "request_timeout_ms", b"request_timeout_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cached_price_micros", b"_cached_price_micros", "_connect_timeout_ms", b"_connect_timeout_ms", "_first_token_timeout_ms", b"_first_token_timeout_ms", "_idle_timeout_ms", b"_idle_timeout_ms", "_reasoning_price_micros", b"_reasoning_price_micros", "_reply_bytes", b"_reply_bytes", "_reply_chunks", b"_reply_chunks", "_request_timeout_ms", b"_request_timeout_ms", "cached_price_micros", b"cached_price_micros", "connect_timeout_ms", b"connect_timeout_ms", "first_token_timeout_ms", b"first_token_timeout_ms", "idle_timeout_ms", b"idle_timeout_ms", "reasoning_price_micros", b"reasoning_price_micros", "reply_bytes", b"reply_bytes", "reply_chunks", b"reply_chunks", "request_timeout_ms", b"request_timeout_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_connect_timeout_ms", b"_connect_timeout_ms", "_first_token_timeout_ms", b"_first_token_timeout_ms", "_idle_timeout_ms", b"_idle_timeout_ms", "_reply_bytes", b"_reply_bytes", "_reply_chunks", b"_reply_chunks", "_request_timeout_ms", b"_request_timeout_ms", "adapter", b"adapter", "connect_timeout_ms", b"connect_timeout_ms", "context_window", b"context_window", "first_token_timeout_ms", b"first_token_timeout_ms", "idle_timeout_ms", b"idle_timeout_ms", "input_price_micros", b"input_price_micros", "max_output_tokens", b"max_output_tokens", "model", b"model", "native_schema", b"native_schema", "no_tools", b"no_tools", "output_price_micros", b"output_price_micros", "priced", b"priced", "profile", b"profile", "reply_bytes", b"reply_bytes", "reply_chunks", b"reply_chunks", "request_timeout_ms", b"request_timeout_ms", "retries", b"retries", "retry_base_ms", b"retry_base_ms", "retry_cap_ms", b"retry_cap_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cached_price_micros", b"_cached_price_micros", "_connect_timeout_ms", b"_connect_timeout_ms", "_first_token_timeout_ms", b"_first_token_timeout_ms", "_idle_timeout_ms", b"_idle_timeout_ms", "_reasoning_price_micros", b"_reasoning_price_micros", "_reply_bytes", b"_reply_bytes", "_reply_chunks", b"_reply_chunks", "_request_timeout_ms", b"_request_timeout_ms", "adapter", b"adapter", "cached_price_micros", b"cached_price_micros", "connect_timeout_ms", b"connect_timeout_ms", "context_window", b"context_window", "first_token_timeout_ms", b"first_token_timeout_ms", "idle_timeout_ms", b"idle_timeout_ms", "input_price_micros", b"input_price_micros", "max_output_tokens", b"max_output_tokens", "model", b"model", "native_schema", b"native_schema", "no_tools", b"no_tools", "output_price_micros", b"output_price_micros", "price_is_ceiling", b"price_is_ceiling", "priced", b"priced", "profile", b"profile", "reasoning_price_micros", b"reasoning_price_micros", "reply_bytes", b"reply_bytes", "reply_chunks", b"reply_chunks", "request_timeout_ms", b"request_timeout_ms", "retries", b"retries", "retry_base_ms", b"retry_base_ms", "retry_cap_ms", b"retry_cap_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cached_price_micros: _TypeAlias = _typing.Literal["cached_price_micros"]  # noqa: Y015
+    _WhichOneofArgType__cached_price_micros: _TypeAlias = _typing.Literal["_cached_price_micros", b"_cached_price_micros"]  # noqa: Y015
     _WhichOneofReturnType__connect_timeout_ms: _TypeAlias = _typing.Literal["connect_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__connect_timeout_ms: _TypeAlias = _typing.Literal["_connect_timeout_ms", b"_connect_timeout_ms"]  # noqa: Y015
     _WhichOneofReturnType__first_token_timeout_ms: _TypeAlias = _typing.Literal["first_token_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__first_token_timeout_ms: _TypeAlias = _typing.Literal["_first_token_timeout_ms", b"_first_token_timeout_ms"]  # noqa: Y015
     _WhichOneofReturnType__idle_timeout_ms: _TypeAlias = _typing.Literal["idle_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__idle_timeout_ms: _TypeAlias = _typing.Literal["_idle_timeout_ms", b"_idle_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__reasoning_price_micros: _TypeAlias = _typing.Literal["reasoning_price_micros"]  # noqa: Y015
+    _WhichOneofArgType__reasoning_price_micros: _TypeAlias = _typing.Literal["_reasoning_price_micros", b"_reasoning_price_micros"]  # noqa: Y015
     _WhichOneofReturnType__reply_bytes: _TypeAlias = _typing.Literal["reply_bytes"]  # noqa: Y015
     _WhichOneofArgType__reply_bytes: _TypeAlias = _typing.Literal["_reply_bytes", b"_reply_bytes"]  # noqa: Y015
     _WhichOneofReturnType__reply_chunks: _TypeAlias = _typing.Literal["reply_chunks"]  # noqa: Y015
@@ -702,11 +718,15 @@ class ModelPlan(_message.Message):
     _WhichOneofReturnType__request_timeout_ms: _TypeAlias = _typing.Literal["request_timeout_ms"]  # noqa: Y015
     _WhichOneofArgType__request_timeout_ms: _TypeAlias = _typing.Literal["_request_timeout_ms", b"_request_timeout_ms"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cached_price_micros) -> _WhichOneofReturnType__cached_price_micros | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__connect_timeout_ms) -> _WhichOneofReturnType__connect_timeout_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token_timeout_ms) -> _WhichOneofReturnType__first_token_timeout_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__idle_timeout_ms) -> _WhichOneofReturnType__idle_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reasoning_price_micros) -> _WhichOneofReturnType__reasoning_price_micros | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reply_bytes) -> _WhichOneofReturnType__reply_bytes | None: ...
     @_typing.overload
