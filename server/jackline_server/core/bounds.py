@@ -145,8 +145,7 @@ def price_of(price: Price | None, *, prompt_tokens: int, completion_tokens: int)
     """What so many tokens cost at most; 0 without a price (a cost budget then does not compile)."""
     if price is None:
         return 0
-    exact = prompt_tokens * price.most_input + completion_tokens * price.most_output
-    return -(-exact // 1_000_000)
+    return _rounded_up(prompt_tokens * price.most_input + completion_tokens * price.most_output)
 
 
 def charge(model: ModelPlan, usage: Usage) -> int:
@@ -159,6 +158,10 @@ def charge(model: ModelPlan, usage: Usage) -> int:
     exact += cached * price.of_cached
     exact += (usage.completion_tokens - reasoning) * price.output_per_million
     exact += reasoning * price.of_reasoning
+    return _rounded_up(exact)
+
+
+def _rounded_up(exact: int) -> int:
     return -(-exact // 1_000_000)
 
 
