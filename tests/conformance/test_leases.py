@@ -202,3 +202,39 @@ async def _released(store: Store, last: Append) -> None:
 
 async def _claim(store: Store, worker: str) -> list[Claim]:
     return list(await store.leases.claim(worker, limit=100, now_unix_ms=NOW))
+
+
+async def test_commands_that_were_heard_and_have_to_wait_need_no_worker_until_another_comes(store: Store):
+    await store.journal.create(new_run())
+    await store.journal.append(append(at=head(Phase.PAUSED)))
+    await store.commands.submit("run_a", command_id="c1", payload=b"1", limit=9)
+    _, row = await store.commands.submit("run_a", command_id="c2", payload=b"2", limit=9)
+    assert row is not None
+
+    await store.leases.release("worker", "run_a", epoch=1, heard=row.ordinal)
+    assert await _claim(store, "other") == []
+
+    await store.commands.submit("run_a", command_id="c3", payload=b"3", limit=9)
+    assert [claim.run_id for claim in await _claim(store, "other")] == ["run_a"]
+
+
+async def test_a_command_that_came_after_the_last_look_needs_a_worker(store: Store):
+    await store.journal.create(new_run())
+    await store.journal.append(append(at=head(Phase.PAUSED)))
+    _, first = await store.commands.submit("run_a", command_id="c1", payload=b"1", limit=9)
+    await store.commands.submit("run_a", command_id="c2", payload=b"2", limit=9)
+    assert first is not None
+
+    await store.leases.release("worker", "run_a", epoch=1, heard=first.ordinal)
+
+    assert [claim.run_id for claim in await _claim(store, "other")] == ["run_a"]
+
+
+async def test_a_run_that_is_not_paused_needs_a_worker_whatever_was_heard(store: Store):
+    await store.journal.create(new_run())
+    _, row = await store.commands.submit("run_a", command_id="c1", payload=b"1", limit=9)
+    assert row is not None
+
+    await store.leases.release("worker", "run_a", epoch=1, heard=row.ordinal)
+
+    assert [claim.run_id for claim in await _claim(store, "other")] == ["run_a"]

@@ -26,8 +26,9 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.frozen import change
+from jackline_server.core.gate_plans import DenyPattern, GatesPlan, GuardrailPlan
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-from jackline_server.core.plan import Effect, Plan
+from jackline_server.core.plan import AnswerForm, Effect, Plan
 from jackline_server.runtime.ports import ModelFailure, ModelRequest, Record
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import (
@@ -58,6 +59,7 @@ from jackline_server.runtime.use_cases import (
 )
 from jackline_server.storage.memory import memory_store
 from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process, start_request
 from jackline_server.testing.plans import agent_plan, tool
@@ -91,11 +93,13 @@ class Scene:
         )
 
     @asynccontextmanager
-    async def running(self, *, worker: str = "worker-1", most: int = 100) -> AsyncGenerator[Process]:
+    async def running(
+        self, *, worker: str = "worker-1", most: int = 100, looked: str = '{"found":1}'
+    ) -> AsyncGenerator[Process]:
         world = World(
             store=self.store,
             models=self.models,
-            toolbox=FakeTools(tools={"look": returns('{"found":1}')}),
+            toolbox=FakeTools(tools={"look": returns(looked)}),
             plans={"plan": self.plan},
         )
         async with process(world, worker=worker, max_active_runs=most) as jackline, asyncio.timeout(SECONDS):
@@ -620,3 +624,79 @@ async def test_a_worker_that_goes_away_leaves_the_turn_to_the_next_worker(here: 
     assert end_of(log).phase is Phase.SUCCEEDED
     assert len(facts(log, MessagesAppended)) == 1
     assert (page.row.ended, page.row.active_run) == (2, "")
+
+
+# --- what must not stay, and what can't be read on in -------------------------------------------
+
+
+def planned(plan: Plan) -> Plan:
+    return CODEC.decode_plan(CODEC.encode_plan(plan))
+
+
+def guarded(plan: Plan) -> Plan:
+    return planned(change(plan, gates=GatesPlan()))
+
+
+async def test_an_answer_that_its_guardrail_refused_is_not_in_the_thread(here: Scene) -> None:
+    here.gate.set()
+    rail = GuardrailPlan(place="guardrails[0]", check=DenyPattern(pattern="secret"), ends=False)
+    here.plan = guarded(agent_plan(thread=True, gates=GatesPlan(output=(rail,))))
+    here.models.answering = lambda _: ScriptedReply(text="the secret")
+    async with here.running() as jackline:
+        log = await jackline.follow((await start(jackline, "one")).row.run_id)
+        assert end_of(log).stop_reason is StopReason.GUARDRAIL
+        here.models.answering = lambda asked: ScriptedReply(
+            text="fine" if "guardrail" in asked.messages[-1].text else "a secret again"
+        )
+        assert end_of(await jackline.follow((await start(jackline, "two")).row.run_id)).phase is (
+            Phase.SUCCEEDED
+        )
+        page = await conversation(jackline)
+    assert said(page) == [
+        'user: {"input":{"message":"one"}}',
+        'user: {"input":{"message":"two"}}',
+        "assistant: fine",
+    ]
+
+
+async def test_an_answer_by_finish_that_its_guardrail_refused_is_not_in_the_thread(here: Scene) -> None:
+    here.gate.set()
+    rail = GuardrailPlan(place="guardrails[0]", check=DenyPattern(pattern="secret"), ends=False)
+    outcome = plans.outcome(form=AnswerForm.FINISH_TOOL, contract_json=plans.ANY_OBJECT)
+    here.plan = guarded(agent_plan(thread=True, gates=GatesPlan(output=(rail,)), outcome=outcome))
+
+    def answer(asked: ModelRequest) -> ScriptedReply:
+        again = isinstance(asked.messages[-1], ToolMessage)
+        arguments = '{"result":"fine"}' if again else '{"result":"the secret"}'
+        return ScriptedReply(text="" if again else "secret too", calls=(("", "finish", arguments),))
+
+    here.models.answering = answer
+    async with here.running() as jackline:
+        log = await jackline.follow((await start(jackline, "one")).row.run_id)
+        page = await conversation(jackline)
+    assert end_of(log).phase is Phase.SUCCEEDED
+    assert not any("secret" in repr(message) for message in page.content)
+    (call,) = [message for message in page.content if isinstance(message, AssistantMessage)]
+    assert [one.arguments for one in call.calls] == ['{"result":"fine"}']
+
+
+async def test_a_later_run_is_not_told_of_handles_that_name_nothing_in_it(here: Scene) -> None:
+    here.gate.set()
+    here.plan = planned(
+        agent_plan(tool("look", Effect.READ, result_chars=100), thread=True, reads_results=True)
+    )
+    async with here.running(looked='"' + "x" * 1_000 + '"') as jackline:
+        for message in ("look at it", "and now?"):
+            await jackline.follow((await start(jackline, message)).row.run_id)
+    own, later = (
+        next(
+            message.text
+            for message in here.models.requests[index].messages
+            if isinstance(message, ToolMessage)
+        )
+        for index in (1, 2)
+    )
+    assert "read_result" in own
+    assert "read_result" not in later
+    assert later.startswith("x" * 40)
+    assert "900 of 1000 bytes" in later

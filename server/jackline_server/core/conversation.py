@@ -2,10 +2,11 @@
 
 Owns what is kept of a visit, and in which words: the input as JSON, guidance as it was sent, replies with
 their calls and results as the model saw them. What the engine says to the model is of this run alone and is
-left out, and so is an answer that did not count. A reply that broke off is kept as far as it came, marked.
+left out, and so is an answer that did not count, or that did not pass the guardrails of its step. A reply that
+broke off is kept as far as it came, marked.
 """
 
-from jackline_server.core import json_text, transcript
+from jackline_server.core import finish_tool, json_text, transcript
 from jackline_server.core.context import step_input
 from jackline_server.core.facts import CommandRejected, MessagesAppended
 from jackline_server.core.frozen import change
@@ -31,13 +32,15 @@ def entered(state: RunState, step: StepPlan) -> Talk | None:
     return change(talk, opening=_input_of(state, step))
 
 
-def left(state: RunState, visit: Visit) -> Talk | None:
-    """What the run has said with this visit, which ends."""
+def left(state: RunState, visit: Visit, *, has_answer: bool) -> Talk | None:
+    """What the run has said with this visit, which ends with an answer or without one."""
     talk = state.talk
     step = state.plan.step(visit.step_id)
     if talk is None or not state.in_thread or not isinstance(step, ModelStep) or not step.thread:
         return talk
-    return change(talk, said=(*talk.said, *_of_visit(talk, state, visit)))
+    is_guarded = step.gates is not None and bool(step.gates.output)
+    said = _passed(talk, state, step, visit, has_answer=has_answer) if is_guarded else None
+    return change(talk, said=(*talk.said, *(said or _of_visit(talk, state, visit))))
 
 
 def came_too_late(state: RunState, fact: CommandRejected) -> RunState:
@@ -81,6 +84,26 @@ def _of_visit(talk: Talk, state: RunState, visit: Visit) -> list[Message]:
                     messages.extend(transcript.told_of(entry, state))
     broken = visit.history.interrupted.strip()
     return [*messages, AssistantMessage(text=f"{broken}\n{INTERRUPTED}")] if broken else messages
+
+
+def _passed(talk: Talk, state: RunState, step: ModelStep, visit: Visit, *, has_answer: bool) -> list[Message]:
+    """The same of a visit whose answers have to pass guardrails: of them only the one that it ends with."""
+    messages: list[Message] = [UserMessage(text=talk.opening, provenance="input")]
+    replies = [entry for entry in visit.entries if isinstance(entry, Reply)]
+    answer = replies[-1] if replies and has_answer else None
+    for entry in visit.entries:
+        if isinstance(entry, Note):
+            if entry.is_guidance:
+                messages.append(UserMessage(text=entry.text, provenance=entry.provenance))
+            continue
+        calls = tuple(
+            call_id
+            for call_id in entry.calls
+            if entry is answer or not finish_tool.is_call(step, state.calls[call_id])
+        )
+        if calls or entry is answer:
+            messages.extend(transcript.told_of(change(entry, calls=calls), state))
+    return messages
 
 
 def _was_refused(visit: Visit, index: int) -> bool:

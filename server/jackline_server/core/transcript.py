@@ -126,8 +126,11 @@ def opened(state: RunState, step: ModelStep) -> Prompt:
 
 
 def told_of(entry: Reply | Note, state: RunState) -> list[Message]:
-    """An entry of a visit, with the results of its calls, as a model is told of it."""
-    growing = _Growing([], 0)
+    """An entry of a visit, with the results of its calls, as the model of a later run is told of it.
+
+    That one can't read on in them: the handles are names of this run.
+    """
+    growing = _Growing([], 0, is_later=True)
     growing.take(entry, state)
     return growing.messages
 
@@ -140,6 +143,7 @@ class _Growing:
     tokens: int
     result_tokens: int = 0
     repairs: Repairs = NO_REPAIRS
+    is_later: bool = False
 
     def take(self, entry: Reply | Note, state: RunState, *, pruned: bool = False) -> None:
         """Add an entry of the visit; of a `pruned` one the results are only named."""
@@ -164,7 +168,7 @@ class _Growing:
             name, arguments = usable_name(call.name), _arguments(call)
             if not call.attempts:
                 self._count(call, name, arguments)
-            text, is_error = _outcome(call, state)
+            text, is_error = _outcome(call, state, is_later=self.is_later)
             if pruned:
                 text = _named(call, text)
             asked.append(MessageToolCall(call_id=call_id, name=name, arguments=arguments))
@@ -313,10 +317,10 @@ def _left_out(gone: tuple[Reply | Note, ...], history: History, state: RunState)
     )
 
 
-def _outcome(call: ToolCall, state: RunState) -> tuple[str, bool]:
+def _outcome(call: ToolCall, state: RunState, *, is_later: bool = False) -> tuple[str, bool]:
     match call.status:
         case CallStatus.COMPLETED:
-            return shown(call, state), False
+            return shown(call, state, is_later=is_later), False
         case CallStatus.UNKNOWN:
             return _UNKNOWN, True
         case CallStatus.FAILED | CallStatus.DENIED | CallStatus.CANCELLED:
@@ -330,8 +334,8 @@ def told(call: ToolCall, state: RunState) -> str:
     return _outcome(call, state)[0]
 
 
-def shown(call: ToolCall, state: RunState) -> str:
-    """A completed call's output as a model sees it.
+def shown(call: ToolCall, state: RunState, *, is_later: bool = False) -> str:
+    """A completed call's output as a model sees it, that of a later run if so.
 
     Of one that is too long that is its beginning and its end, with a mark between them of how long it is and
     where it can be read on in.
@@ -343,7 +347,7 @@ def shown(call: ToolCall, state: RunState) -> str:
         return output
     asking = state.plan.steps.get(call.step_id)
     if isinstance(asking, ModelStep) and asking.reads_results:
-        return _excerpt(call, output, most)
+        return _excerpt(call, output, most, is_later=is_later)
     length = call.cut_from_bytes or len(output)
     if len(output) <= most:
         return f"{output}\n[cut: {length} in all]"
@@ -352,7 +356,7 @@ def shown(call: ToolCall, state: RunState) -> str:
     return f"{output[:head]}\n[cut: {length} in all]\n{output[-tail:] if tail else ''}"
 
 
-def _excerpt(call: ToolCall, output: str, most: int) -> str:
+def _excerpt(call: ToolCall, output: str, most: int, *, is_later: bool) -> str:
     """The beginning and the end of a long output; of one that is a text, without JSON's quotes."""
     text = result_tool.text_of(output)
     if len(text) <= most and not call.cut_from_bytes:
@@ -365,5 +369,7 @@ def _excerpt(call: ToolCall, output: str, most: int) -> str:
     left = f"{max(size - begin - len(tail.encode()), 0)} of {size} bytes are left out here"
     if call.cut_from_bytes and not call.blob:
         left += ", and most of that is not kept"
+    if is_later:
+        return f"{head}\n[cut: {left}; the tool has to be called again to see more]\n{tail}"
     asked = json_text.write({"result": result_tool.handle_of(call), "offset": begin})
     return f"{head}\n[cut: {left}; call `{READ_RESULT}` with {asked} to read on]\n{tail}"

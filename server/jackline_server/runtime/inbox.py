@@ -44,9 +44,9 @@ class Inbox:
         return self._nudged
 
     @property
-    def busy(self) -> bool:
-        """True if a command waits, or may."""
-        return self._nudged or bool(self._waiting)
+    def heard(self) -> int:
+        """The ordinal up to which every command has been looked at."""
+        return self._seen
 
     @property
     def waiting(self) -> int:

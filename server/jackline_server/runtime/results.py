@@ -77,7 +77,8 @@ class Results:
         if visit is None or call is None:
             known = [] if visit is None else result_tool.readable(state, visit)
             names = ", ".join(result_tool.handle_of(one) for one in known[-_SHOWN_HANDLES:])
-            return _failed(f"There is no result {handle[:100]!r} here; there are: {names}.")
+            earlier = " What an earlier run was told can't be read on in." if state.in_thread else ""
+            return _failed(f"There is no result {handle[:100]!r} here; there are: {names}.{earlier}")
         if "search" in arguments or "line" in arguments:
             async with self._searching:
                 data = await self._bytes(call, tenant, offset=0, limit=BLOB_BYTES)

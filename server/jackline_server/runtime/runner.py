@@ -1,7 +1,8 @@
 """Drives one run for as long as this process owns it: decide, perform, until there is nothing to do.
 
 Owns the loop and its boundaries. A run leaves this process finished, dormant (paused or waiting for a
-person: it keeps no memory here), suspended for a drain, or lost to another worker.
+person: it keeps no memory here, whatever waits in its command table), suspended for a drain, or lost to another
+worker.
 """
 
 import asyncio
@@ -69,6 +70,11 @@ class Runner:
         """The run that is driven."""
         return self._run
 
+    @property
+    def heard(self) -> int:
+        """The ordinal up to which the run's commands have been looked at."""
+        return self._inbox.heard
+
     def nudge(self) -> None:
         """A command may have come."""
         self._inbox.nudge()
@@ -118,7 +124,7 @@ class Runner:
                 return Ending.FINISHED if await self._finished() else None
             case Wait(until_active_ms=until):
                 await self._run.flush()
-                if until is None and not self._inbox.busy:
+                if until is None and not self._inbox.nudged:
                     return Ending.DORMANT
                 await self._sleep(until)
             case CallModel() | CallTools() | Consult():

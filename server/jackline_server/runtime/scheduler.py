@@ -305,7 +305,8 @@ class Scheduler:
         finally:
             del self._runners[run.run_id]
         if ending is not Ending.FINISHED:
-            await store.leases.release(self.worker, run.run_id, epoch=run.epoch)
+            heard = runner.heard if ending is Ending.DORMANT else 0
+            await store.leases.release(self.worker, run.run_id, epoch=run.epoch, heard=heard)
         return ending
 
 

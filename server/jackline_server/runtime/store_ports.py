@@ -385,8 +385,12 @@ class Leases(Protocol):
         """Extend the leases of these runs; return those that this worker no longer owns."""
         ...
 
-    async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
-        """Let go of a run in good order. No effect if the epoch has moved on."""
+    async def release(self, worker: str, run_id: str, *, epoch: int, heard: int = 0) -> None:
+        """Let go of a run in good order. No effect if the epoch has moved on.
+
+        Commands up to the ordinal `heard` have been looked at and have to wait: a run that is paused or
+        waiting needs no worker for their sake, until another comes or it is time to look at it.
+        """
         ...
 
 

@@ -232,11 +232,12 @@ class MemoryLeases:
                 self._tables.grant(run, worker, epoch=run.epoch)
         return frozenset(lost)
 
-    async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
+    async def release(self, worker: str, run_id: str, *, epoch: int, heard: int = 0) -> None:
         """As the port says."""
         run = self._tables.runs.get(run_id)
         if run is not None and run.epoch == epoch and run.owner == worker:
             run.let_go()
+            run.heard = heard
 
 
 def _check_writer(run: MemoryRun, append: Append) -> None:
@@ -287,5 +288,5 @@ def _needs_worker(run: MemoryRun, now_unix_ms: int) -> bool:
         return False
     wake = run.head.wake_unix_ms
     busy = run.head.phase in (Phase.QUEUED, Phase.RUNNING) and not run.waits_for_turn
-    ready = busy or bool(run.pending())
+    ready = busy or any(row.ordinal > run.heard for row in run.pending())
     return ready or (wake is not None and wake <= now_unix_ms)

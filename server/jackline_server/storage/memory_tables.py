@@ -34,6 +34,7 @@ class MemoryRun:
     thread: str = ""
     waits_for_turn: bool = False
     replaces: bool = False
+    heard: int = 0
     log: list[StoredEvent] = field(default_factory=list[StoredEvent])
     commands: dict[str, CommandRow] = field(default_factory=dict[str, CommandRow])
 

@@ -34,6 +34,13 @@ _RENEW = "UPDATE runs SET lease_until_ms = ?, seen_ms = ?, seen_unix_ms = ? WHER
 _RELEASE = """
 UPDATE runs SET owner = NULL, lease_until_ms = NULL, seen_ms = NULL, seen_unix_ms = NULL WHERE run_key = ?
 """
+_REST = """
+UPDATE runs SET ready = 0 WHERE run_key = ?1 AND NOT EXISTS (
+  SELECT 1 FROM commands WHERE run_key = ?1 AND state = 'pending' AND ordinal > ?2
+)
+"""
+"""Whoever puts another command says again that a worker is needed."""
+
 _SILENT = "SELECT run_key, seen_unix_ms FROM runs WHERE seen_unix_ms IS NOT NULL AND terminal = 0"
 _BRIDGE = "UPDATE runs SET seen_ms = ? WHERE run_key = ?"
 _VOID = "UPDATE runs SET epoch = epoch + 1, owner = NULL, lease_until_ms = NULL WHERE owner IS NOT NULL"
@@ -53,9 +60,9 @@ class SqliteLeases:
         """As the port says."""
         return await self._writer.run(_renew, (worker, run_ids))
 
-    async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
+    async def release(self, worker: str, run_id: str, *, epoch: int, heard: int = 0) -> None:
         """As the port says."""
-        await self._writer.run(_release, (worker, run_id, epoch))
+        await self._writer.run(_release, (worker, run_id, epoch, heard))
 
 
 def void_leases(connection: Database, *, clock: StoreClock, lease_ms: int) -> int:
@@ -108,10 +115,12 @@ def _renew(session: Session, wish: tuple[str, Sequence[str]]) -> frozenset[str]:
     return frozenset(lost)
 
 
-def _release(session: Session, wish: tuple[str, str, int]) -> None:
-    worker, run_id, epoch = wish
+def _release(session: Session, wish: tuple[str, str, int, int]) -> None:
+    worker, run_id, epoch, heard = wish
     session.flush()
     head = session.head(run_id)
     if head is not None and head.epoch == epoch and head.owner == worker:
         session.connection.execute(_RELEASE, (head.run_key,))
+        if heard and not session.is_ready(head.phase, pending=0, waits=head.waits):
+            session.connection.execute(_REST, (head.run_key, heard))
         head.owner = None

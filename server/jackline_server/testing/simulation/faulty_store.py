@@ -182,9 +182,11 @@ class FaultyLeases:
         """As the port says."""
         return await self.line.ask(lambda: self.store.leases.renew(worker, run_ids), mutates=True)
 
-    async def release(self, worker: str, run_id: str, *, epoch: int) -> None:
+    async def release(self, worker: str, run_id: str, *, epoch: int, heard: int = 0) -> None:
         """As the port says."""
-        await self.line.ask(lambda: self.store.leases.release(worker, run_id, epoch=epoch), mutates=True)
+        await self.line.ask(
+            lambda: self.store.leases.release(worker, run_id, epoch=epoch, heard=heard), mutates=True
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
