@@ -2,8 +2,8 @@
 
 Owns what is kept of a visit, and in which words: the input as JSON, guidance as it was sent, replies with
 their calls and results as the model saw them. What the engine says to the model is of this run alone and is
-left out, and so is an answer that did not count, or that did not pass the guardrails of its step. A reply that
-broke off is kept as far as it came, marked.
+left out, and so is an answer that did not count, or that did not pass the guardrails of its step. A reply
+that broke off is kept as far as it came, marked.
 """
 
 from jackline_server.core import finish_tool, json_text, transcript

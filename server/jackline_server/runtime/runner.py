@@ -1,8 +1,8 @@
 """Drives one run for as long as this process owns it: decide, perform, until there is nothing to do.
 
 Owns the loop and its boundaries. A run leaves this process finished, dormant (paused or waiting for a
-person: it keeps no memory here, whatever waits in its command table), suspended for a drain, or lost to another
-worker.
+person: it keeps no memory here, whatever waits in its command table), suspended for a drain, or lost to
+another worker.
 """
 
 import asyncio
