@@ -37,7 +37,7 @@ from jackline_server.models.openai_adapter import OpenAIModels
 from jackline_server.models.places import Places
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import ModelRouter
-from jackline_server.models.script import load_script
+from jackline_server.models.script import Script, ScriptError, load_script
 from jackline_server.models.scripted import ScriptedModels
 from jackline_server.policies.consulting import EveryConsultant
 from jackline_server.policies.hook_catalog import HookCatalog, HookProblem
@@ -144,6 +144,8 @@ class Workbench:
     toolbox: StepToolbox
     mcp: McpServers
     clients: LateClients
+    hooks: HookCatalog
+    policies: PolicyServices
 
 
 @asynccontextmanager
@@ -154,11 +156,15 @@ async def workbench(config: Config) -> AsyncGenerator[Workbench]:
     """
     async with AsyncExitStack() as stack:
         tools = await _tools(config, stack)
+        policies = PolicyServices(config.policies, masks=PiiMasks())
+        stack.push_async_callback(policies.close)
         yield Workbench(
             compiler=_compiler(config, tools),
             toolbox=_toolbox(config, tools),
             mcp=tools.mcp,
             clients=tools.clients,
+            hooks=tools.hooks,
+            policies=policies,
         )
 
 
@@ -214,11 +220,7 @@ async def _models(
         )
         for name, profile in config.models.items()
     }
-    scripts = {
-        name: await asyncio.to_thread(load_script, profile.script)
-        for name, profile in profiles.items()
-        if profile.script is not None
-    }
+    scripts = await asyncio.to_thread(_scripts, config)
     litellm = LateLiteLLMModels(profiles=profiles)
     stack.push_async_callback(litellm.close)
     openai = OpenAIModels(profiles=profiles, pools=tools.clients, environ=environ)
@@ -228,6 +230,19 @@ async def _models(
         profiles=profiles,
     )
     return _Models(router=router, places=Places(profiles))
+
+
+def _scripts(config: Config) -> dict[str, Script]:
+    """The scripts of the scripted models. Raises ScriptError, with the place in the config first."""
+    found: dict[str, Script] = {}
+    for name, profile in config.models.items():
+        if profile.script is None:
+            continue
+        try:
+            found[name] = load_script(profile.script)
+        except ScriptError as error:
+            raise ScriptError(f"{profile.script_where}: models.{name}.script: {error}") from None
+    return found
 
 
 @frozen

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from jackline.v1.policy_pb2 import CheckResponse
 from jackline_server.storage.sqlite import open_sqlite
 from tests.cli.console import Console, Done
 from tests.cli.projects import WORKFLOW, Project
+from tests.docs.pages import ROOT
+from tests.policies.policy_double import DENY, served
 from tests.support.mcp_servers import served_over_http
 from tests.support.tool_service import tools_served
 
@@ -96,6 +99,55 @@ async def test_what_can_not_be_reached_or_used_is_a_problem_with_advice(project:
         "model server",
     ]
     assert all(one["advice"] for one in problems)
+    (script,) = [one["what"] for one in problems if one["subject"] == "model script"]
+    line = 1 + (project.folder / "jackline.toml").read_text("utf-8").splitlines().index(
+        'script = "missing.yaml"'
+    )
+    assert script.startswith(f"jackline.toml:{line}: ")
+
+
+GATES = """\
+[hooks.audit]
+class = "tests.policies.hook_classes:Audit"
+[policies.guard]
+target = "{target}"
+"""
+
+
+async def test_a_hook_that_loads_and_a_policy_that_answers_are_ok(project: Project):
+    async with served(lambda _: DENY) as policy:
+        project.config(GATES.format(target=policy.address), server='listen = "127.0.0.1:0"\n')
+        code, checks = await examined(project, PYTHONPATH=str(ROOT))
+
+    assert code == 0, checks
+    assert verdicts(checks, "hook audit") == verdicts(checks, "policy guard") == ["ok"]
+    assert [(one.tool, one.arguments_json) for one in policy.asked] == [("jackline_doctor", b"")]
+
+
+BROKEN_HOOKS = """\
+[hooks.missing]
+class = "no.such.module:Hook"
+[hooks.empty]
+class = "collections:OrderedDict"
+[hooks.refuses]
+class = "tests.policies.hook_classes:Audit"
+options = {nothing = 1}
+"""
+
+
+async def test_hooks_that_can_not_be_used_and_a_policy_that_is_away_or_wrong_are_problems(project: Project):
+    def broken(_: object) -> CheckResponse:
+        raise RuntimeError("broken")
+
+    async with served(broken) as policy:
+        away = f'[policies.wrong]\ntarget = "{policy.address}"\n[policies.away]\ntarget = "127.0.0.1:9"\n'
+        project.config(BROKEN_HOOKS + away, server='listen = "127.0.0.1:0"\n')
+        code, checks = await examined(project, "--timeout", "2s", PYTHONPATH=str(ROOT))
+
+    assert code == 1
+    for subject in ("hook missing", "hook empty", "hook refuses", "policy wrong", "policy away"):
+        assert verdicts(checks, subject) == ["problem"], subject
+        assert all(one["advice"] for one in checks if one["subject"] == subject)
 
 
 async def test_servers_that_answer_are_ok_and_get_no_secret(project: Project):
@@ -268,3 +320,11 @@ async def test_progress_is_shown_on_a_terminal_alone(project: Project):
     assert "checks done" in shown.out
     plain = await project.run("doctor", "--config", "jackline.toml")
     assert plain.err == ""
+
+
+async def test_a_script_that_is_not_there_is_named_with_its_line_of_the_config(project: Project):
+    project.write("jackline.toml", '[models.fast]\nscript = "missing.yaml"\n')
+    done = await project.run("serve", "--config", "jackline.toml", "--listen", "127.0.0.1:0", "--volatile")
+
+    assert done.code == 2
+    assert "jackline.toml:2: models.fast.script" in done.err

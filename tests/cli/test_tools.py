@@ -49,6 +49,15 @@ async def tools(project: Project, *words: str) -> tuple[int, Any]:
 # --- test --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("words", [("test",), ("lock", "--all")])
+async def test_without_a_config_it_says_how_to_name_one(project: Project, words: tuple[str, ...]):
+    without = await project.run("tools", *words)
+    by_variable = await project.run("tools", *words, JACKLINE_CONFIG="jackline.toml")
+
+    assert "--config" in without.err
+    assert "--config" not in by_variable.err
+
+
 async def test_without_a_tool_it_shows_what_a_model_would_see(project: Project):
     code, groups = await tools(project, "test")
     assert code == 0

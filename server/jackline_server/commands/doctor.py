@@ -48,10 +48,11 @@ def doctor(  # noqa: PLR0913 - one parameter a flag
     timeout: Annotated[str, typer.Option(help="The longest that one check may take.")] = _DEFAULT_LIMIT,
     output: OutputForm = Output.TEXT,
 ) -> None:
-    """Check whether a server could serve: machine, data folder, address, models, connections, workflows.
+    """Check whether a server could serve: machine, data, address, models, connections, hooks, workflows.
 
-    Starts the MCP servers of the config and asks other servers for no more than a sign of life. Changes
-    nothing on disk. The exit code is 1 if there is a problem.
+    Starts the MCP servers of the config, loads its hooks, asks its policy services about a read of the tool
+    `jackline_doctor`, and asks other servers for no more than a sign of life. Changes nothing on disk. The
+    exit code is 1 if there is a problem.
     """
     limit_s = span_s(timeout)
     flags = flags_given(
@@ -78,6 +79,7 @@ async def _examined(
     config: Config | None, wrong: tuple[str, ...], *, limit_s: float, output: Output
 ) -> "Report":
     from jackline_server.commands.checks.findings import looked_at  # noqa: PLC0415 - help needs none of it
+    from jackline_server.commands.checks.gates import gate_checks  # noqa: PLC0415 - see above
     from jackline_server.commands.checks.machine import machine_checks, place_checks  # noqa: PLC0415 - see above
     from jackline_server.commands.checks.outside import outside_checks  # noqa: PLC0415 - see above
     from jackline_server.commands.checks.workflows import workflow_checks  # noqa: PLC0415 - see above
@@ -93,6 +95,7 @@ async def _examined(
                 *before,
                 *place_checks(config),
                 *outside_checks(config, bench, limit_s=limit_s),
+                *gate_checks(config, bench, limit_s=limit_s),
                 *await asyncio.to_thread(workflow_checks, config, bench),
             ]
             report = await looked_at(checks, limit_s=limit_s, on_done=_progress(len(checks)))

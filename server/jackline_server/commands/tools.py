@@ -84,6 +84,7 @@ def try_tools(  # noqa: PLR0913 - one parameter a flag
         raise typer.BadParameter("--step belongs to --workflow")
     given = _json_object(arguments)
     loaded = config_for(_TEST, config, flags_given({"workflows": workflows}), code=EXIT_DATA)
+    _note_no_file(_TEST, loaded)
     wanted = _Wanted(connection=connection, workflow=workflow, step=step)
     if tool is None:
         _run(_TEST, lambda: _listed(loaded, wanted, output))
@@ -111,9 +112,17 @@ def lock(
     if bool(names) == every:
         raise typer.BadParameter("name connections, or give --all")
     loaded = config_for(_LOCK, config, flags_given({"workflows": workflows}), code=EXIT_DATA)
+    _note_no_file(_LOCK, loaded)
     from jackline_server.commands.locking import locked  # noqa: PLC0415 - help needs none of it
 
     _run(_LOCK, lambda: locked(loaded, names or [], check=check, output=output))
+
+
+def _note_no_file(command: str, config: Config) -> None:
+    """Say that there is no config: what it would declare is then missing for no other reason."""
+    if config.file is None:
+        words = "no config file is read; name one with --config or JACKLINE_CONFIG"
+        sys.stderr.write(f"jackline {command}: {words}\n")
 
 
 def _run(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> None:

@@ -240,6 +240,10 @@ class Section:
         where = self._places.get(key) or _first_place(self._left.get(key))
         self._report(code, key, where or "config", message)
 
+    def where(self, key: str) -> str:
+        """Where a key that was read was given, as problems say it; empty if it was not."""
+        return self._places.get(key, "")
+
     def missing(self, key: str, message: str) -> None:
         """Report a key that has to be there."""
         self._report(ProblemCode.MISSING, key, "config", message)

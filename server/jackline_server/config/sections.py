@@ -157,6 +157,7 @@ def _profile(name: str, table: Section) -> ModelProfile:
         api_version=table.text("api_version"),
         max_tokens_key=_max_tokens_key(table),
         script=script,
+        script_where=table.where("script"),
         supports=_supports(table),
         limits=_attempt_limits(table),
         concurrency=table.integer("concurrency", default=32, least=1, most=10_000),

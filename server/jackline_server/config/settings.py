@@ -59,6 +59,8 @@ class ModelProfile:
     api_version: str | None
     max_tokens_key: str | None
     script: Path | None
+    script_where: str
+    """Where the config names the script: a file with its line, or a variable."""
     supports: frozenset[str]
     limits: AttemptLimits
     concurrency: int

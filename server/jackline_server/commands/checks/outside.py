@@ -102,7 +102,8 @@ def _script(subject: str, profile: ModelProfile) -> Found:
     try:
         turns = len(load_script(profile.script).turns)
     except ScriptError as error:
-        return problem(subject, str(error), "correct the script; docs/scripted-models.md has its keys")
+        what = f"{profile.script_where}: {error}"
+        return problem(subject, what, "correct the script; docs/scripted-models.md has its keys")
     return ok(subject, f"scripted by {profile.script}, {turns} turn{'s' if turns != 1 else ''}")
 
 
