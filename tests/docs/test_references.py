@@ -28,7 +28,7 @@ from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpTool
 from jackline_server.runtime.ports import Severity, Source
 from jackline_server.tools.function_catalog import FunctionCatalog
-from scripts import _defaults_table
+from scripts import _defaults_table, _findings_page
 from tests.docs.pages import ROOT, Block, blocks, keys, page, rows, section
 
 WORKFLOW, CONFIG, SCRIPTS = page("workflow.md"), page("config.md"), page("scripted-models.md")
@@ -315,6 +315,10 @@ def test_the_script_page_names_every_failure_and_every_finish() -> None:
 
 
 UNITS = {"SECOND_MS", "MINUTE_MS", "HOUR_MS"}
+
+
+def test_the_page_of_findings_is_that_of_the_code() -> None:
+    assert page("findings.md") == _findings_page.page()
 
 
 def test_the_table_of_defaults_is_that_of_the_code() -> None:
