@@ -6,7 +6,7 @@ Owns the names of keys here: `Shape.key`, after the shapes that read the file.
 import inspect
 import typing
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from jackline_server.definitions import shapes
 from jackline_server.definitions.shapes import KINDS, PolicyShape, Shape, WorkflowShape
@@ -60,11 +60,12 @@ def _aliases(kind: type[Shape]) -> Iterator[str]:
 def _inside(kind: type[Shape], alias: str, value: object) -> type[Shape] | None:
     """The shape of what stands under a key, where it is a mapping or a list of some."""
     field = next(one for name, one in kind.model_fields.items() if (one.alias or name) == alias)
-    sample: Any = value[0] if isinstance(value, list) and value else value
-    for choice in _shapes_in(field.annotation):
-        if isinstance(sample, dict) and set(sample) <= set(_aliases(choice)):
-            return choice
-    return None
+    listed = cast("list[object]", value) if isinstance(value, list) else [value]
+    sample = listed[0] if listed else None
+    if not isinstance(sample, dict):
+        return None
+    written = set(cast("dict[str, object]", sample))
+    return next((choice for choice in _shapes_in(field.annotation) if written <= set(_aliases(choice))), None)
 
 
 def _shapes_in(annotation: object) -> Iterator[type[Shape]]:
