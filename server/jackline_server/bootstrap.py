@@ -63,11 +63,12 @@ from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool
 from jackline_server.tools.mcp.servers import McpServers
 from jackline_server.tools.mcp.tool import McpToolCalls
+from jackline_server.tools.sql.tool import SqlTool
 from jackline_server.tools.toolbox import StepToolbox
 
 _log = logging.getLogger(__name__)
 
-STEP_KINDS = ("agent", "completion", "function", "http", "mcp", "router")
+STEP_KINDS = ("agent", "completion", "function", "http", "mcp", "router", "sql")
 FAILPOINTS_VARIABLE = "FAILPOINTS"
 FUNCTION_THREADS = 32
 CONSULT_THREADS = 8
@@ -143,6 +144,7 @@ class Workbench:
     compiler: WorkflowCompiler
     toolbox: StepToolbox
     mcp: McpServers
+    sql: SqlTool
     clients: LateClients
     hooks: HookCatalog
     policies: PolicyServices
@@ -162,6 +164,7 @@ async def workbench(config: Config) -> AsyncGenerator[Workbench]:
             compiler=_compiler(config, tools),
             toolbox=_toolbox(config, tools),
             mcp=tools.mcp,
+            sql=tools.sql,
             clients=tools.clients,
             hooks=tools.hooks,
             policies=policies,
@@ -260,6 +263,7 @@ class _Tools:
     clients: LateClients
     functions: FunctionCatalog
     mcp: McpServers
+    sql: SqlTool
     hooks: HookCatalog
 
 
@@ -267,10 +271,13 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     clients = LateClients(own_ports=frozenset({config.server.listen.port} - {0}))
     mcp = McpServers(config.mcp_connections, clients=clients)
     stack.push_async_callback(mcp.close)
+    sql = SqlTool(config.data_sources)
+    stack.push_async_callback(sql.close)
     return _Tools(
         clients=clients,
         functions=FunctionCatalog(roots=config.function_roots),
         mcp=mcp,
+        sql=sql,
         hooks=HookCatalog(tuple(config.hooks.values())),
     )
 
@@ -322,6 +329,7 @@ def _toolbox(config: Config, tools: _Tools) -> StepToolbox:
         http=HttpTool(clients=tools.clients, connections=config.connections),
         functions=FunctionTool(catalog=tools.functions, threads=FUNCTION_THREADS),
         mcp=McpToolCalls(servers=tools.mcp, schemas=JsonSchemas()),
+        sql=tools.sql,
     )
 
 
@@ -333,6 +341,7 @@ def _compiler(config: Config, tools: _Tools) -> WorkflowCompiler:
             http_connections=frozenset(config.connections),
             functions=_Described(tools.functions),
             mcp=tools.mcp,
+            data_sources=config.data_sources,
             hooks=_DeclaredHooks(tools.hooks),
             policies=frozenset(config.policies),
             regions=REGIONS,

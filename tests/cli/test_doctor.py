@@ -1,7 +1,10 @@
 """`jackline doctor`: what keeps a server from serving, said before it is started, and nothing touched."""
 
+import asyncio
 import json
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +169,22 @@ async def test_servers_that_answer_are_ok_and_get_no_secret(project: Project):
     assert verdicts(checks, "model own") == ["ok"]
     assert [entry.method for entry in service.of("orders")] == ["HEAD"]
     assert [entry.method for entry in service.of("models")] == ["GET"]
+
+
+async def test_a_data_source_is_connected_to_and_one_that_is_not_there_is_a_problem(project: Project):
+    with closing(sqlite3.connect(project.folder / "shop.db")) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+    url = "postgresql://keeper:hush-hush@127.0.0.1:1/shop"
+    project.config(
+        '[data_sources.shop]\nfile = "shop.db"\n[data_sources.gone]\nfile = "gone.db"\n'
+        f'[data_sources.far]\nurl = "{url}"\n'
+    )
+    code, checks = await examined(project)
+    assert code == 1
+    found = {name: verdicts(checks, f"data source {name}") for name in ("shop", "gone", "far")}
+    assert found == {"shop": ["ok"], "gone": ["problem"], "far": ["problem"]}
+    assert not any("hush-hush" in str(one) for one in checks)
+    assert not await asyncio.to_thread((project.folder / "gone.db").exists)
 
 
 async def test_a_model_server_that_refuses_the_key_is_a_problem(project: Project):

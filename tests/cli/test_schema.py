@@ -247,7 +247,9 @@ def test_every_key_is_described_and_no_other_key_is_allowed(file: File):
     found = list(tables(schema))
     assert found
     assert [path for path, one in found if one["additionalProperties"] is not False] == []
-    sections = {"/server", "/models", "/connections", "/functions", "/hooks", "/policies", "/limits"}
+    sections = {"/server", "/models", "/connections", "/data_sources"} | {
+        f"/{one}" for one in ("functions", "hooks", "policies", "limits")
+    }
     undescribed = {
         f"{path}/{key}"
         for path, one in found

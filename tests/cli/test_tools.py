@@ -1,6 +1,8 @@
 """`jackline tools test` and `jackline tools lock`: tools as a model sees them, one call, and their pins."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,18 @@ steps:
     method: POST
     path: /refunds
     body: {order: "{{ order }}", shop: "{{ shop }}"}
+"""
+STATEMENT = """\
+name: orders
+model: fast
+flow: [ask]
+steps:
+  ask: {kind: agent, tools: [{ref: find}], answer: text, routes: {error: end}}
+  find:
+    kind: sql
+    description: Finds orders.
+    connection: shop
+    statement: SELECT id FROM orders WHERE id >= {{ least }}
 """
 LOCK = "flows/connections/till.lock"
 
@@ -115,6 +129,20 @@ async def test_an_http_tool_of_a_workflow_takes_its_bound_values_from_the_argume
         )
         assert (code, result["output"]) == (0, {"tool": "refunds"})
         assert [entry.body for entry in service.entries] == [{"order": "A-1", "shop": "eu"}]
+
+
+async def test_a_statement_of_a_workflow_is_shown_and_run_like_any_tool(project: Project):
+    with closing(sqlite3.connect(project.folder / "shop.db")) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+        connection.execute("INSERT INTO orders VALUES (7)")
+        connection.commit()
+    project.write("orders.yaml", STATEMENT)
+    project.config('[data_sources.shop]\nfile = "shop.db"\n')
+    code, (group,) = await tools(project, "test", "--workflow", "orders.yaml")
+    assert (code, group["tools"][0]["from"], group["tools"][0]["effect"]) == (0, "sql shop", "read")
+    assert list(group["tools"][0]["parameters"]["properties"]) == ["least"]
+    code, done = await tools(project, "test", "find", "--workflow", "orders.yaml", "--args", '{"least": "5"}')
+    assert (code, done["output"]) == (0, {"rows": [{"id": 7}]})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import jackline_server.definitions
 from jackline_server.definitions.finding_codes import CODES
 from jackline_server.runtime.ports import Severity
-from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp
+from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp, sql
 
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741  # columns of the table below
 HANDLE = "    kind: agent\n"
@@ -31,6 +31,18 @@ def gates(written: str, *, top: bool = False) -> str:
 
 
 CASES: list[tuple[str, Severity, str, str]] = [
+    # statements
+    ("unknown_connection", E, mcp("ref: q", "q: {kind: sql, description: d, connection: shp, statement: SELECT 1}"), "steps.q.connection"),
+    ("read_only_source", E, mcp("ref: q", "q: {kind: sql, description: d, connection: archive, effect: write, statement: SELECT 1}"), "steps.q.effect"),
+    ("sql_writes", E, sql("DELETE FROM a"), "steps.q.statement"),
+    ("sql_writes", E, sql("DELETE FROM a", ", effect: read"), "steps.q.statement"),
+    ("bad_statement", E, sql("DROP TABLE a", ", effect: write"), "steps.q.statement"),
+    ("bad_statement", E, sql('"SELECT 1; SELECT 2"'), "steps.q.statement"),
+    ("bad_statement", E, sql('"SELECT 1 -- {{ a }}"'), "steps.q.statement"),
+    ("bad_statement", E, sql("\"SELECT '%{{ a }}%'\""), "steps.q.statement"),
+    ("bad_statement", E, sql("\"SELECT :a\""), "steps.q.statement"),
+    ("bad_template", E, sql('"SELECT {{ a b }}"'), "steps.q.statement"),
+    ("template_unknown", E, sql('"SELECT {{ a }}"', ", parameters: {type: object, properties: {b: {type: string}}}"), "steps.q"),
     # the text
     ("alias", E, "a: &x 1\nb: *x\n", ""),
     ("anchor", E, changed(("model: fast", "model: &m fast")), ""),
@@ -64,7 +76,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("not_built", E, changed(("max_calls: 1", "approval: required")), "steps.handle.tools[1].approval"),
     ("not_built", E, changed(("steps: 32", "child_depth: 3")), "bounds.child_depth"),
     ("not_built", E, changed(("effect: idempotent", "effect: destructive")), "steps.issue_refund.effect"),
-    ("not_built", E, changed(("kind: function", "kind: sql")), "steps.convert.kind"),
+    ("not_built", E, changed(("kind: function", "kind: human")), "steps.convert.kind"),
     ("bad_value", E, changed(("model: fast", "model: fast\npreset: cosy")), "preset"),
     ("missing_key", E, changed(("name: refunds\n", "")), "name"),
     ("missing_key", E, changed((HANDLE, "")), "steps.handle"),

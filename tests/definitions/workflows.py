@@ -12,6 +12,7 @@ from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess, McpTool
 from jackline_server.runtime.ports import Compilation, Source
+from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 
 RIGHT = """\
 name: refunds
@@ -186,6 +187,24 @@ def mcp(entry: str, step: str = "") -> str:
     )
 
 
+def data_source(name: str, *, writes: bool = True) -> DataSource:
+    return DataSource(
+        name=name,
+        database=SqliteFile(file=Path("nowhere.db")),
+        writes=writes,
+        timeout_ms=1,
+        concurrency=1,
+        max_rows=1,
+        max_bytes=1,
+    )
+
+
+def sql(statement: str, more: str = "") -> str:
+    """An agent `x` with one tool `q` of kind sql; the statement in the form of JSON."""
+    step = f"q: {{kind: sql, description: d, connection: shop, statement: {statement}{more}}}"
+    return mcp("ref: q", step)
+
+
 def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
     models = {
         "fast": model("fast", price=Price(input_per_million=150_000, output_per_million=600_000)),
@@ -198,6 +217,7 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
             models=models,
             http_connections=frozenset({"orders"}),
             functions=Functions(),
+            data_sources={"shop": data_source("shop"), "archive": data_source("archive", writes=False)},
             mcp=shelves or Shelves(),
             hooks=Hooks(),
             policies=frozenset({"guard"}),

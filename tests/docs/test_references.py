@@ -27,6 +27,7 @@ from jackline_server.policies.masking import REGIONS
 from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpTool
 from jackline_server.runtime.ports import Severity, Source
+from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 from jackline_server.tools.function_catalog import FunctionCatalog
 from scripts import _defaults_table, _findings_page
 from tests.docs.pages import ROOT, Block, blocks, keys, page, rows, section
@@ -101,6 +102,17 @@ class OperatorHooks:
         return HookPlan(name=name, points=points, timeout_ms=1_000, on_error=OnHookError.VETO)
 
 
+ORDERS_DATABASE = DataSource(
+    name="shop",
+    database=SqliteFile(file=Path("shop.db")),
+    writes=True,
+    timeout_ms=1,
+    concurrency=1,
+    max_rows=1,
+    max_bytes=1,
+)
+
+
 def compiler() -> WorkflowCompiler:
     fast = ModelPlan(
         profile="fast",
@@ -119,6 +131,7 @@ def compiler() -> WorkflowCompiler:
         http_connections=frozenset({"orders", "helpdesk"}),
         functions=ShopFunctions(),
         mcp=SupportServer(),
+        data_sources={"shop": ORDERS_DATABASE},
         hooks=OperatorHooks(),
         policies=frozenset({"spending"}),
         regions=REGIONS,
@@ -185,8 +198,15 @@ def test_every_config_of_the_pages_is_accepted(block: Block, tmp_path: Path) -> 
     file.write_text(block.code, encoding="utf-8")
     file.chmod(0o600)
     (tmp_path / "orders.token").write_text("secret\n", encoding="utf-8")
-    names = ("OPENAI_API_KEY", "ORDERS_TOKEN", "FILES_TOKEN", "SUPPORT_TOKEN", "POLICY_TOKEN")
-    load_config(file=file, environ=dict.fromkeys(names, "secret"))
+    names = (
+        "OPENAI_API_KEY",
+        "ORDERS_TOKEN",
+        "FILES_TOKEN",
+        "SUPPORT_TOKEN",
+        "POLICY_TOKEN",
+        "SHOP_PASSWORD",
+    )
+    load_config(file=file, environ=dict.fromkeys((*names, "SHOP_PASSWORD"), "secret"))
 
 
 @pytest.mark.parametrize(
@@ -223,10 +243,11 @@ SHAPES: Mapping[str, set[str]] = {
     "### Guardrails": own_keys(shapes.GuardrailShape),
     "### Policy": own_keys(shapes.PolicyUseShape),
     "## `kind: completion`": own_keys(shapes.CompletionShape, shapes.ModelStepShape),
-    "## What `http`, `function` and `mcp` have": own_keys(shapes.ToolStepShape, shapes.StepShape),
+    "## What every tool step has": own_keys(shapes.ToolStepShape, shapes.StepShape),
     "## `kind: http`": own_keys(shapes.HttpShape, shapes.ToolStepShape),
     "## `kind: function`": own_keys(shapes.FunctionShape, shapes.ToolStepShape),
     "## `kind: mcp`": own_keys(shapes.McpShape, shapes.ToolStepShape),
+    "## `kind: sql`": own_keys(shapes.SqlShape, shapes.ToolStepShape),
     "## `kind: router`": own_keys(shapes.RouterShape, shapes.StepShape) | own_keys(shapes.ConditionShape),
 }
 
@@ -255,7 +276,7 @@ def test_what_is_not_built_is_named_where_it_would_stand() -> None:
         "bounds of a visit": shapes.AgentBoundsShape.not_built,
         "every step": common,
         "agent and completion": shapes.ModelStepShape.not_built - common,
-        "http, function, mcp": shapes.ToolStepShape.not_built - common,
+        "a tool step": shapes.ToolStepShape.not_built - common,
         "a tool": shapes.ToolShape.not_built,
         **{f"values of {key}": values for key, values in shapes.VALUES_NOT_BUILT.items()},
     }
@@ -279,6 +300,11 @@ def test_each_key_of_a_connection_on_the_page_is_known_and_each_that_is_known_is
     assert set(keys(CONFIG, "## Connections of kind `http`")) == toml_keys(http)
     (mcp,) = (one for one in blocks(CONFIG, "toml") if 'kind = "mcp"' in one.code)
     assert set(keys(CONFIG, "## Connections of kind `mcp`")) == toml_keys(mcp)
+
+
+def test_each_key_of_a_data_source_on_the_page_is_one_that_is_read() -> None:
+    (shown,) = (one for one in blocks(CONFIG, "toml") if "[data_sources." in one.code)
+    assert set(keys(CONFIG, "## `[data_sources.<name>]`")) == toml_keys(shown)
 
 
 def toml_keys(block: Block) -> set[str]:

@@ -3129,6 +3129,7 @@ type ToolStepPlan struct {
 	//	*ToolStepPlan_Function
 	//	*ToolStepPlan_Mcp
 	//	*ToolStepPlan_Result
+	//	*ToolStepPlan_Sql
 	Action isToolStepPlan_Action `protobuf_oneof:"action"`
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -3253,6 +3254,15 @@ func (x *ToolStepPlan) GetResult() *ResultAction {
 	return nil
 }
 
+func (x *ToolStepPlan) GetSql() *SqlAction {
+	if x != nil {
+		if x, ok := x.Action.(*ToolStepPlan_Sql); ok {
+			return x.Sql
+		}
+	}
+	return nil
+}
+
 func (x *ToolStepPlan) GetPolicy() *ToolPolicy {
 	if x != nil {
 		return x.Policy
@@ -3291,6 +3301,11 @@ type ToolStepPlan_Result struct {
 	Result *ResultAction `protobuf:"bytes,15,opt,name=result,proto3,oneof"`
 }
 
+type ToolStepPlan_Sql struct {
+	// Runs a statement on a data source.
+	Sql *SqlAction `protobuf:"bytes,16,opt,name=sql,proto3,oneof"`
+}
+
 func (*ToolStepPlan_Http) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Function) isToolStepPlan_Action() {}
@@ -3298,6 +3313,8 @@ func (*ToolStepPlan_Function) isToolStepPlan_Action() {}
 func (*ToolStepPlan_Mcp) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Result) isToolStepPlan_Action() {}
+
+func (*ToolStepPlan_Sql) isToolStepPlan_Action() {}
 
 // Reading in a result of the same run.
 type ResultAction struct {
@@ -3546,6 +3563,70 @@ func (x *McpAction) GetToolDigest() string {
 	return ""
 }
 
+// A statement on a data source of the operator's.
+type SqlAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The data source.
+	Connection string `protobuf:"bytes,1,opt,name=connection,proto3" json:"connection,omitempty"`
+	// The statement; each template in it is a bound parameter.
+	Statement string `protobuf:"bytes,2,opt,name=statement,proto3" json:"statement,omitempty"`
+	// The step's own cap of rows, under that of the data source; unset: that one.
+	MaxRows       *uint32 `protobuf:"varint,3,opt,name=max_rows,json=maxRows,proto3,oneof" json:"max_rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SqlAction) Reset() {
+	*x = SqlAction{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SqlAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SqlAction) ProtoMessage() {}
+
+func (x *SqlAction) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SqlAction.ProtoReflect.Descriptor instead.
+func (*SqlAction) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SqlAction) GetConnection() string {
+	if x != nil {
+		return x.Connection
+	}
+	return ""
+}
+
+func (x *SqlAction) GetStatement() string {
+	if x != nil {
+		return x.Statement
+	}
+	return ""
+}
+
+func (x *SqlAction) GetMaxRows() uint32 {
+	if x != nil && x.MaxRows != nil {
+		return *x.MaxRows
+	}
+	return 0
+}
+
 // One case of a router.
 type RouterCase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3559,7 +3640,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3652,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3665,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -3612,7 +3693,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3624,7 +3705,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3637,7 +3718,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -3664,7 +3745,7 @@ type HookPlan struct {
 
 func (x *HookPlan) Reset() {
 	*x = HookPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3757,7 @@ func (x *HookPlan) String() string {
 func (*HookPlan) ProtoMessage() {}
 
 func (x *HookPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3770,7 @@ func (x *HookPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
 func (*HookPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HookPlan) GetName() string {
@@ -3739,7 +3820,7 @@ type PolicyPlan struct {
 
 func (x *PolicyPlan) Reset() {
 	*x = PolicyPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +3832,7 @@ func (x *PolicyPlan) String() string {
 func (*PolicyPlan) ProtoMessage() {}
 
 func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +3845,7 @@ func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
 func (*PolicyPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PolicyPlan) GetName() string {
@@ -3815,7 +3896,7 @@ type JudgedCheck struct {
 
 func (x *JudgedCheck) Reset() {
 	*x = JudgedCheck{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +3908,7 @@ func (x *JudgedCheck) String() string {
 func (*JudgedCheck) ProtoMessage() {}
 
 func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +3921,7 @@ func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
 func (*JudgedCheck) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JudgedCheck) GetModel() string {
@@ -3881,7 +3962,7 @@ type GuardrailPlan struct {
 
 func (x *GuardrailPlan) Reset() {
 	*x = GuardrailPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3893,7 +3974,7 @@ func (x *GuardrailPlan) String() string {
 func (*GuardrailPlan) ProtoMessage() {}
 
 func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3906,7 +3987,7 @@ func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
 func (*GuardrailPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GuardrailPlan) GetPlace() string {
@@ -4018,7 +4099,7 @@ type MaskPlan struct {
 
 func (x *MaskPlan) Reset() {
 	*x = MaskPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4111,7 @@ func (x *MaskPlan) String() string {
 func (*MaskPlan) ProtoMessage() {}
 
 func (x *MaskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4124,7 @@ func (x *MaskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
 func (*MaskPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MaskPlan) GetKinds() []Pii {
@@ -4087,7 +4168,7 @@ type GatesPlan struct {
 
 func (x *GatesPlan) Reset() {
 	*x = GatesPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4180,7 @@ func (x *GatesPlan) String() string {
 func (*GatesPlan) ProtoMessage() {}
 
 func (x *GatesPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4193,7 @@ func (x *GatesPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
 func (*GatesPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GatesPlan) GetHooks() []*HookPlan {
@@ -4434,7 +4515,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xcb\x04\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xf7\x04\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -4449,11 +4530,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	" \x01(\v2\x17.jackline.v1.HttpActionH\x00R\x04http\x129\n" +
 	"\bfunction\x18\v \x01(\v2\x1b.jackline.v1.FunctionActionH\x00R\bfunction\x12*\n" +
 	"\x03mcp\x18\f \x01(\v2\x16.jackline.v1.McpActionH\x00R\x03mcp\x123\n" +
-	"\x06result\x18\x0f \x01(\v2\x19.jackline.v1.ResultActionH\x00R\x06result\x12/\n" +
+	"\x06result\x18\x0f \x01(\v2\x19.jackline.v1.ResultActionH\x00R\x06result\x12*\n" +
+	"\x03sql\x18\x10 \x01(\v2\x16.jackline.v1.SqlActionH\x00R\x03sql\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
 	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x10\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x11\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
 	"\fResultAction\"\xf8\x02\n" +
 	"\n" +
 	"HttpAction\x12\x1e\n" +
@@ -4483,7 +4565,14 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12%\n" +
 	"\x0earguments_json\x18\x03 \x01(\tR\rargumentsJson\x12\x1f\n" +
 	"\vtool_digest\x18\x04 \x01(\tR\n" +
-	"toolDigest\"8\n" +
+	"toolDigest\"v\n" +
+	"\tSqlAction\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x01 \x01(\tR\n" +
+	"connection\x12\x1c\n" +
+	"\tstatement\x18\x02 \x01(\tR\tstatement\x12\x1e\n" +
+	"\bmax_rows\x18\x03 \x01(\rH\x00R\amaxRows\x88\x01\x01B\v\n" +
+	"\t_max_rows\"8\n" +
 	"\n" +
 	"RouterCase\x12\x12\n" +
 	"\x04when\x18\x01 \x01(\tR\x04when\x12\x16\n" +
@@ -4623,7 +4712,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnFailure)(0),               // 0: jackline.v1.OnFailure
 	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
@@ -4665,39 +4754,40 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(*HttpAction)(nil),           // 37: jackline.v1.HttpAction
 	(*FunctionAction)(nil),       // 38: jackline.v1.FunctionAction
 	(*McpAction)(nil),            // 39: jackline.v1.McpAction
-	(*RouterCase)(nil),           // 40: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 41: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 42: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 43: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 44: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 45: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 46: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 47: jackline.v1.GatesPlan
-	nil,                          // 48: jackline.v1.StepPlan.InputEntry
-	nil,                          // 49: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 50: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 51: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 52: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 53: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 54: jackline.v1.OnQuestion
-	(Effect)(0),                  // 55: jackline.v1.Effect
-	(GatePoint)(0),               // 56: jackline.v1.GatePoint
+	(*SqlAction)(nil),            // 40: jackline.v1.SqlAction
+	(*RouterCase)(nil),           // 41: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 42: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 43: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 44: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 45: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 46: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 47: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 48: jackline.v1.GatesPlan
+	nil,                          // 49: jackline.v1.StepPlan.InputEntry
+	nil,                          // 50: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 51: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 52: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 53: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 54: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 55: jackline.v1.OnQuestion
+	(Effect)(0),                  // 56: jackline.v1.Effect
+	(GatePoint)(0),               // 57: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
 	18, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
 	17, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	53, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	54, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	54, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	55, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
 	16, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	47, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
-	48, // 6: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	49, // 7: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	48, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	49, // 6: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	50, // 7: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
 	31, // 8: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
 	35, // 9: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	41, // 10: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	42, // 10: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	0,  // 11: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	0,  // 12: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	50, // 13: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	51, // 13: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
 	21, // 14: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	1,  // 15: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
 	25, // 16: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
@@ -4711,7 +4801,7 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	29, // 24: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
 	20, // 25: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
 	22, // 26: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	55, // 27: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	56, // 27: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	2,  // 28: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
 	19, // 29: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
 	23, // 30: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
@@ -4725,39 +4815,40 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	3,  // 38: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
 	30, // 39: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
 	6,  // 40: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	47, // 41: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	48, // 41: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
 	9,  // 42: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
 	10, // 43: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	55, // 44: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	56, // 44: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
 	11, // 45: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
 	37, // 46: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
 	38, // 47: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
 	39, // 48: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
 	36, // 49: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
-	21, // 50: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	47, // 51: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	51, // 52: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	52, // 53: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	40, // 54: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	56, // 55: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	12, // 56: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	13, // 57: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	44, // 58: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	14, // 59: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	42, // 60: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	43, // 61: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	45, // 62: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	45, // 63: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	45, // 64: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	46, // 65: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	46, // 66: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	46, // 67: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	46, // 68: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	69, // [69:69] is the sub-list for method output_type
-	69, // [69:69] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	40, // 50: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
+	21, // 51: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	48, // 52: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	52, // 53: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	53, // 54: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	41, // 55: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	57, // 56: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	12, // 57: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	13, // 58: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	45, // 59: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	14, // 60: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	43, // 61: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	44, // 62: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	46, // 63: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	46, // 64: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	46, // 65: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	47, // 66: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	47, // 67: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	47, // 68: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	47, // 69: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -4800,9 +4891,11 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
 		(*ToolStepPlan_Result)(nil),
+		(*ToolStepPlan_Sql)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[22].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[30].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[25].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[31].OneofWrappers = []any{
 		(*GuardrailPlan_MaxChars)(nil),
 		(*GuardrailPlan_DenyPattern)(nil),
 		(*GuardrailPlan_SchemaJson)(nil),
@@ -4814,7 +4907,7 @@ func file_jackline_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -15,21 +15,17 @@ from jackline_server.codec.bounds_cap import read_cap, set_cap
 from jackline_server.codec.enums import EFFECT, ON_QUESTION, ON_UNKNOWN
 from jackline_server.codec.gates import read_gates, set_gates
 from jackline_server.codec.model_step import read_model_step, set_model_step
+from jackline_server.codec.tool_action import read_action, set_action
 from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.codec.values import read_bounds, set_bounds
 from jackline_server.core.plan import (
-    FunctionAction,
-    HttpAction,
-    McpAction,
     ModelPlan,
     ModelStep,
     Plan,
     Price,
-    ResultAction,
     RouterCase,
     RouterStep,
     StepPlan,
-    ToolAction,
     ToolStep,
 )
 from jackline_server.runtime.ports import UnknownFact
@@ -190,26 +186,7 @@ def _set_tool_step(into: plan_pb2.ToolStepPlan, step: ToolStep) -> None:
     into.unknown_expiry_ms = step.unknown_expiry_ms
     set_policy(into, step.policy)
     set_gates(into, step.gates)
-    match step.action:
-        case HttpAction() as http:
-            into.http.connection = http.connection
-            into.http.method = http.method
-            into.http.path = http.path
-            into.http.query.update(http.query)
-            into.http.headers.update(http.headers)
-            if http.body_json is not None:
-                into.http.body_json = http.body_json
-        case FunctionAction() as function:
-            into.function.function = function.function
-        case McpAction() as mcp:
-            into.mcp.connection = mcp.connection
-            into.mcp.tool = mcp.tool
-            into.mcp.arguments_json = mcp.arguments_json
-            into.mcp.tool_digest = mcp.tool_digest
-        case ResultAction():
-            into.result.SetInParent()
-        case _:
-            assert_never(step.action)
+    set_action(into, step.action)
 
 
 def _read_tool_step(message: plan_pb2.StepPlan) -> ToolStep:
@@ -222,7 +199,7 @@ def _read_tool_step(message: plan_pb2.StepPlan) -> ToolStep:
         routes=dict(message.routes),
         next_step=message.next_step,
         effect=EFFECT.read(found.effect),
-        action=_read_action(message.step_id, found),
+        action=read_action(message.step_id, found),
         output_key=found.output_key,
         timeout_ms=found.timeout_ms,
         result_chars=found.result_chars,
@@ -231,33 +208,6 @@ def _read_tool_step(message: plan_pb2.StepPlan) -> ToolStep:
         policy=read_policy(found),
         gates=read_gates(found),
     )
-
-
-def _read_action(step_id: str, found: plan_pb2.ToolStepPlan) -> ToolAction:
-    match found.WhichOneof("action"):
-        case "http":
-            http = found.http
-            return HttpAction(
-                connection=http.connection,
-                method=http.method,
-                path=http.path,
-                query=dict(http.query),
-                headers=dict(http.headers),
-                body_json=http.body_json if http.HasField("body_json") else None,
-            )
-        case "function":
-            return FunctionAction(function=found.function.function)
-        case "mcp":
-            return McpAction(
-                connection=found.mcp.connection,
-                tool=found.mcp.tool,
-                arguments_json=found.mcp.arguments_json,
-                tool_digest=found.mcp.tool_digest,
-            )
-        case "result":
-            return ResultAction()
-        case None:
-            raise UnknownFact(f"step {step_id} does what only a newer version knows")
 
 
 def _read_router_step(message: plan_pb2.StepPlan) -> RouterStep:

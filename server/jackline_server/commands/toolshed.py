@@ -21,6 +21,7 @@ from jackline_server.core.plan import (
     ModelStep,
     Plan,
     ResultAction,
+    SqlAction,
     ToolEntry,
     ToolStep,
 )
@@ -171,6 +172,8 @@ def _origin(step: ToolStep) -> str:
             return f"function {function}"
         case McpAction(connection=connection, tool=tool):
             return f"mcp {connection}: {tool}"
+        case SqlAction(connection=connection):
+            return f"sql {connection}"
         case ResultAction():
             return "built in"
 

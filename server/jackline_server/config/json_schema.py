@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jackline_server.config.connections import read_connection
+from jackline_server.config.data_sources import read_data_sources
 from jackline_server.config.effective import span_text
 from jackline_server.config.gates import read_hooks, read_policies
 from jackline_server.config.problems import ProblemCode
@@ -74,6 +75,7 @@ def config_schema(texts: Texts) -> dict[str, Any]:
         "models": _named(_describe(profile, texts.get("models", {}))),
         "connections": _named(_connections(texts)),
         "functions": _describe(functions.schema(), texts.get("functions", {})),
+        "data_sources": _named(_describe(_data_source(), texts.get("data_sources", {}))),
         "hooks": _named(_describe(hook, texts.get("hooks", {}))),
         "policies": _named(_describe(policies.each(), texts.get("policies", {}))),
         "limits": limited,
@@ -86,6 +88,16 @@ def config_schema(texts: Texts) -> dict[str, Any]:
         "properties": described,
         "additionalProperties": False,
     }
+
+
+def _data_source() -> dict[str, Any]:
+    """One that is a file, or one that is a server."""
+    sources = _Sketch()
+    read_data_sources(sources)
+    source = sources.each()
+    source.pop("required", None)  # of one that is no file
+    source["oneOf"] = [{"required": ["file"]}, {"required": ["url"]}]
+    return source
 
 
 def _connections(texts: Texts) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jackline_server.config.connections import read_connections
+from jackline_server.config.data_sources import read_data_sources
 from jackline_server.config.document import PREFIX, Sources, Tree, hidden_texts, read_document
 from jackline_server.config.gates import read_hooks, read_policies
 from jackline_server.config.problems import ConfigError, Problem
@@ -65,6 +66,7 @@ def read_config(
         models=read_models(sections["models"]),
         connections=connections.http,
         mcp_connections=connections.mcp,
+        data_sources=read_data_sources(sections["data_sources"]),
         function_roots=read_function_roots(sections["functions"]),
         run_stored_bytes=read_run_stored_bytes(sections["limits"]),
         tenant=read_tenant_limits(sections["limits"]),

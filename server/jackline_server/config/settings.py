@@ -12,6 +12,7 @@ from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget
 from jackline_server.runtime.http_ports import HttpConnection
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.sql_ports import DataSource, PostgresServer
 
 
 @frozen
@@ -95,6 +96,7 @@ class Config:
     models: Mapping[str, ModelProfile]
     connections: Mapping[str, HttpConnection]
     mcp_connections: Mapping[str, McpConnection]
+    data_sources: Mapping[str, DataSource]
     function_roots: tuple[str, ...]
     tenant: TenantLimits
     run_stored_bytes: int
@@ -112,6 +114,9 @@ class Config:
             yield from profile.headers.values()
         for connection in self.connections.values():
             yield from connection.headers.values()
+        for source in self.data_sources.values():
+            if isinstance(source.database, PostgresServer):
+                yield source.database.url
         for policy in self.policies.values():
             yield from policy.headers.values()
         for connection in self.mcp_connections.values():

@@ -485,11 +485,23 @@ class McpAction:
 
 
 @frozen
+class SqlAction:
+    """A statement on a data source. Each `{{ name }}` in it is a bound parameter, never text.
+
+    `max_rows` is the step's own cap, under that of the data source; None leaves it at that one.
+    """
+
+    connection: str
+    statement: str
+    max_rows: int | None
+
+
+@frozen
 class ResultAction:
     """Reading in a result of the same run: what the built-in tool does. No workflow has a step of it."""
 
 
-ToolAction = HttpAction | FunctionAction | McpAction | ResultAction
+ToolAction = HttpAction | FunctionAction | McpAction | SqlAction | ResultAction
 
 
 @frozen

@@ -17,6 +17,7 @@ from jackline_server.definitions import defaults
 from jackline_server.runtime.mcp_ports import Catalog as McpCatalog
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.model_providers import automatic_adapter
+from jackline_server.runtime.sql_ports import DataSource
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}(?:/[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,126}){1,4}")
 
@@ -98,7 +99,7 @@ class NoHooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """What a workflow may name: profiles, connections, functions, tools of MCP servers, hooks, policies.
+    """What a workflow may name: profiles, connections, data sources, functions, tools, hooks, policies.
 
     `regions` are those that telephone numbers are known of.
     """
@@ -107,6 +108,7 @@ class Catalog:
     http_connections: frozenset[str]
     functions: Functions
     mcp: McpCatalogs = field(default_factory=NoMcpCatalogs)
+    data_sources: Mapping[str, DataSource] = field(default_factory=dict[str, DataSource])
     hooks: Hooks = field(default_factory=NoHooks)
     policies: frozenset[str] = frozenset()
     regions: frozenset[str] = frozenset()

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from jackline_server.core import templates
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue
+from jackline_server.core.sql_text import CALL_KEY
 from jackline_server.definitions.catalog import FunctionDescription, nearest
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import (
@@ -19,6 +20,7 @@ from jackline_server.definitions.shapes import (
     FunctionShape,
     HttpShape,
     McpShape,
+    SqlShape,
     ToolShape,
     ToolStepShape,
 )
@@ -38,11 +40,13 @@ def json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
 
 
-def placeholders(step: HttpShape | McpShape, path: Path, report: Report) -> tuple[str, ...]:
+def placeholders(step: HttpShape | McpShape | SqlShape, path: Path, report: Report) -> tuple[str, ...]:
     """The names in all templates of a step, each once; malformed ones are reported."""
     texts: list[tuple[Path, object]]
     if isinstance(step, McpShape):
         texts = [((*path, "arguments", key), value) for key, value in step.arguments.items()]
+    elif isinstance(step, SqlShape):
+        texts = [((*path, "statement"), step.statement)]
     else:
         texts = [((*path, "path"), step.path), ((*path, "body"), step.body)]
         texts += [((*path, "query", key), text) for key, text in step.query.items()]
@@ -53,6 +57,7 @@ def placeholders(step: HttpShape | McpShape, path: Path, report: Report) -> tupl
             found.update(dict.fromkeys(templates.names_in(as_json(text))))
         except templates.TemplateError as error:
             report.error("bad_template", str(error), place)
+    found.pop(CALL_KEY if isinstance(step, SqlShape) else "", None)
     return tuple(found)
 
 
@@ -100,7 +105,7 @@ class Parameters:
             self.report.error("bad_schema", problem, (*place, *where))
         return refused is None
 
-    def _names_in(self, step: HttpShape | McpShape, ref: str) -> tuple[str, ...]:
+    def _names_in(self, step: HttpShape | McpShape | SqlShape, ref: str) -> tuple[str, ...]:
         """Its placeholders, looked for once, however many agents have it as a tool."""
         if ref not in self._names:
             self._names[ref] = placeholders(step, ("steps", ref), self.report)
@@ -118,7 +123,7 @@ class Parameters:
         if step.parameters is not None:
             return self._explicit(step.parameters, ("steps", entry.ref, "parameters"))
         given = frozenset(step.input or ())
-        if isinstance(step, HttpShape):
+        if isinstance(step, HttpShape | SqlShape):
             every = self._names_in(step, entry.ref)
             names = [name for name in every if name not in given or name in entry.bind]
             schema: Document = {
@@ -144,7 +149,7 @@ class Parameters:
 
     def _taken(self, step: ToolStepShape, ref: str, function: FunctionDescription | None) -> frozenset[str]:
         """The names that the step itself takes, whatever a model is shown."""
-        if isinstance(step, HttpShape):
+        if isinstance(step, HttpShape | SqlShape):
             return frozenset(self._names_in(step, ref))
         described: Document = json.loads(function.parameters_json) if function is not None else {}
         return frozenset(described.get("properties", {}))
@@ -161,7 +166,7 @@ class Parameters:
     def _check_templates(
         self, entry: ToolShape, step: ToolStepShape, signature: Signature, place: Path
     ) -> None:
-        if not isinstance(step, HttpShape) or not signature.explicit or signature.names is None:
+        if not isinstance(step, HttpShape | SqlShape) or not signature.explicit or signature.names is None:
             return
         known = signature.names | frozenset(entry.bind) | frozenset(step.input or ())
         for name in self._names_in(step, entry.ref):

@@ -43,6 +43,7 @@ from jackline_server.definitions import (
     http_action,
     model_choice,
     progress,
+    sql_action,
     stop_conditions,
     tool_policies,
 )
@@ -65,11 +66,14 @@ from jackline_server.definitions.shapes import (
     McpShape,
     NamedToolShape,
     RouterShape,
+    SqlShape,
     ToolShape,
     ToolStepShape,
 )
 from jackline_server.definitions.units import is_signal
 from jackline_server.definitions.yaml_nodes import Path
+
+AnyToolStep = HttpShape | FunctionShape | McpShape | SqlShape
 
 MAX_TOOL_CHARACTERS = 1_000_000
 """Descriptions and parameters, counted for each agent that has the tool: the plan holds them so."""
@@ -112,7 +116,7 @@ class Resolver:
                 return self._agent(step_id, agent)
             case CompletionShape() as completion:
                 return self._completion(step_id, completion)
-            case HttpShape() | FunctionShape() | McpShape() as tool:
+            case HttpShape() | FunctionShape() | McpShape() | SqlShape() as tool:
                 return self._tool_step(step_id, tool)
             case RouterShape() as router:
                 return self._router(step_id, router)
@@ -413,7 +417,7 @@ class Resolver:
             self.report.error("tool_unknown", message, place)
             return None
         if not isinstance(step, ToolStepShape):
-            message = f"a step of kind `{step.kind}` can't be a tool yet; http, function and mcp steps can"
+            message = f"a step of kind `{step.kind}` can't be a tool yet; http, function, mcp and sql can"
             self.report.error("tool_not_callable", message, place)
             return None
         return step
@@ -444,12 +448,14 @@ class Resolver:
     def _effect(self, step_id: str, shape: ToolStepShape) -> Effect:
         if isinstance(shape, McpShape):
             return self.mcp.effect(step_id, shape)
+        if isinstance(shape, SqlShape):
+            return sql_action.effect(shape)
         if shape.effect is None:
             message = f"`{step_id}` declares no effect and counts as `write`: it is never run twice"
             self.report.warning("effect_undeclared", message, ("steps", step_id))
         return Effect(shape.effect or defaults.EFFECT.value)
 
-    def _tool_step(self, step_id: str, shape: HttpShape | FunctionShape | McpShape) -> ToolStep:
+    def _tool_step(self, step_id: str, shape: AnyToolStep) -> ToolStep:
         path: Path = ("steps", step_id)
         if shape.parameters is not None:
             self.parameters.check_schema(shape.parameters, (*path, "parameters"))
@@ -471,11 +477,13 @@ class Resolver:
             policy=tool_policies.resolve(self._effects[step_id], shape, preset=self.preset),
         )
 
-    def _action(self, step_id: str, shape: HttpShape | FunctionShape | McpShape) -> ToolAction:
+    def _action(self, step_id: str, shape: AnyToolStep) -> ToolAction:
         if isinstance(shape, HttpShape):
             return http_action.build(shape, ("steps", step_id), self.catalog, self.report)
         if isinstance(shape, McpShape):
             return self.mcp.action(step_id, shape)
+        if isinstance(shape, SqlShape):
+            return sql_action.build(shape, ("steps", step_id), self.catalog, self.report)
         return FunctionAction(function=shape.function)
 
     def _describe(self, step_id: str, shape: FunctionShape) -> None:

@@ -423,7 +423,7 @@ class CompletionShape(ModelStepShape):
 
 
 class ToolStepShape(StepShape, PolicyShape):
-    """What `http`, `function` and `mcp` have."""
+    """What `http`, `function`, `mcp` and `sql` have."""
 
     not_built = _TOOL_NOT_BUILT
     input: dict[InputName, Pointer] | None = None
@@ -461,13 +461,21 @@ class McpShape(ToolStepShape):
     arguments: Document = Field(default_factory=dict)
 
 
+class SqlShape(ToolStepShape):
+    """A step of kind `sql`."""
+
+    connection: str
+    statement: Annotated[str, Field(min_length=1, max_length=20_000)]
+    max_rows: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+
 class RouterShape(StepShape):
     """A step of kind `router`."""
 
     conditions: Annotated[tuple[ConditionShape, ...], Field(min_length=1, max_length=100)]
 
 
-AnyStep = AgentShape | CompletionShape | HttpShape | FunctionShape | McpShape | RouterShape
+AnyStep = AgentShape | CompletionShape | HttpShape | FunctionShape | McpShape | SqlShape | RouterShape
 
 KINDS: dict[str, type[AnyStep]] = {
     "agent": AgentShape,
@@ -476,8 +484,9 @@ KINDS: dict[str, type[AnyStep]] = {
     "function": FunctionShape,
     "mcp": McpShape,
     "router": RouterShape,
+    "sql": SqlShape,
 }
-KINDS_NOT_BUILT = frozenset({"sql", "grpc", "worker", "human", "workflow"})
+KINDS_NOT_BUILT = frozenset({"grpc", "worker", "human", "workflow"})
 
 
 class WorkflowShape(Shape):

@@ -5,13 +5,21 @@ Owns which tool serves which action. Each tool owns what its answers mean.
 
 from typing import assert_never
 
-from jackline_server.core.plan import FunctionAction, HttpAction, McpAction, ResultAction, ToolAction
+from jackline_server.core.plan import (
+    FunctionAction,
+    HttpAction,
+    McpAction,
+    ResultAction,
+    SqlAction,
+    ToolAction,
+)
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.attempt import Attempts
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.http import HttpTool
 from jackline_server.tools.mcp.tool import McpToolCalls
 from jackline_server.tools.results import failed
+from jackline_server.tools.sql.tool import SqlTool
 
 _REMOTE_NET_MS = 1_000
 _FUNCTION_NET_MS = 100
@@ -19,12 +27,20 @@ _FUNCTION_NET_MS = 100
 
 
 class StepToolbox:
-    """Implements `Toolbox` for the step kinds `http`, `function` and, with connections for it, `mcp`."""
+    """Implements `Toolbox` for the step kinds `http`, `function` and, where there is one, `mcp` and `sql`."""
 
-    def __init__(self, *, http: HttpTool, functions: FunctionTool, mcp: McpToolCalls | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        http: HttpTool,
+        functions: FunctionTool,
+        mcp: McpToolCalls | None = None,
+        sql: SqlTool | None = None,
+    ) -> None:
         self._http = http
         self._functions = functions
         self._mcp = mcp
+        self._sql = sql
         self._attempts = Attempts()
 
     @property
@@ -52,6 +68,10 @@ class StepToolbox:
                 if self._mcp is None:
                     return failed("This server has no MCP connections.")
                 return await self._mcp.call(action, invocation)
+            case SqlAction():
+                if self._sql is None:
+                    return failed("This server has no data sources.")
+                return await self._sql.call(action, invocation)
             case ResultAction():
                 raise TypeError("results are read by the runtime itself")
             case _:

@@ -29,8 +29,10 @@ from jackline_server.runtime.http_ports import (
 )
 from jackline_server.runtime.mcp_ports import BadPins, Catalog, McpConnection, McpProcess
 from jackline_server.runtime.model_providers import AZURE, OPENAI, read_model_name
+from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 from jackline_server.tools.mcp.failures import ServerDown
 from jackline_server.tools.mcp.locks import read_lock_file
+from jackline_server.tools.sql.databases import SourceDown
 
 _PORTS = {"http": 80, "https": 443}
 _MOST_BYTES = 4 << 20
@@ -66,6 +68,10 @@ def outside_checks(config: Config, bench: Workbench, *, limit_s: float) -> list[
         *(
             Check(subject=f"connection {name}", look=partial(_http, connection, bench.clients, wait_ms))
             for name, connection in config.connections.items()
+        ),
+        *(
+            Check(subject=f"data source {name}", look=partial(_sql, source, bench))
+            for name, source in config.data_sources.items()
         ),
         *(
             Check(subject=f"connection {name}", look=partial(_mcp, connection, bench))
@@ -193,6 +199,21 @@ async def _asked(clients: HttpClients, request: HttpRequest) -> _Tried:
         return _Tried(problem=f"it can't be reached ({failure.detail})")
     except HttpFailure:
         return _Tried()
+
+
+# --- SQL ---------------------------------------------------------------------------------------
+
+
+async def _sql(source: DataSource, bench: Workbench) -> Sequence[Found]:
+    subject = f"data source {source.name}"
+    where, kind = ("file", "SQLite") if isinstance(source.database, SqliteFile) else ("url", "PostgreSQL")
+    try:
+        await bench.sql.check(source.name)
+    except SourceDown as down:
+        advice = f"look at {where} in [data_sources.{source.name}]"
+        return [problem(subject, f"{kind}: it can't be reached ({down.detail})", advice)]
+    may = "it may be written to" if source.writes else "nothing is written to it"
+    return [ok(subject, f"{kind}: it answers; {may}")]
 
 
 # --- MCP ---------------------------------------------------------------------------------------

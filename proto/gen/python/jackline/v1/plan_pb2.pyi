@@ -1626,6 +1626,7 @@ class ToolStepPlan(_message.Message):
     FUNCTION_FIELD_NUMBER: _builtins.int
     MCP_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
+    SQL_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
@@ -1657,6 +1658,10 @@ class ToolStepPlan(_message.Message):
         """Reads in a result of the run. In no stored plan so far."""
 
     @_builtins.property
+    def sql(self) -> Global___SqlAction:
+        """Runs a statement on a data source."""
+
+    @_builtins.property
     def policy(self) -> Global___ToolPolicy:
         """What follows from its failures, and whether it is called again."""
 
@@ -1677,14 +1682,15 @@ class ToolStepPlan(_message.Message):
         function: Global___FunctionAction | None = ...,
         mcp: Global___McpAction | None = ...,
         result: Global___ResultAction | None = ...,
+        sql: Global___SqlAction | None = ...,
         policy: Global___ToolPolicy | None = ...,
         gates: Global___GatesPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "gates", b"gates", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "gates", b"gates", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "gates", b"gates", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "gates", b"gates", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result"]  # noqa: Y015
+    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
 
@@ -1850,6 +1856,38 @@ class McpAction(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___McpAction: _TypeAlias = McpAction  # noqa: Y015
+
+@_typing.final
+class SqlAction(_message.Message):
+    """A statement on a data source of the operator's."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTION_FIELD_NUMBER: _builtins.int
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    MAX_ROWS_FIELD_NUMBER: _builtins.int
+    connection: _builtins.str
+    """The data source."""
+    statement: _builtins.str
+    """The statement; each template in it is a bound parameter."""
+    max_rows: _builtins.int
+    """The step's own cap of rows, under that of the data source; unset: that one."""
+    def __init__(
+        self,
+        *,
+        connection: _builtins.str = ...,
+        statement: _builtins.str = ...,
+        max_rows: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_rows", b"_max_rows", "max_rows", b"max_rows"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_rows", b"_max_rows", "connection", b"connection", "max_rows", b"max_rows", "statement", b"statement"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_rows: _TypeAlias = _typing.Literal["max_rows"]  # noqa: Y015
+    _WhichOneofArgType__max_rows: _TypeAlias = _typing.Literal["_max_rows", b"_max_rows"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_rows) -> _WhichOneofReturnType__max_rows | None: ...
+
+Global___SqlAction: _TypeAlias = SqlAction  # noqa: Y015
 
 @_typing.final
 class RouterCase(_message.Message):

@@ -1,0 +1,59 @@
+"""A statement under way in a thread, and the one who waits for it.
+
+Owns the moment after which a transaction may be committed: until then whoever waits can give the job up, and
+knows that nothing is changed. From then on nobody can say so but the database.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+
+class Job:
+    """One statement. `deadline` is of `time.monotonic`."""
+
+    def __init__(self, *, deadline: float) -> None:
+        self.deadline = deadline
+        self._lock = threading.Lock()
+        self._given_up = False
+        self._committing = False
+        self._interrupt: Callable[[], None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True if nobody waits for it any more, or not for long."""
+        return self._given_up or time.monotonic() >= self.deadline
+
+    @property
+    def left_ms(self) -> int:
+        """What is left of its time, at least one."""
+        return max(1, int((self.deadline - time.monotonic()) * 1000))
+
+    @contextmanager
+    def interrupted_by(self, interrupt: Callable[[], None]) -> Generator[None]:
+        """While the block runs, giving up calls this, in a thread of its own. It must not raise."""
+        with self._lock:
+            self._interrupt = interrupt
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._interrupt = None
+
+    def may_commit(self) -> bool:
+        """Ask before a commit is sent. False: it was given up, so roll back."""
+        with self._lock:
+            if not self._given_up:
+                self._committing = True
+            return self._committing
+
+    def give_up(self) -> bool:
+        """Stop it. True: nothing it did will be committed. False: a commit is on its way."""
+        with self._lock:
+            self._given_up = True
+            interrupt, committing = self._interrupt, self._committing
+        if interrupt is not None and not committing:
+            with suppress(RuntimeError):  # no thread can be started: the server ends
+                threading.Thread(target=interrupt, name="jackline-sql-interrupt", daemon=True).start()
+        return not committing
