@@ -391,6 +391,9 @@ CASES: list[tuple[str, Severity, str, str]] = [
 SHELF = "from: shelf, allow: [read]"
 
 NEAR: dict[str, str] = {
+    "bad_statement": sql("\"SELECT '; -- /*' || {{ a }} /* ; */ ;\""),
+    "sql_writes": sql("DELETE FROM a", ", effect: idempotent"),
+    "read_only_source": mcp("ref: q", "q: {kind: sql, description: d, connection: archive, statement: SELECT 1}"),
     # the text
     "alias": changed(("Verify the order first.", '"*x is no alias here"')),
     "anchor": changed(("Verify the order first.", "a &m in a text")),
