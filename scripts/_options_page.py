@@ -32,6 +32,7 @@ something comes otherwise.
 | `policy` | What the policy service `guard` does: `allow`, `deny`, `slow`, `silent` or `broken`. |
 | `adjust`, `answer` | What a person does when the run asks. |
 | `mcp` | `true`: there is an MCP server, `shelf`. |
+| `sql` | `true`: there is a data source, `ledger`, with a table of `orders`. |
 | `expect` | What is seen from outside: the run, its calls, its events, what the service was asked. |
 """
 

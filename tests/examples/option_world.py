@@ -6,9 +6,10 @@ side by side; what the service was asked is told apart by the run that its keys 
 
 import asyncio
 import json
+import sqlite3
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -57,6 +58,10 @@ class = "tests.examples.option_functions:Audit"
 [policies.guard]
 target = "POLICY"
 """
+LEDGER = """\
+CREATE TABLE orders (id INTEGER PRIMARY KEY, goods TEXT);
+INSERT INTO orders VALUES (1, 'kettle'), (2, 'lamp');
+"""
 MCP = """\
 [connections.shelf]
 kind = "mcp"
@@ -85,6 +90,7 @@ class Example:
     adjust: tuple[dict[str, Any], ...] = ()
     answer: str = ""
     mcp: bool = False
+    sql: bool = False
 
 
 def examples() -> list[Example]:
@@ -281,6 +287,10 @@ async def placed(example: Example, folder: Path) -> AsyncGenerator[Place]:
             server = ROOT / "tests/tools/mcp/hostile_server.py"
             command = [sys.executable, "-I", "-S", str(server), "plain", str(folder / "ledger.jsonl")]
             config += MCP.replace("COMMAND", json.dumps(command))
+        if example.sql:
+            with closing(sqlite3.connect(folder / "ledger.db")) as ledger:
+                ledger.executescript(LEDGER)
+            config += '[data_sources.ledger]\nfile = "ledger.db"\n'
         (folder / "jackline.toml").write_text(config, encoding="utf-8")
         environ = {"JACKLINE_STATE_DIR": str(folder / "state")}
         loaded = load_config(
