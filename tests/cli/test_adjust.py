@@ -1,11 +1,12 @@
 """`jackline adjust`: what is sent, and what is refused before anything is."""
 
+import grpc
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1.run_pb2 import RunBounds, VisitBounds
 from tests.cli.console import Console
-from tests.support.scripted_service import RUN_ID, ScriptedService, receipt
+from tests.support.scripted_service import RUN_ID, Failure, ScriptedService, receipt
 
 
 async def test_each_flag_is_a_bound_of_the_command(console: Console, service: ScriptedService) -> None:
@@ -53,3 +54,31 @@ async def test_a_bound_that_can_not_be_is_a_mistake_of_the_command_line(
     console: Console, flags: tuple[str, ...]
 ) -> None:
     assert (await console.run("adjust", RUN_ID, *flags)).code == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "field", "number", "said"),
+    [
+        ("BOUND_TOO_HIGH", "visit.max_iterations", "4", "--visit-iterations 4"),
+        ("BOUND_TOO_HIGH", "run.run_timeout", "5000", "--timeout 5000ms"),
+        ("BOUND_TOO_HIGH", "run.cost_budget_micros", "500000", "--cost 0.500000"),
+        ("BOUND_TOO_LOW", "visit.cost_budget_micros", "171", "--visit-cost 0.000171"),
+        ("BOUND_TOO_LOW", "run.token_budget", "171", "--tokens 171"),
+    ],
+)
+async def test_a_refused_bound_is_told_by_its_flag_and_in_its_units(
+    console: Console, service: ScriptedService, reason: str, field: str, number: str, said: str
+) -> None:
+    high = reason == "BOUND_TOO_HIGH"
+    code = grpc.StatusCode.INVALID_ARGUMENT if high else grpc.StatusCode.FAILED_PRECONDITION
+    place = f"adjust_bounds.{field}"
+    metadata = {"field": place, "limit" if high else "spent": number}
+    service.script(
+        "Control", Failure(code=code, reason=reason, metadata=metadata, violations=((place, "no"),))
+    )
+    done = await console.run("adjust", RUN_ID, "--steps", "9")
+
+    assert done.code == 65
+    assert said in done.err
+    assert "adjust_bounds" not in done.err
+    assert "--bound" not in done.err

@@ -1,5 +1,6 @@
 """The command line itself: BI108, BI111, BI115, start-up."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -369,6 +370,11 @@ async def test_a_bound_is_called_what_it_is_called_on_the_command_line(
     )
     service.script("StartRun", high)
     done = await console.run("run", "a", "--bound", "cost_budget_usd=9")
-    assert done.code == 65
+    service.script(
+        "ForkRun", dataclasses.replace(high, metadata={"field": "changes.bounds.steps", "limit": "5"})
+    )
+    fork = await console.run("fork", RUN_ID, "--at", "3", "--bound", "steps=9")
+    assert (done.code, fork.code) == (65, 65)
+    assert "give at most steps=5 " in fork.err
     assert "cost_budget_usd=0.500000" in done.err
     assert "micros" not in done.err

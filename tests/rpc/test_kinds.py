@@ -2,6 +2,7 @@
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2  # pyright: ignore[reportMissingTypeStubs]  # ships its own types
 
 from jackline.v1 import event_pb2, run_pb2
 from jackline.v1.run_service_pb2 import StreamProgressRequest, StreamProgressResponse
@@ -65,6 +66,12 @@ async def test_a_kind_that_is_none_is_refused(door: Harness, kind: str) -> None:
     refused = await door.stream_refused(asked("run_started", kind))
     assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
     assert "kinds[1]" in refused.fields
+
+
+async def test_a_kind_that_is_nearly_one_is_told_which(door: Harness) -> None:
+    refused = await door.stream_refused(asked("tool_call_finish"))
+    (violation,) = refused.detail(error_details_pb2.BadRequest).field_violations
+    assert "`tool_call_finished`" in violation.description
 
 
 async def test_more_kinds_than_there_could_be_are_refused(door: Harness) -> None:

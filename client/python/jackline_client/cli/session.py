@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 import jackline_client
+from jackline_client.cli.bound_words import as_typed, too_high, too_low
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_error
 from jackline_client.cli.given import WorkflowFiles
 from jackline_client.cli.progress import FRAME_S, Progress
@@ -22,6 +23,7 @@ from jackline_client.cli.wording import count
 from jackline_client.credentials import is_loopback
 from jackline_client.errors import (
     BoundTooHigh,
+    BoundTooLow,
     CallError,
     FieldViolation,
     Internal,
@@ -125,31 +127,15 @@ def explain(error: JacklineError, server: Chosen | None) -> Iterator[str]:
         case WorkflowNotFound():
             yield f"jackline: {error.metadata.get('workflow', '')!r}: {error}{reason}"
         case BoundTooHigh():
-            yield f"jackline: {_too_high(error)}{reason}"
+            yield f"jackline: {too_high(error)}{reason}"
+        case BoundTooLow():
+            yield f"jackline: {too_low(error)}{reason}"
         case _:
-            yield f"jackline: {_as_typed(str(error))}{reason}"
+            yield f"jackline: {as_typed(str(error))}{reason}"
     yield from (f"  {hint}" for hint in _hints(error, server))
     if isinstance(error, CallError):
         yield from _details(error)
     yield from (f"  {note}" for note in getattr(error, "__notes__", ()))
-
-
-def _too_high(error: BoundTooHigh) -> str:
-    """What the workflow allows, in the units of `--bound`."""
-    name, most = error.metadata.get("field", "").removeprefix("bounds."), error.metadata.get("limit", "")
-    match name:
-        case "cost_budget_micros" if most.isdecimal():
-            name, most = "cost_budget_usd", f"{int(most) / 1_000_000:.6f}"
-        case "run_timeout" if most.isdecimal():
-            most += "ms"
-        case _:
-            pass
-    return f"--bound {name} is looser than the workflow's; give at most {name}={most}"
-
-
-def _as_typed(text: str) -> str:
-    """The same with a field of the request under the name by which a person gave it."""
-    return text.replace("bounds.cost_budget_micros", "--bound cost_budget_usd")
 
 
 def _place(server: Chosen | None) -> str:
@@ -197,9 +183,9 @@ def _placed(violation: FieldViolation, given: WorkflowFiles) -> str:
 
 
 def _details(error: CallError) -> Iterator[str]:
-    for violation in () if isinstance(error, BoundTooHigh) else error.field_violations:
+    for violation in () if isinstance(error, BoundTooHigh | BoundTooLow) else error.field_violations:
         if violation.description not in error.message:
-            yield f"  {_as_typed(violation.field) or 'the request'}: {violation.description}"
+            yield f"  {as_typed(violation.field) or 'the request'}: {violation.description}"
     if error.metadata.get("truncated"):
         yield "  and more, which the server left out"
     if error.retry_after_s is not None:
