@@ -8,8 +8,9 @@ import pytest
 
 from jackline_server.core import json_text
 from jackline_server.core.boundaries import Entry
-from jackline_server.core.commands import Steer
+from jackline_server.core.commands import Abort, Steer
 from jackline_server.core.facts import (
+    AbortMode,
     AnswerProblem,
     AnswerRejected,
     CallProblem,
@@ -148,6 +149,12 @@ def test_a_veto_ends_the_run_at_every_point(point: Point) -> None:
     check_same_again(driver)
 
 
+def test_a_run_that_is_vetoed_before_it_begins_visits_no_step() -> None:
+    driver = drive(gated(GatesPlan(hooks=(hook(),))), answers=at(Point.BEFORE_RUN, VETO))
+    assert not driver.state.summaries
+    assert driver.state.ledger.steps == 0
+
+
 def replies_until(point: Point) -> tuple[Says, ...]:
     before = (Point.BEFORE_RUN, Point.BEFORE_TURN, Point.BEFORE_MODEL_CALL)
     return () if point in before else (LOOK,)
@@ -239,6 +246,7 @@ def test_a_retry_that_no_cap_leaves_room_for_is_no_objection() -> None:
     plan = gated(gates, bounds=plans.step_bounds(tool_calls=1))
     driver = drive(plan, LOOK, DONE, answers=lambda _: RETRY)
     assert len(driver.attempts) == 1
+    assert [call.status for call in driver.state.calls.values()] == [CallStatus.COMPLETED]
     assert driver.finished.phase is Phase.SUCCEEDED
 
 
@@ -370,6 +378,20 @@ def test_no_unfinished_answer_leaves_a_guarded_step() -> None:
     driver = drive(plan, Says(text="the secret", calls=(Call("look"),)))
     assert driver.finished.stop_reason is StopReason.MAX_ITERATIONS
     assert driver.finished.result_json is None
+
+
+def test_an_abort_leaves_nothing_that_no_guardrail_has_seen() -> None:
+    plan = gated(GatesPlan(output=(rail(DenyPattern(pattern="secret")),)))
+    leaky = Says(text="the secret", calls=(Call("look"),))
+    abort = Abort(mode=AbortMode.NOW, skip_routes=False)
+    driver = Driver(
+        Scenario(
+            plan=plan, replies=(leaky,), tools={"look": lambda _: Ends(output={"found": 1})}, sent={3: abort}
+        )
+    ).run_to_end()
+    assert driver.finished.phase is Phase.ABORTED
+    assert driver.model_calls
+    assert (driver.finished.result_json, driver.finished.partial) == (None, False)
 
 
 def test_the_input_of_a_run_has_to_pass_before_any_step() -> None:

@@ -2,9 +2,11 @@
 
 Owns the copies, and what the run of a test means: a fault is noticed only if its test is green without it. A
 copy is complete and comes first on the path of its tests, so nothing of the tree that somebody works in is
-changed or imported.
+changed or imported. Most of what a run of one test takes is the import of what none of the faults is in:
+each copy has a process that has done so (`warm`).
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,16 +14,22 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Self
 
 from tests.mutants.catalogue import ROOT, BadCatalogue, Mutant
 
 TIMEOUT_S = 300
 _IMPORTED = ("proto/gen/python", "client/python", "server")
+_WARM = Path(__file__).with_name("warm.py")
+_REWRITTEN = "ignore::pytest.PytestAssertRewriteWarning"
+"""A plugin that is imported already has its own assertions told plainly, which is no matter here."""
+_GREEN, _RED = "PASSED", ("FAILED", "ERROR")
+_ENDS = (_GREEN, *_RED)
 _COPIED = (*_IMPORTED, "tests", "examples", "pyproject.toml")
 
 
@@ -46,17 +54,17 @@ def try_all(
     mutants: Sequence[Mutant], *, at_once: int, tell: Callable[[Trial], None], root: Path = ROOT
 ) -> list[Trial]:
     """Try each fault, so many at once; `tell` hears of each as it ends, from the thread that tried it."""
-    with tempfile.TemporaryDirectory(prefix="jackline-mutants-") as folder:
+    with tempfile.TemporaryDirectory(prefix="jackline-mutants-") as folder, ExitStack() as warm:
         copies = SimpleQueue["_Copy"]()
         for number in range(at_once):
-            copies.put(_Copy(root, Path(folder) / str(number)))
+            copies.put(warm.enter_context(_Copy(root, Path(folder) / str(number))))
 
-        def is_green(test: str) -> bool:
+        def sound_of(tests: Sequence[str]) -> frozenset[str]:
             with _taken(copies) as copy:
-                return copy.pytest(test).returncode == 0
+                return copy.sound(tests)
 
         def attempt(mutant: Mutant) -> Trial:
-            if sound[mutant.test]:
+            if mutant.test in sound:
                 with _taken(copies) as copy:
                     trial = copy.tried(mutant)
             else:
@@ -67,7 +75,8 @@ def try_all(
 
         with ThreadPoolExecutor(at_once) as pool:
             tests = sorted({mutant.test for mutant in mutants})
-            sound = dict(zip(tests, pool.map(is_green, tests), strict=True))
+            shares = [tests[number::at_once] for number in range(min(at_once, len(tests)))]
+            sound = frozenset[str]().union(*pool.map(sound_of, shares))
             return list(pool.map(attempt, mutants))
 
 
@@ -92,18 +101,51 @@ class _Copy:
             elif source.is_file():
                 shutil.copy2(source, folder / name)
         self._folder = folder
+        self._tried = 0
+        path = os.pathsep.join(str(folder / name) for name in _IMPORTED)
+        own = {"PYTHONPATH": path, "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "found")}
+        self._warm = subprocess.Popen(
+            [sys.executable, "-P", str(_WARM)],
+            cwd=folder,
+            env=os.environ | own,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        """The copy itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End its process, which has no run by now."""
+        self._warm.communicate()
+
+    def sound(self, tests: Sequence[str]) -> frozenset[str]:
+        """Those of the tests that are green without any fault. All run in one process: they are many."""
+        ran = self.pytest("-rpfE", *tests, within_s=TIMEOUT_S * len(tests))
+        ends = [line.split(" ", 1) for line in ran.output.splitlines()]
+        said = {tuple(end) for end in ends if end[0] in _ENDS}
+
+        def ended(test: str, word: str) -> bool:
+            return any(end == word and _is_of(test, words) for end, words in said)
+
+        return frozenset(
+            test for test in tests if ended(test, _GREEN) and not any(ended(test, word) for word in _RED)
+        )
 
     def tried(self, mutant: Mutant) -> Trial:
         """Run the fault's test with the fault, and put the file back."""
         try:
-            with _changed(self._folder / mutant.file, mutant):
-                ran = self.pytest(mutant.test)
+            self._tried += 1
+            with _changed(self._folder / mutant.file, mutant, number=self._tried):
+                ran = self.pytest("-x", mutant.test)
         except BadCatalogue as error:
             return Trial(mutant=mutant, verdict=Verdict.BROKEN, words=str(error))
-        except subprocess.TimeoutExpired:
-            return Trial(mutant=mutant, verdict=Verdict.BROKEN, words=f"no end within {TIMEOUT_S} s")
-        words = "\n".join(ran.stdout.strip().splitlines()[-6:])
-        match ran.returncode:
+        words = "\n".join(ran.output.strip().splitlines()[-6:])
+        match ran.code:
+            case None:
+                verdict, words = Verdict.BROKEN, f"no end within {TIMEOUT_S} s"
             case 0:
                 verdict = Verdict.SURVIVED
             case 1:  # tests ran, and one failed: a source that can't be imported is no fault
@@ -112,29 +154,41 @@ class _Copy:
                 verdict = Verdict.BROKEN
         return Trial(mutant=mutant, verdict=verdict, words=words)
 
-    def pytest(self, test: str) -> subprocess.CompletedProcess[str]:
-        """Run one test here. Raises TimeoutExpired."""
-        path = os.pathsep.join(str(self._folder / name) for name in _IMPORTED)
-        own = {"PYTHONPATH": path, "HYPOTHESIS_STORAGE_DIRECTORY": str(self._folder / "found")}
-        options = ["-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider", test]
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", f"--rootdir={self._folder}", *options],
-            cwd=self._folder,
-            env=os.environ | own,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT_S,
-        )
+    def pytest(self, *tests: str, within_s: int = TIMEOUT_S) -> "_Ran":
+        """Run tests here."""
+        options = ["-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", f"--rootdir={self._folder}"]
+        asked = {"arguments": [*options, "-W", _REWRITTEN, *tests], "within_s": within_s}
+        if self._warm.stdin is None or self._warm.stdout is None:
+            raise AssertionError("its process was started with both")
+        self._warm.stdin.write(json.dumps(asked) + "\n")
+        self._warm.stdin.flush()
+        answer = json.loads(self._warm.stdout.readline())
+        return _Ran(code=answer["code"], output=answer["output"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """A run of pytest: its exit code, None if it had no end in time, and all that it said."""
+
+    code: int | None
+    output: str
+
+
+def _is_of(test: str, words: str) -> bool:
+    """True if a line about an end, behind its first word, is about that test or one of its cases."""
+    return words.startswith(test) and words[len(test) : len(test) + 1] in ("", "[", " ")
 
 
 @contextmanager
-def _changed(path: Path, mutant: Mutant) -> Generator[None]:
-    """The file with the fault in it, under a time of its own: what was compiled of the sound one is old."""
+def _changed(path: Path, mutant: Mutant, *, number: int) -> Generator[None]:
+    """The file with the fault in it, under a time of its own.
+
+    What was compiled of the sound one is old by that, and of an earlier fault too, which may be as long.
+    """
     source, stat = path.read_text(encoding="utf-8"), path.stat()
     try:
         path.write_text(mutant.applied(source), encoding="utf-8")
-        os.utime(path, (stat.st_atime, stat.st_mtime + 10))
+        os.utime(path, (stat.st_atime, stat.st_mtime + 10 * number))
         yield
     finally:
         path.write_text(source, encoding="utf-8")

@@ -309,8 +309,11 @@ async def test_a_fork_takes_the_conversation_over_and_leaves_the_thread_alone(he
             deadline_unix_ms=None,
         )
         forked = await jackline.runtime.runs.fork(request)
-        await jackline.follow(forked.row.run_id)
+        begun = (await jackline.follow(forked.row.run_id))[0].fact
         page = await conversation(jackline)
+    assert isinstance(begun, RunStarted)
+    assert begun.thread is not None
+    assert begun.thread.thread_id == ""
     assert list(here.models.requests[-1].messages) == list(here.models.requests[-2].messages)
     assert (len(page.messages), page.row.ended, forked.row.thread_id) == (4, 2, "")
 
@@ -345,6 +348,8 @@ async def test_runs_that_are_enqueued_follow_each_other_in_order_and_see_all_bef
     (turn,) = facts(logs[1], MessagesAppended)
     assert isinstance(turn, MessagesAppended)
     assert turn.position == len(page.messages) - 2
+    told = " ".join(message.text for message in here.models.requests[-1].messages)
+    assert [f'"message":"{text}"' in told for text in ("one", "two", "three")] == [True] * 3
 
 
 async def test_enqueued_runs_survive_a_restart(here: Scene) -> None:
@@ -392,6 +397,22 @@ async def test_a_run_that_was_paused_while_it_waited_is_paused_when_its_turn_com
         await jackline.control(waiting.row.run_id, Resume())
         log = await jackline.follow(waiting.row.run_id)
     assert end_of(log).phase is Phase.SUCCEEDED
+
+
+async def test_a_run_that_is_aborted_before_its_first_step_leaves_what_the_user_said(here: Scene) -> None:
+    abort = Abort(mode=AbortMode.NOW, skip_routes=False)
+    async with here.running() as jackline:
+        first = await start(jackline, "one")
+        await here.asked.wait()
+        waiting = await start(jackline, "two", on_busy=OnBusy.ENQUEUE)
+        await jackline.control(waiting.row.run_id, Pause(), wait=Stage.SETTLED)
+        await jackline.control(first.row.run_id, abort, wait=Stage.SETTLED)
+        await until(jackline, waiting.row.run_id, MessagesAppended)
+        await jackline.control(waiting.row.run_id, abort, wait=Stage.SETTLED)
+        page = await conversation(jackline)
+    assert said(page)[-1] == 'user: {"input":{"message":"two"}}'
+    assert page.messages[-1].run_id == waiting.row.run_id
+    assert len(here.models.requests) == 1
 
 
 async def test_a_run_that_replaces_aborts_the_active_one_and_comes_before_those_that_wait(
