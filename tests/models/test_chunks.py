@@ -238,6 +238,7 @@ def test_cumulative_usage_counts_once() -> None:
         {"prompt_tokens": 10, "completion_tokens": 0},
         {"prompt_tokens": 10},
         {**GOOD, "prompt_tokens": -1},
+        {**GOOD, "prompt_tokens": 0},
         {**GOOD, "completion_tokens": 10**30},
         {**GOOD, "prompt_tokens": "10"},
         {**GOOD, "completion_tokens": 5.5},

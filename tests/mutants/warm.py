@@ -63,7 +63,7 @@ def _run(arguments: list[str], within_s: float) -> dict[str, object]:
 
 
 def _become_pytest(arguments: list[str], output: int) -> None:
-    """Never returns. An error that pytest itself lets through is a failure, as it is of a process of its own."""
+    """Never returns. An error that pytest lets through is a failure, as in a process of its own."""
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.core.commands import Abort, Pause, Resume
+from jackline_server.core.commands import Abort, Pause, Resume, Steer
 from jackline_server.core.conversation import INTERRUPTED
 from jackline_server.core.facts import (
     AbortMode,
@@ -20,6 +20,7 @@ from jackline_server.core.facts import (
     MessagesAppended,
     Phase,
     RunFinished,
+    RunRecovered,
     RunStarted,
     Steered,
     StopReason,
@@ -377,6 +378,21 @@ async def test_a_run_that_waits_can_be_aborted_and_adds_nothing(here: Scene) -> 
         end = end_of(await jackline.log(waiting.row.run_id))
     assert (page.row.active_run, page.row.waiting, said(page)) == (first.row.run_id, 0, [])
     assert (end.phase, end.stop_reason) == (Phase.ABORTED, StopReason.OPERATOR)
+
+
+async def test_guidance_for_a_run_that_waits_does_not_keep_its_turn_from_it(here: Scene) -> None:
+    async with here.running() as jackline:
+        first = await start(jackline, "one")
+        await here.asked.wait()
+        waiting = await start(jackline, "two", on_busy=OnBusy.ENQUEUE)
+        await jackline.control(waiting.row.run_id, Steer(text="be brief"))
+        await until(jackline, waiting.row.run_id, RunRecovered)  # it is driven for that, and can't settle it
+        here.gate.set()
+        await jackline.control(first.row.run_id, Abort(mode=AbortMode.NOW, skip_routes=False))
+        log = await jackline.follow(waiting.row.run_id)
+    assert end_of(log).phase is Phase.SUCCEEDED
+    assert len(facts(log, MessagesAppended)) == 1
+    assert "be brief" in here.models.requests[-1].messages[-1].text
 
 
 async def test_a_run_that_was_paused_while_it_waited_is_paused_when_its_turn_comes(here: Scene) -> None:

@@ -110,9 +110,31 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
         "consulted",
         "bounds_adjusted",
     } <= kinds
-    assert {"interrupt_raised", "interrupt_resolved", "paused", "resumed", "steered", "timer_fired"} <= kinds
     assert {"reflected", "grounded"} <= kinds
     assert {"tool_loop", "grounding_failed", "hook_veto", "guardrail", "policy_denied"} <= reasons
+    busy = {(start.on_busy, start.disposition) for one in outcomes for start in one.history.starts}
+    assert {("enqueue", "queued"), ("steer", "steered"), ("replace", "replaced")} <= busy
+    refused = {(start.on_busy, start.reason) for one in outcomes for start in one.history.starts}
+    assert ("reject", "THREAD_BUSY") in refused
+    assert "messages_appended" in kinds
+    shared = [thread for one in outcomes for thread in one.history.threads]
+    assert any(len({said.run for said in thread.messages}) > 2 for thread in shared)
+    notices = {
+        str(event.fields["code"])
+        for one in outcomes
+        for run in one.history.runs
+        for event in run.events
+        if event.kind == "noticed"
+    }
+    assert {"result_stored", "tool_calls_in_text", "history"} <= notices
+    read = {
+        str(event.fields["status"])
+        for one in outcomes
+        for run in one.history.runs
+        for event in run.events
+        if event.kind == "tool_call_finished" and event.fields["tool"] == "read_result"
+    }
+    assert {"completed", "failed"} <= read
     assert BUG not in {violation.guarantee for one in outcomes for violation in one.violations}
 
 

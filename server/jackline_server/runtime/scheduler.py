@@ -270,7 +270,7 @@ class Scheduler:
                     if row is None or row.phase.terminal:
                         return row, None, None
                     state = await self._tools.loading.state(row)
-                    return row, state, await self._tools.live.threads.turn(row, state)
+                    return row, state, await self._tools.live.threads.turn(row.tenant, state)
             except StoreUnavailable:
                 await self._tools.live.clock.sleep(RETRY_MS)
 

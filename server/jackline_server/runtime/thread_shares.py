@@ -10,7 +10,7 @@ from jackline_server.core.state import RunState
 from jackline_server.runtime.committing import RETRY_MS
 from jackline_server.runtime.histories import MOST_BYTES, MOST_MESSAGES, Histories
 from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.store_ports import RunRow, StoreFull, StoreUnavailable
+from jackline_server.runtime.store_ports import StoreFull, StoreUnavailable
 from jackline_server.runtime.tenants import Tenant
 from jackline_server.runtime.thread_ports import Threads
 from jackline_server.runtime.thread_turns import ThreadShare
@@ -24,17 +24,20 @@ class ThreadShares:
         self._histories = histories
         self._clock = clock
 
-    async def turn(self, row: RunRow, state: RunState) -> MessagesAppended | None:
+    async def turn(self, tenant: Tenant, state: RunState) -> MessagesAppended | None:
         """The fact that the turn of a run has come, with what the thread has by now; None if it has not.
 
         Raises what the store raises.
         """
-        if not state.waits_for_turn or row.waits_for_turn:
+        thread = state.started.thread
+        if thread is None or not state.waits_for_turn:
             return None
-        view = await self._threads.newest(row.tenant, row.thread_id, limit=MOST_MESSAGES, size=MOST_BYTES)
+        view = await self._threads.newest(tenant, thread.thread_id, limit=MOST_MESSAGES, size=MOST_BYTES)
         if view is None:
             return MessagesAppended(position=0, messages=())
-        messages = await self._histories.of_rows(row.tenant, view.messages)
+        if view.row.active_run != state.run_id:
+            return None
+        messages = await self._histories.of_rows(tenant, view.messages)
         return MessagesAppended(position=view.row.messages, messages=messages)
 
     async def of(self, tenant: Tenant, state: RunState) -> ThreadShare | None:

@@ -15,9 +15,10 @@ import random
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Resume
 from jackline_server.core.facts import Phase
 from jackline_server.core.instruments import Instruments
@@ -27,6 +28,7 @@ from jackline_server.storage.memory import memory_store
 from jackline_server.testing.instruments import instruments
 from jackline_server.testing.simulation.chaos import Chaos
 from jackline_server.testing.simulation.clients import Client, Notebook, draw_wish
+from jackline_server.testing.simulation.conversing import Conversations, threads_of
 from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualLoop
 from jackline_server.testing.simulation.scenery import draw_plans
 from jackline_server.testing.simulation.surroundings import Books
@@ -39,6 +41,7 @@ from jackline_server.testing.validators.history import (
     Hit,
     Limits,
     Run,
+    Thread,
     Violation,
     to_json,
 )
@@ -93,12 +96,14 @@ class _Simulation:
         clock = StoreClock(unix_ms=self._now_ms, monotonic_ms=self._now_ms)
         lease_ms = LEASE_MS if kind is Kind.CHAOS else LONG_LEASE_MS
         self.books = Books(now_ms=self._now_ms)
+        plans = draw_plans(self.chance, 2)
         self.deployment = Deployment(
             loop=self.loop,
             weather=weather,
             store=memory_store(clock=clock, lease_ms=lease_ms, fencing=fencing),
             books=self.books,
-            plans=draw_plans(self.chance, 2),
+            plans=plans,
+            conversations=Conversations(plans),
             instruments=_instruments(),
             ids=SimulatedChance(chance=self.chance),
             lease_ms=lease_ms,
@@ -109,6 +114,7 @@ class _Simulation:
         self.history = History()
         self._runs: list[Run] = []
         self._commands: list[CommandEntry] = []
+        self._threads: Sequence[Thread] = ()
 
     def _now_ms(self) -> int:
         return int(self.loop.time() * 1000)
@@ -170,7 +176,17 @@ class _Simulation:
                     await client.wait(run_id)
                 case _:
                     await client.meddle(run_id, step)
+            await self._talk(client, number, step)
         await watching
+
+    async def _talk(self, client: Client, number: int, step: int) -> None:
+        """Say something to a thread, or have another run continue one."""
+        talk = self.deployment.conversations
+        if talk.happens(0.4):
+            await client.say(tries=3)
+        if talk.happens(0.5):
+            wish = replace(draw_wish(self.deployment, number), mark=f"m-{number}-{step}", request_id="")
+            await client.start(wish, tries=1)
 
     async def _come_to_rest(self) -> list[Violation]:
         """Lead every run to its end: resume what is paused, answer what is asked."""
@@ -219,8 +235,10 @@ class _Simulation:
                     mark=mark_of(stored[0]),
                     caps=caps_of(plan, plan.bounds),
                     events=tuple(event_of(one, at_ms=at.get((row.run_id, one.sequence))) for one in stored),
+                    thread=row.thread_id,
                 )
             )
+        self._threads = await threads_of(store, ProtoCodec())
         for command in {(control.run, control.command_id): None for control in self.notebook.controls}:
             found = await store.commands.get(*command)
             if found is not None:
@@ -254,6 +272,8 @@ class _Simulation:
             controls=tuple(self.notebook.controls),
             streams=tuple(self.notebook.streams),
             tools=tuple(self.books.tools),
+            threads=tuple(self._threads),
+            appends=tuple(self.notebook.appends),
             hits=tuple(Hit(run=runs.get(mark, mark), at_ms=at) for mark, at in self.books.hits),
             limits=Limits(
                 abort_within_ms=2_000 if calm else None,

@@ -37,8 +37,10 @@ from jackline_server.runtime.use_cases import (
     Stage,
     Started,
     StartRun,
+    ThreadRequest,
     TighterBounds,
 )
+from jackline_server.testing.simulation.conversing import fingerprint
 from jackline_server.testing.simulation.weather import START_UNIX_MS
 from jackline_server.testing.simulation.workers import ConnectionLost, Deployment, Worker
 from jackline_server.testing.validators.history import (
@@ -46,6 +48,7 @@ from jackline_server.testing.validators.history import (
     LOST,
     OK,
     REFUSED,
+    Append,
     Control,
     Delivery,
     Start,
@@ -63,6 +66,7 @@ class Notebook:
     starts: list[Start] = field(default_factory=list[Start])
     controls: list[Control] = field(default_factory=list[Control])
     streams: list[Stream] = field(default_factory=list[Stream])
+    appends: list[Append] = field(default_factory=list[Append])
     bugs: list[str] = field(default_factory=list[str])
 
 
@@ -95,7 +99,9 @@ class Client:
                 # Nothing tells a repeat from another run.
                 wish = replace(wish, mark=self._deployment.ids.new_id("m-"))
             begin = self._deployment.now_ms()
-            ending, answer, reason = await self._call(partial(_start, _request(wish)), timeout_ms=4_000)
+            thread = self._deployment.conversations.joined(wish.mark)
+            request = _request(wish, thread)
+            ending, answer, reason = await self._call(partial(_start, request), timeout_ms=4_000)
             record = Start(
                 client=self.name,
                 request_id=wish.request_id,
@@ -104,6 +110,8 @@ class Client:
                 end_ms=self._deployment.now_ms(),
                 ending=ending,
                 reason=reason,
+                thread="" if thread is None else thread.thread_id,
+                on_busy="" if thread is None else thread.on_busy.value,
             )
             if answer is not None:
                 run_id = answer.row.run_id
@@ -115,6 +123,29 @@ class Client:
                 return None
             await asyncio.sleep(self._dice.chance.random() * 0.5)
         return None
+
+    async def say(self, *, tries: int) -> None:
+        """Add a message to a thread; again if no answer came and it can be told from another one."""
+        request = self._deployment.conversations.message(self.name)
+        for _ in range(tries if request.request_id else 1):
+            begin = self._deployment.now_ms()
+            ending, _, reason = await self._call(
+                lambda runtime: runtime.threads.append(request), timeout_ms=4_000
+            )
+            self._notebook.appends.append(
+                Append(
+                    client=self.name,
+                    thread=request.thread_id,
+                    text=request.messages[0].text,
+                    begin_ms=begin,
+                    end_ms=self._deployment.now_ms(),
+                    ending=ending,
+                    reason=reason,
+                )
+            )
+            if ending == OK:
+                return
+            await asyncio.sleep(self._dice.chance.random() * 0.5)
 
     # --- watching ------------------------------------------------------------------------------
 
@@ -314,20 +345,20 @@ def draw_wish(deployment: Deployment, number: int) -> Wish:
     return Wish(mark=mark, plan=plan, request_id=request_id, deadline_unix_ms=deadline, steps=None)
 
 
-def _request(wish: Wish) -> StartRun:
-    content = json_text.write([wish.plan, wish.mark])
+def _request(wish: Wish, thread: ThreadRequest | None) -> StartRun:
     return StartRun(
         caller=_caller("starter"),
         workflow="",
         inline=Source(yaml=wish.plan, files={}),
         input_json=json_text.write({"mark": wish.mark}),
         request_id=wish.request_id,
-        fingerprint=hashlib.sha256(content.encode()).digest(),
+        fingerprint=fingerprint(wish.plan, wish.mark, thread),
         subject_json="{}",
         labels={},
         bounds=TighterBounds(steps=wish.steps),
         deadline_unix_ms=wish.deadline_unix_ms,
         on_question=None,
+        thread=thread,
     )
 
 

@@ -6,6 +6,7 @@ Owns the dice of plans.
 import hashlib
 import random
 from dataclasses import replace
+from typing import TypedDict
 
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core import conditions as when
@@ -34,6 +35,7 @@ from jackline_server.core.plan import (
     RepeatBy,
     RepeatPlan,
     StepPlan,
+    TextToolCalls,
     ToolExecution,
     ToolPolicy,
     ToolStep,
@@ -49,6 +51,9 @@ _TOOLS = {
 }
 CONTRACT = '{"type":"object","properties":{"outcome":{"enum":["done"]},"result":{}},"required":["outcome"]}'
 """What an answer is asked to be, where a plan has a contract."""
+
+SHOWN_CHARS = 200
+"""What a model is shown of a result at once: a long one is longer."""
 
 CLEAN_UP = "undo"
 """The step that an abort is routed to, where a plan has it."""
@@ -94,7 +99,7 @@ def _with_policies(plan: Plan) -> Plan:
     step = plan.steps[plans.AGENT]
     if not isinstance(step, ModelStep):
         return plan
-    effects = {tool.step_id: tool.effect for tool in plan.steps.values() if isinstance(tool, ToolStep)}
+    effects = {name: tool.effect for name, tool in _tools_of(plan).items()}
     agent = replace(
         step,
         tools=tuple(replace(tool, policy=_policy(chance, effects[tool.ref])) for tool in step.tools),
@@ -102,6 +107,7 @@ def _with_policies(plan: Plan) -> Plan:
         invalid_args=chance.choice((None, 0, 1, 3)),
         compaction=_compaction(chance),
     )
+    agent = replace(agent, **_habits(random.Random(f"habits {plan.digest}")))  # noqa: S311 - of a simulation
     if _happens(chance, 0.35):
         agent = replace(agent, on_limit=OnLimit.ASK, limit_expiry_ms=chance.randint(500, 20_000))
     cap = BoundsCap(
@@ -109,7 +115,27 @@ def _with_policies(plan: Plan) -> Plan:
         max_iterations=chance.choice((None, 6)),
         tool_calls=chance.choice((None, 8)),
     )
-    return replace(plan, steps={**plan.steps, plans.AGENT: agent}, bounds_cap=cap)
+    tools = {name: replace(tool, result_chars=SHOWN_CHARS) for name, tool in _tools_of(plan).items()}
+    return replace(plan, steps={**plan.steps, **tools, plans.AGENT: agent}, bounds_cap=cap)
+
+
+class _Habits(TypedDict):
+    thread: bool
+    reads_results: bool
+    text_tool_calls: TextToolCalls
+
+
+def _habits(chance: random.Random) -> _Habits:
+    """What a step does with conversations, long results and calls in text."""
+    return _Habits(
+        thread=_happens(chance, 0.7),
+        reads_results=_happens(chance, 0.7),
+        text_tool_calls=chance.choice(list(TextToolCalls)),
+    )
+
+
+def _tools_of(plan: Plan) -> dict[str, ToolStep]:
+    return {name: step for name, step in plan.steps.items() if isinstance(step, ToolStep)}
 
 
 def _with_fallbacks(plan: Plan) -> Plan:

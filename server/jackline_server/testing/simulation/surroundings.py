@@ -9,10 +9,11 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
+from jackline_server.core import json_text
 from jackline_server.core.facts import ConsultKind, FailureClass, FinishReason, Usage
 from jackline_server.core.gate_plans import Point
 from jackline_server.core.messages import UserMessage
-from jackline_server.core.plan import FINISH, ToolStep
+from jackline_server.core.plan import FINISH, READ_RESULT, ToolStep
 from jackline_server.runtime.ports import (
     Consultation,
     ConsultReply,
@@ -51,6 +52,13 @@ _VERDICTS = (
     "It seems fine.",
 )
 _WORDS = ('{"passed": true}', '{"passed": true, "reason": "fine"}', '{"passed": false}', "It seems fine.")
+
+
+_IN_TEXT = 0.15
+_READ_ON = 0.5
+_LONG = 0.5
+_LINES = "".join(f"line {number}: the berth is free\n" for number in range(30))
+"""A result as if it were too long for the log: of what is kept of it there, the middle is missing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +106,8 @@ class SimulatedModels:
         calls = 0
         if request.tools and weather.happens(0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
+        own = random.Random(f"{len(self.books.hits)} {_mark(request)}")  # noqa: S311 - of a simulation
+        as_text = own.random() < _IN_TEXT
         if _is_of_a_gate(request):
             chunks.append(TextChunk(weather.chance.choice(_WORDS)))
         elif _is_judge(request):
@@ -105,16 +115,22 @@ class SimulatedModels:
         elif not calls and not weather.happens(0.05):
             said = "done" if request.reply_schema is None else _ANSWER
             chunks.append(TextChunk(said if weather.happens(0.8) else "x" * 200))
-        for index in range(calls):
-            name = weather.chance.choice(request.tools).ref
-            if weather.happens(0.03):
-                name = "made_up"
-            sound = _ANSWER if name == FINISH else "{}"
-            arguments = sound if weather.happens(0.9) else "{broken"
-            call_id = f"c{index}" if weather.happens(0.5) else ""
-            chunks.append(ToolCallChunk(index, call_id, name, arguments))
-        finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
+        chunks += [self._call(request, index, own, as_text=as_text) for index in range(calls)]
+        finish = FinishReason.TOOL_CALLS if calls and not as_text else FinishReason.STOP
         return [*chunks, EndChunk(finish, self._usage(request), "", _SIGNED if calls else "")]
+
+    def _call(self, request: ModelRequest, index: int, own: random.Random, *, as_text: bool) -> ModelChunk:
+        weather = self.weather
+        name = weather.chance.choice(request.tools).ref
+        if weather.happens(0.03):
+            name = "made_up"
+        if any(tool.ref == READ_RESULT for tool in request.tools) and own.random() < _READ_ON:
+            name = READ_RESULT
+        arguments = _sound(name, own) if weather.happens(0.9) else "{broken"
+        call_id = f"c{index}" if weather.happens(0.5) else ""
+        if as_text:
+            return TextChunk(f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>')
+        return ToolCallChunk(index, call_id, name, arguments)
 
     def _usage(self, request: ModelRequest) -> Usage | None:
         if self.weather.happens(0.1):
@@ -143,6 +159,8 @@ class SimulatedTools:
             return ToolResult(ending=ToolEnding.UNCERTAIN, error="the connection broke", may_pass=True)
         if weather.happens(0.01):
             raise RuntimeError("a bug of the tool")
+        if random.Random(f"{invocation.call_key} {invocation.attempt}").random() < _LONG:  # noqa: S311 - as above
+            return _long_result()
         return ToolResult(ending=ToolEnding.COMPLETED, output_json='{"ok":true}')
 
 
@@ -229,11 +247,31 @@ def _is_judge(request: ModelRequest) -> bool:
     return "# Answer\n" in request.messages[-1].text
 
 
+def _sound(name: str, chance: random.Random) -> str:
+    """Arguments that a tool of that name takes."""
+    if name == FINISH:
+        return _ANSWER
+    if name != READ_RESULT:
+        return "{}"
+    where = chance.choice(('"offset": 100', '"line": 20', '"search": "line 7"'))
+    return f'{{"result": "result-{chance.choice((1, 1, 1, 2, 3))}", {where}}}'
+
+
+def _long_result() -> ToolResult:
+    return ToolResult(
+        ending=ToolEnding.COMPLETED,
+        output_json=json_text.write(_LINES[:300]),
+        tail=_LINES[-200:],
+        whole=_LINES,
+        cut_from_bytes=len(_LINES),
+    )
+
+
 def _mark(request: ModelRequest) -> str:
-    """The mark in the input of the run that asks: it stands in the first message of every prompt."""
-    for message in request.messages:
+    """The mark in the input of the run that asks: behind those of the runs before it in its thread."""
+    for message in reversed(request.messages):
         if isinstance(message, UserMessage):
-            found = message.text.partition('"mark":')[2].partition('"')[2].partition('"')[0]
-            if found:
+            found = message.text.rpartition('"mark":')[2].partition('"')[2].partition('"')[0]
+            if found and '"mark":' in message.text:
                 return found
     raise AssertionError("a prompt without a mark")

@@ -23,6 +23,7 @@ from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
 from jackline_server.runtime.use_cases import Frame
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FixedCompiler
+from jackline_server.testing.simulation.conversing import Conversations
 from jackline_server.testing.simulation.faulty_store import Line, faulty
 from jackline_server.testing.simulation.loop import PROCESS, Process, VirtualLoop
 from jackline_server.testing.simulation.surroundings import (
@@ -70,6 +71,7 @@ class Deployment:
     instruments: Instruments
     ids: SimulatedChance
     lease_ms: int
+    conversations: Conversations
     commits: list[Commit] = field(default_factory=list[Commit])
     workers: list["Worker"] = field(default_factory=list["Worker"])
 

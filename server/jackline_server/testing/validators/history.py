@@ -69,12 +69,16 @@ class RunCaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run and its log as it stands at the end. `mark` tells which start request it came from."""
+    """A run and its log as it stands at the end. `mark` tells which start request it came from.
+
+    `thread` is the conversation that it continues, empty for none.
+    """
 
     run: str
     mark: str
     caps: RunCaps
     events: tuple[Event, ...]
+    thread: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +97,8 @@ class Commit:
 class Start:
     """A request to start a run. `mark` stands for its content.
 
-    `ending` is OK, REFUSED or LOST; `run` and `disposition` come with OK, `reason` with REFUSED.
+    `ending` is OK, REFUSED or LOST; `run` and `disposition` come with OK, `reason` with REFUSED. `on_busy`
+    comes with a `thread`.
     """
 
     client: str
@@ -105,6 +110,8 @@ class Start:
     run: str = ""
     disposition: str = ""
     reason: str = ""
+    thread: str = ""
+    on_busy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +189,42 @@ class CommandEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One message of a thread. `run` added it; without one it came from outside, and `text` is all of it."""
+
+    position: int
+    run: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """A thread as it stands at the end: its active run if any, how many runs and messages wait, and all."""
+
+    thread: str
+    active: str = ""
+    waiting: int = 0
+    pending: int = 0
+    messages: tuple[Said, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """A message that was sent to a thread from outside. No two messages have the same `text`.
+
+    `ending` is OK, REFUSED or LOST.
+    """
+
+    client: str
+    thread: str
+    text: str
+    begin_ms: int
+    end_ms: int
+    ending: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How soon things have to happen. None where the observer's own faults forbid to judge it.
 
@@ -196,7 +239,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """All that was seen. `commits` and `commands` stay empty where nobody can see them."""
+    """All that was seen. `commits` and `commands` stay empty where nobody can see them.
+
+    `threads` are those that somebody read at the end.
+    """
 
     runs: tuple[Run, ...] = ()
     commits: tuple[Commit, ...] = ()
@@ -206,6 +252,8 @@ class History:
     streams: tuple[Stream, ...] = ()
     tools: tuple[ToolEntry, ...] = ()
     hits: tuple[Hit, ...] = ()
+    threads: tuple[Thread, ...] = ()
+    appends: tuple[Append, ...] = ()
     limits: Limits = Limits()
 
     def log(self, run: str) -> tuple[Event, ...]:

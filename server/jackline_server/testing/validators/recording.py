@@ -31,6 +31,7 @@ _CONTENT = frozenset(
         "unsupported",
         "messages",
         "unheard",
+        "tail",
     }
 )
 """Fields of facts that no validator reads."""
