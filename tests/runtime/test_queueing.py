@@ -2,19 +2,35 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
 
-from jackline_server.core.commands import Abort, Pause, Resume, Steer
-from jackline_server.core.facts import AbortMode, ModelCallStarted, Phase, RunFinished, StopReason
+from jackline_server.core.commands import Abort, Action, AdjustBounds, Pause, Resume, Steer
+from jackline_server.core.facts import (
+    AbortMode,
+    CommandApplied,
+    ModelCallStarted,
+    Phase,
+    RunFinished,
+    StopReason,
+)
+from jackline_server.core.new_bounds import NewRunBounds
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.places import Places
 from jackline_server.models.profile import ModelProfile
 from jackline_server.runtime.ports import ModelPlace
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.store_ports import (
+    DEFAULT_TENANT,
+    Append,
+    Created,
+    Journal,
+    NewRun,
+    Store,
+    StoredEvent,
+)
 from jackline_server.runtime.use_cases import LiveDelta, Stage
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
@@ -37,8 +53,34 @@ class Queue:
         return await self.inner.wait(plan, tokens=tokens)
 
 
+@dataclass
+class SlowToBegin:
+    """A journal that holds back the first facts behind a run's start: `held` once it does, until `go`."""
+
+    journal: Journal
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def append(self, append: Append) -> None:
+        if append.after_sequence == 1:
+            self.held.set()
+            await self.go.wait()
+        await self.journal.append(append)
+
+    async def create(self, new: NewRun) -> Created:
+        return await self.journal.create(new)
+
+    async def read(self, run_id: str, *, after_sequence: int, limit: int) -> Sequence[StoredEvent]:
+        return await self.journal.read(run_id, after_sequence=after_sequence, limit=limit)
+
+    async def plan(self, digest: str) -> bytes:
+        return await self.journal.plan(digest)
+
+
 @asynccontextmanager
-async def crowded(*, run_timeout_ms: int | None = None) -> AsyncGenerator[tuple[Process, Queue, ModelPlace]]:
+async def crowded(
+    *, run_timeout_ms: int | None = None, store: Store | None = None
+) -> AsyncGenerator[tuple[Process, Queue, ModelPlace]]:
     """A process whose model has one place, and that place, taken."""
     plan = agent_plan()
     plan = replace(plan, models={MODEL: model(retries=0)}, bounds=run_bounds(run_timeout_ms=run_timeout_ms))
@@ -46,7 +88,7 @@ async def crowded(*, run_timeout_ms: int | None = None) -> AsyncGenerator[tuple[
     taken = queue.take(plan.models[MODEL], tokens=1)
     assert taken is not None
     world = World(
-        store=memory_store(),
+        store=store or memory_store(),
         models=FakeModels(answering=lambda _: ScriptedReply(text="done")),
         toolbox=FakeTools(tools={}),
         plans={"plan": plan},
@@ -114,6 +156,33 @@ async def test_an_abort_ends_the_wait_at_once(mode: AbortMode) -> None:
         assert await calls_in(jackline, run_id) == 0
         taken.release(None)
         assert queue.take(model(), tokens=1) is not None, "the run that has gone holds no place"
+
+
+@pytest.mark.parametrize(
+    "action", [Abort(mode=AbortMode.NOW, skip_routes=False), AdjustBounds(run=NewRunBounds(steps=9))]
+)
+async def test_what_was_decided_before_a_command_is_not_announced_behind_it(action: Action) -> None:
+    store = memory_store()
+    journal = SlowToBegin(store.journal)
+    async with crowded(store=replace(store, journal=journal)) as (jackline, _queue, taken):
+        run_id = await jackline.start()
+        await journal.held.wait()  # what led to the call is written before the run waits for a place
+        await jackline.control(run_id, action)
+        await until_idle()
+        taken.release(None)
+        journal.go.set()
+        await jackline.follow(run_id)
+        facts = [record.fact for record in await jackline.log(run_id)]
+    settled = [place for place, fact in enumerate(facts) if isinstance(fact, CommandApplied)]
+    calls = [place for place, fact in enumerate(facts) if isinstance(fact, ModelCallStarted)]
+    assert len(calls) == (0 if isinstance(action, Abort) else 1)
+    assert all(call > settled[-1] for call in calls)
+
+
+async def until_idle() -> None:
+    """Let everything happen that can happen without time."""
+    for _ in range(50):
+        await asyncio.sleep(0)
 
 
 async def test_a_run_that_waits_is_paused_at_once_and_gets_into_line_again() -> None:

@@ -15,8 +15,11 @@ from jackline_server.runtime.use_cases import LiveDelta
 
 
 async def place_for(step: CallModel, run: LiveRun, *, places: ModelPlaces, clock: Clock) -> ModelPlace | None:
-    """A place for an attempt; None if a timer of the run is due first."""
-    tokens = step.started.reserved_tokens
+    """A place for an attempt; None if a timer of the run is due first, or another fact came meanwhile.
+
+    What was decided before that fact is announced no more: an abort forbids it, other bounds may.
+    """
+    decided, tokens = run.state, step.started.reserved_tokens
     place = places.take(step.model, tokens=tokens)
     if place is not None:
         return place
@@ -26,11 +29,15 @@ async def place_for(step: CallModel, run: LiveRun, *, places: ModelPlaces, clock
     run.stand_still(is_queued=True)
     try:
         async with asyncio.timeout(None if wake is None else max(wake - clock.unix_ms(), 0) / 1000):
-            return await places.wait(step.model, tokens=tokens)
+            place = await places.wait(step.model, tokens=tokens)
     except TimeoutError:
         return None
     finally:
         run.stand_still(is_queued=False)
+    if run.state is decided:
+        return place
+    place.release(None)
+    return None
 
 
 def _show(step: CallModel, run: LiveRun) -> None:

@@ -16,6 +16,7 @@ from jackline_server.core.decide import decide
 from jackline_server.core.facts import AbortMode, Fact, RunFinished, RunSuspended, StopReason
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
+from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, Finish, Record, Step, Wait
 from jackline_server.runtime.committing import RETRY_MS
 from jackline_server.runtime.cutting import cut_short
@@ -247,7 +248,7 @@ class Runner:
 
     async def _perform(self, step: CallModel | CallTools | Consult) -> None:
         """Carry out an effect while listening for an abort."""
-        effect = asyncio.get_running_loop().create_task(self._effect(step))
+        effect = asyncio.get_running_loop().create_task(self._effect(step, self._run.state))
         try:
             await self._until_done(effect)
         except BaseException:
@@ -256,9 +257,11 @@ class Runner:
         if effect.done() and not effect.cancelled():  # else it was left behind
             effect.result()
 
-    async def _effect(self, step: CallModel | CallTools | Consult) -> None:
+    async def _effect(self, step: CallModel | CallTools | Consult, decided: RunState) -> None:
+        """Carry out what was decided in that state; nothing, if a command has changed it by now."""
         try:
-            await self._tools.effects.perform(step, self._run)
+            if self._run.state is decided:
+                await self._tools.effects.perform(step, self._run)
         finally:
             self._wake()
 

@@ -34,6 +34,7 @@ from jackline_server.core.plan import (
     ReflectPlan,
     RepeatBy,
     RepeatPlan,
+    StepBounds,
     StepPlan,
     TextToolCalls,
     ToolExecution,
@@ -51,6 +52,9 @@ _TOOLS = {
 }
 CONTRACT = '{"type":"object","properties":{"outcome":{"enum":["done"]},"result":{}},"required":["outcome"]}'
 """What an answer is asked to be, where a plan has a contract."""
+
+_ROOMY = 0.2
+"""So many of the workflows have bounds that a run seldom meets."""
 
 SHOWN_CHARS = 200
 """What a model is shown of a result at once: a long one is longer."""
@@ -107,7 +111,10 @@ def _with_policies(plan: Plan) -> Plan:
         invalid_args=chance.choice((None, 0, 1, 3)),
         compaction=_compaction(chance),
     )
-    agent = replace(agent, **_habits(random.Random(f"habits {plan.digest}")))  # noqa: S311 - of a simulation
+    own = random.Random(f"habits {plan.digest}")  # noqa: S311 - chance of a simulation
+    agent = replace(agent, **_habits(own))
+    if _happens(own, _ROOMY):
+        agent = replace(agent, bounds=_roomy(agent.bounds), repeat=_repeat(own) or agent.repeat)
     if _happens(chance, 0.35):
         agent = replace(agent, on_limit=OnLimit.ASK, limit_expiry_ms=chance.randint(500, 20_000))
     cap = BoundsCap(
@@ -132,6 +139,11 @@ def _habits(chance: random.Random) -> _Habits:
         reads_results=_happens(chance, 0.7),
         text_tool_calls=chance.choice(list(TextToolCalls)),
     )
+
+
+def _roomy(bounds: StepBounds) -> StepBounds:
+    """Bounds under which a conversation gets long."""
+    return replace(bounds, max_iterations=8, model_requests=20, tool_calls=20, token_budget=None)
 
 
 def _tools_of(plan: Plan) -> dict[str, ToolStep]:

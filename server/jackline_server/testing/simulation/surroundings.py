@@ -56,6 +56,7 @@ _WORDS = ('{"passed": true}', '{"passed": true, "reason": "fine"}', '{"passed": 
 
 _IN_TEXT = 0.15
 _READ_ON = 0.5
+_INSISTS = 0.15
 _LONG = 0.5
 _LINES = "".join(f"line {number}: the berth is free\n" for number in range(30))
 """A result as if it were too long for the log: of what is kept of it there, the middle is missing."""
@@ -104,6 +105,10 @@ class SimulatedModels:
         weather = self.weather
         chunks: list[ModelChunk] = []
         calls = 0
+        again = _insisted_on(request)
+        if again:
+            call = ToolCallChunk(0, "", again, _sound(again, random.Random(again)))  # noqa: S311 - as above
+            return [call, EndChunk(FinishReason.TOOL_CALLS, self._usage(request), "", "")]
         if request.tools and weather.happens(0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
         own = random.Random(f"{len(self.books.hits)} {_mark(request)}")  # noqa: S311 - of a simulation
@@ -159,7 +164,7 @@ class SimulatedTools:
             return ToolResult(ending=ToolEnding.UNCERTAIN, error="the connection broke", may_pass=True)
         if weather.happens(0.01):
             raise RuntimeError("a bug of the tool")
-        if random.Random(f"{invocation.call_key} {invocation.attempt}").random() < _LONG:  # noqa: S311 - as above
+        if _is_long(invocation):
             return _long_result()
         return ToolResult(ending=ToolEnding.COMPLETED, output_json='{"ok":true}')
 
@@ -247,6 +252,13 @@ def _is_judge(request: ModelRequest) -> bool:
     return "# Answer\n" in request.messages[-1].text
 
 
+def _insisted_on(request: ModelRequest) -> str:
+    """The tool that the model of some runs calls over and over, which may not be one that only reads."""
+    tools = sorted({tool.ref for tool in request.tools} & {"put", "change"})
+    own = random.Random(f"again {_mark(request)}")  # noqa: S311 - of a simulation
+    return tools[0] if tools and own.random() < _INSISTS else ""
+
+
 def _sound(name: str, chance: random.Random) -> str:
     """Arguments that a tool of that name takes."""
     if name == FINISH:
@@ -255,6 +267,12 @@ def _sound(name: str, chance: random.Random) -> str:
         return "{}"
     where = chance.choice(('"offset": 100', '"line": 20', '"search": "line 7"'))
     return f'{{"result": "result-{chance.choice((1, 1, 1, 2, 3))}", {where}}}'
+
+
+def _is_long(invocation: Invocation) -> bool:
+    """Whether this tool of this run returns much: always the same, as a repeated call has to have."""
+    own = random.Random(f"{invocation.run_id} {invocation.step.step_id}")  # noqa: S311 - of a simulation
+    return own.random() < _LONG
 
 
 def _long_result() -> ToolResult:
