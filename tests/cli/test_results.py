@@ -50,6 +50,16 @@ async def test_a_file_gets_every_byte_and_is_its_owner_s_alone(
     assert target.stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_part_that_is_no_text_goes_into_a_file_byte_for_byte(
+    console: Console, service: ScriptedService, tmp_path: Path
+) -> None:
+    parts(service)
+    target = tmp_path / "chart.png"
+    assert (await console.run("result", RUN_ID, "result-3", "--part", "2", "--to", str(target))).code == 0
+    assert target.read_bytes() == WHOLE
+    assert {request.part for request in service.requests(wire.GetToolCallResultRequest)} == {2}
+
+
 async def test_a_file_that_is_there_is_not_written_over(
     console: Console, service: ScriptedService, tmp_path: Path
 ) -> None:

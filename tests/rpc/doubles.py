@@ -129,9 +129,9 @@ class ScriptedRuns:
         return await self._script.ask("page", query)
 
     async def result(
-        self, tenant: Tenant, run_id: str, call_id: str, *, offset: int, limit: int
+        self, tenant: Tenant, run_id: str, call_id: str, *, part: int = 0, offset: int, limit: int
     ) -> ResultPart:
-        return await self._script.ask("result", tenant, run_id, call_id, offset, limit)
+        return await self._script.ask("result", tenant, run_id, call_id, part, offset, limit)
 
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:
         return await self._script.ask("messages", tenant, run_id, step_id, visit)

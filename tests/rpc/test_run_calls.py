@@ -422,7 +422,17 @@ async def test_a_result_is_read_from_where_it_was_asked_for(door: Harness) -> No
     part = await door.ask("GetToolCallResult", request, GetToolCallResultResponse)
     assert (part.data, part.total_bytes, part.kept_bytes, part.complete) == (b"abc", 900, 10, False)
     assert part.media_type == "text/plain"
-    assert door.script.asked[0][1][1:] == (RUN_ID, "call_1", 7, LIMITS.result_bytes)
+    assert door.script.asked[0][1][1:] == (RUN_ID, "call_1", 0, 7, LIMITS.result_bytes)
+
+
+async def test_a_part_of_a_result_is_asked_for_by_its_number(door: Harness) -> None:
+    door.script.always(
+        "result", ResultPart(data=b"\x89P", total_bytes=2, kept_bytes=2, media_type="image/png")
+    )
+    request = GetToolCallResultRequest(run_id=RUN_ID, call_id="call_1", part=2)
+    part = await door.ask("GetToolCallResult", request, GetToolCallResultResponse)
+    assert (part.data, part.media_type, part.complete) == (b"\x89P", "image/png", True)
+    assert door.script.asked[0][1][1:] == (RUN_ID, "call_1", 2, 0, LIMITS.result_bytes)
 
 
 async def test_the_conversation_is_shown_with_where_it_came_from(door: Harness) -> None:

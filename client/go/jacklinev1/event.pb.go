@@ -2646,7 +2646,9 @@ type ToolCallFinished struct {
 	// True if its time was over before it ended.
 	TimedOut bool `protobuf:"varint,11,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	// True if the whole result is kept outside the log: GetToolCallResult reads it.
-	Stored        bool `protobuf:"varint,12,opt,name=stored,proto3" json:"stored,omitempty"`
+	Stored bool `protobuf:"varint,12,opt,name=stored,proto3" json:"stored,omitempty"`
+	// How many parts of the result are no text, such as images: GetToolCallResult reads those that are kept.
+	Media         uint32 `protobuf:"varint,13,opt,name=media,proto3" json:"media,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2763,6 +2765,13 @@ func (x *ToolCallFinished) GetStored() bool {
 		return x.Stored
 	}
 	return false
+}
+
+func (x *ToolCallFinished) GetMedia() uint32 {
+	if x != nil {
+		return x.Media
+	}
+	return 0
 }
 
 // An answer did not meet its contract.
@@ -4578,7 +4587,9 @@ type ToolResultContent struct {
 	// The end of the text of an output that was cut.
 	Tail string `protobuf:"bytes,3,opt,name=tail,proto3" json:"tail,omitempty"`
 	// The SHA-256 of that text, in hexadecimal, where all of it is kept outside the log.
-	Blob          string `protobuf:"bytes,4,opt,name=blob,proto3" json:"blob,omitempty"`
+	Blob string `protobuf:"bytes,4,opt,name=blob,proto3" json:"blob,omitempty"`
+	// What of the result is no text, in the order in which it came: part 1 and so on.
+	Media         []*ResultMedia `protobuf:"bytes,5,rep,name=media,proto3" json:"media,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4641,6 +4652,86 @@ func (x *ToolResultContent) GetBlob() string {
 	return ""
 }
 
+func (x *ToolResultContent) GetMedia() []*ResultMedia {
+	if x != nil {
+		return x.Media
+	}
+	return nil
+}
+
+// A part of a tool's result that is no text. No model is shown its bytes.
+type ResultMedia struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is, such as `image/png`: by its bytes where they show it, else as its sender says.
+	MediaType string `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// How many bytes it has.
+	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// What its sender calls it; empty if nothing.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The SHA-256 of its bytes, in hexadecimal; empty if they are not kept.
+	Blob          string `protobuf:"bytes,4,opt,name=blob,proto3" json:"blob,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultMedia) Reset() {
+	*x = ResultMedia{}
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultMedia) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultMedia) ProtoMessage() {}
+
+func (x *ResultMedia) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultMedia.ProtoReflect.Descriptor instead.
+func (*ResultMedia) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ResultMedia) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *ResultMedia) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ResultMedia) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResultMedia) GetBlob() string {
+	if x != nil {
+		return x.Blob
+	}
+	return ""
+}
+
 // What was answered to a question.
 type AnswerContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4654,7 +4745,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4757,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4770,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -4711,7 +4802,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4723,7 +4814,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4736,7 +4827,7 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ConsultContent) GetError() string {
@@ -4771,7 +4862,7 @@ type CompactedContent struct {
 
 func (x *CompactedContent) Reset() {
 	*x = CompactedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4783,7 +4874,7 @@ func (x *CompactedContent) String() string {
 func (*CompactedContent) ProtoMessage() {}
 
 func (x *CompactedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4796,7 +4887,7 @@ func (x *CompactedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
 func (*CompactedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CompactedContent) GetSummary() string {
@@ -4819,7 +4910,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4831,7 +4922,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4844,7 +4935,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -4885,7 +4976,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +4988,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +5001,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -5025,7 +5116,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5037,7 +5128,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5050,7 +5141,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -5085,7 +5176,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
+	mi := &file_jackline_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5097,7 +5188,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
+	mi := &file_jackline_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5110,7 +5201,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -5258,7 +5349,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x19\n" +
 	"\bcall_key\x18\x03 \x01(\tR\acallKey\x12+\n" +
 	"\x06effect\x18\x04 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\rR\aattempt\"\xb0\x03\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\"\xc6\x03\n" +
 	"\x10ToolCallFinished\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x123\n" +
@@ -5274,7 +5365,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\vretry_in_ms\x18\n" +
 	" \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12\x1b\n" +
 	"\ttimed_out\x18\v \x01(\bR\btimedOut\x12\x16\n" +
-	"\x06stored\x18\f \x01(\bR\x06storedB\x0e\n" +
+	"\x06stored\x18\f \x01(\bR\x06stored\x12\x14\n" +
+	"\x05media\x18\r \x01(\rR\x05mediaB\x0e\n" +
 	"\f_retry_in_ms\"w\n" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
@@ -5409,12 +5501,19 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"blocksJson\"?\n" +
 	"\vCallContent\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12\x1c\n" +
-	"\targuments\x18\x02 \x01(\fR\targuments\"r\n" +
+	"\targuments\x18\x02 \x01(\fR\targuments\"\xa2\x01\n" +
 	"\x11ToolResultContent\x12\x1f\n" +
 	"\voutput_json\x18\x01 \x01(\fR\n" +
 	"outputJson\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
 	"\x04tail\x18\x03 \x01(\tR\x04tail\x12\x12\n" +
+	"\x04blob\x18\x04 \x01(\tR\x04blob\x12.\n" +
+	"\x05media\x18\x05 \x03(\v2\x18.jackline.v1.ResultMediaR\x05media\"h\n" +
+	"\vResultMedia\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
 	"\x04blob\x18\x04 \x01(\tR\x04blob\"D\n" +
 	"\rAnswerContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
@@ -5574,7 +5673,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -5628,32 +5727,33 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*ReasoningBlocks)(nil),       // 49: jackline.v1.ReasoningBlocks
 	(*CallContent)(nil),           // 50: jackline.v1.CallContent
 	(*ToolResultContent)(nil),     // 51: jackline.v1.ToolResultContent
-	(*AnswerContent)(nil),         // 52: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 53: jackline.v1.ConsultContent
-	(*CompactedContent)(nil),      // 54: jackline.v1.CompactedContent
-	(*GroundedContent)(nil),       // 55: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 56: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 57: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 58: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 60: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 61: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 62: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 63: jackline.v1.RunState
-	(StopReason)(0),               // 64: jackline.v1.StopReason
-	(*Usage)(nil),                 // 65: jackline.v1.Usage
-	(Effect)(0),                   // 66: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 67: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 68: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 69: jackline.v1.CommandKind
-	(AbortMode)(0),                // 70: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 71: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 72: jackline.v1.VisitBounds
-	(GatePoint)(0),                // 73: jackline.v1.GatePoint
-	(*structpb.Struct)(nil),       // 74: google.protobuf.Struct
+	(*ResultMedia)(nil),           // 52: jackline.v1.ResultMedia
+	(*AnswerContent)(nil),         // 53: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 54: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 55: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 56: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 57: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 58: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 59: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 60: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 61: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 62: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 63: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 64: jackline.v1.RunState
+	(StopReason)(0),               // 65: jackline.v1.StopReason
+	(*Usage)(nil),                 // 66: jackline.v1.Usage
+	(Effect)(0),                   // 67: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 68: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 69: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 70: jackline.v1.CommandKind
+	(AbortMode)(0),                // 71: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 72: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 73: jackline.v1.VisitBounds
+	(GatePoint)(0),                // 74: jackline.v1.GatePoint
+	(*structpb.Struct)(nil),       // 75: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	59, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	60, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	14, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
 	17, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
 	18, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
@@ -5684,41 +5784,41 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	36, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
 	39, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
 	44, // 30: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	59, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	60, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	61, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	62, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	60, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	61, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	62, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	63, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
 	15, // 35: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
 	0,  // 36: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	63, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	64, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	64, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	64, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	65, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	65, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
 	1,  // 40: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	64, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	65, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	65, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	66, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
 	2,  // 43: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
 	3,  // 44: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	65, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	66, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
 	4,  // 46: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	66, // 47: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	67, // 48: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	67, // 47: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	68, // 48: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
 	5,  // 49: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
 	6,  // 50: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	68, // 51: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	59, // 52: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	64, // 53: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	69, // 54: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	70, // 55: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	64, // 56: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	69, // 57: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	71, // 58: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	60, // 59: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	72, // 60: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	69, // 51: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	60, // 52: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	65, // 53: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	70, // 54: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	71, // 55: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	65, // 56: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	70, // 57: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	72, // 58: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	61, // 59: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	73, // 60: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
 	7,  // 61: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
 	8,  // 62: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
 	9,  // 63: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
 	10, // 64: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	73, // 65: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	74, // 65: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
 	11, // 66: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
 	12, // 67: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
 	45, // 68: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
@@ -5726,20 +5826,21 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	48, // 70: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
 	50, // 71: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
 	51, // 72: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	52, // 73: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	53, // 73: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
 	46, // 74: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	53, // 75: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	54, // 76: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	55, // 77: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	74, // 78: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	54, // 75: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	55, // 76: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	56, // 77: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	75, // 78: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
 	46, // 79: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
 	49, // 80: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	57, // 81: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	82, // [82:82] is the sub-list for method output_type
-	82, // [82:82] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	52, // 81: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
+	58, // 82: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	83, // [83:83] is the sub-list for method output_type
+	83, // [83:83] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -5797,7 +5898,7 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[43].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[44].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -5809,7 +5910,7 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

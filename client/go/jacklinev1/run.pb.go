@@ -1855,7 +1855,9 @@ type ToolCall struct {
 	// Output only. The length of a result that was cut for the log, in bytes; 0 for any other.
 	CutFromBytes uint64 `protobuf:"varint,15,opt,name=cut_from_bytes,json=cutFromBytes,proto3" json:"cut_from_bytes,omitempty"`
 	// Output only. True if all of such a result is kept: GetToolCallResult reads it.
-	Stored        bool `protobuf:"varint,16,opt,name=stored,proto3" json:"stored,omitempty"`
+	Stored bool `protobuf:"varint,16,opt,name=stored,proto3" json:"stored,omitempty"`
+	// Output only. How many parts of the result are no text, such as images.
+	Media         uint32 `protobuf:"varint,17,opt,name=media,proto3" json:"media,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2000,6 +2002,13 @@ func (x *ToolCall) GetStored() bool {
 		return x.Stored
 	}
 	return false
+}
+
+func (x *ToolCall) GetMedia() uint32 {
+	if x != nil {
+		return x.Media
+	}
+	return 0
 }
 
 // A tool call inside an assistant message.
@@ -2287,7 +2296,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"ForkOrigin\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xa1\x04\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb7\x04\n" +
 	"\bToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x17\n" +
@@ -2306,7 +2315,8 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\vreused_from\x18\x0e \x01(\tR\n" +
 	"reusedFrom\x12$\n" +
 	"\x0ecut_from_bytes\x18\x0f \x01(\x04R\fcutFromBytes\x12\x16\n" +
-	"\x06stored\x18\x10 \x01(\bR\x06stored\"h\n" +
+	"\x06stored\x18\x10 \x01(\bR\x06stored\x12\x14\n" +
+	"\x05media\x18\x11 \x01(\rR\x05media\"h\n" +
 	"\x12RunMessageToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12%\n" +

@@ -1632,7 +1632,9 @@ type GetToolCallResultRequest struct {
 	// Required. The call, by its id or by the handle that a model was shown, such as `result-3`.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// Where to begin, in bytes.
-	Offset        uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// A part of the result that is no text, from 1; 0 is its text.
+	Part          uint32 `protobuf:"varint,4,opt,name=part,proto3" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1688,18 +1690,25 @@ func (x *GetToolCallResultRequest) GetOffset() uint64 {
 	return 0
 }
 
+func (x *GetToolCallResultRequest) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
 // Response of GetToolCallResult.
 type GetToolCallResultResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bytes from `offset` on, at most 256 KiB; empty at or beyond the end. UTF-8 text, cut anywhere.
+	// The bytes from `offset` on, at most 256 KiB; empty at or beyond the end. UTF-8 text, cut anywhere, but for a part.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
 	// How long the result is. Where `complete` is false, more than can be read.
 	TotalBytes uint64 `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
 	// How many bytes can be read.
 	KeptBytes uint64 `protobuf:"varint,3,opt,name=kept_bytes,json=keptBytes,proto3" json:"kept_bytes,omitempty"`
-	// What the bytes are: `application/json`, or `text/plain` for a result that is one text and for an error.
+	// What the bytes are: `application/json`, `text/plain` for a result that is one text and for an error, or what a part is.
 	MediaType string `protobuf:"bytes,4,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// False if only the beginning of the result was kept.
+	// False if only the beginning of the result was kept, or nothing of a part.
 	Complete      bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2706,11 +2715,12 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x04view\x18\x02 \x01(\x0e2\x11.jackline.v1.ViewR\x04view\"M\n" +
 	"\x15ListToolCallsResponse\x124\n" +
 	"\n" +
-	"tool_calls\x18\x01 \x03(\v2\x15.jackline.v1.ToolCallR\ttoolCalls\"b\n" +
+	"tool_calls\x18\x01 \x03(\v2\x15.jackline.v1.ToolCallR\ttoolCalls\"v\n" +
 	"\x18GetToolCallResultRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x16\n" +
-	"\x06offset\x18\x03 \x01(\x04R\x06offset\"\xaa\x01\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04part\x18\x04 \x01(\rR\x04part\"\xaa\x01\n" +
 	"\x19GetToolCallResultResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1f\n" +
 	"\vtotal_bytes\x18\x02 \x01(\x04R\n" +

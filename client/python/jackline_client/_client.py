@@ -353,15 +353,16 @@ class JacklineClient:
         )
         return list(answer.tool_calls)
 
-    async def tool_call_result(self, run_id: str, call_id: str) -> AsyncGenerator[bytes]:
+    async def tool_call_result(self, run_id: str, call_id: str, *, part: int = 0) -> AsyncGenerator[bytes]:
         """Yields the whole result of a tool call, or its error, piece by piece: UTF-8 text, cut anywhere.
 
         `call_id` is the call's id, or the handle that a model was shown. Of a result whose end was not kept
-        that is its beginning: `ToolCall.cut_from_bytes` and `stored` say so.
+        that is its beginning: `ToolCall.cut_from_bytes` and `stored` say so. With `part`, from 1, it is the
+        bytes of one of the `ToolCall.media` parts that are no text; none if they were not kept.
         """
         offset, kept = 0, 1
         while offset < kept:
-            request = wire.GetToolCallResultRequest(run_id=run_id, call_id=call_id, offset=offset)
+            request = wire.GetToolCallResultRequest(run_id=run_id, call_id=call_id, offset=offset, part=part)
             answer = await self._connection.call(
                 self._connection.runs.GetToolCallResult, request, timeout_s=self._timeout_s
             )

@@ -108,6 +108,7 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
             reused_from=call.reused_from,
             cut_from_bytes=call.cut_from_bytes,
             stored=bool(call.blob),
+            media=len(call.media),
         )
         if call.effect is not None:
             message.effect = EFFECT.wire[call.effect]

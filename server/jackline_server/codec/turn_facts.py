@@ -25,6 +25,7 @@ from jackline_server.core.facts import (
     ToolCallRequested,
     ToolCallStarted,
 )
+from jackline_server.core.media import ResultMedia
 from jackline_server.core.reasoning import ReasoningBlocks
 
 
@@ -208,6 +209,8 @@ def _pack_tool_call_finished(fact: ToolCallFinished, event: event_pb2.StepEvent)
         into.timed_out = True
     if fact.blob:
         into.stored = True
+    if fact.media:
+        into.media = len(fact.media)
 
 
 def _fill_tool_call_finished(fact: ToolCallFinished, content: event_pb2.Content) -> None:
@@ -219,6 +222,10 @@ def _fill_tool_call_finished(fact: ToolCallFinished, content: event_pb2.Content)
         content.tool_result.tail = fact.tail
     if fact.blob:
         content.tool_result.blob = fact.blob
+    for part in fact.media:
+        content.tool_result.media.add(
+            media_type=part.media_type, size=part.size, name=part.name, blob=part.blob
+        )
 
 
 def _unpack_tool_call_finished(event: event_pb2.StepEvent) -> ToolCallFinished:
@@ -238,6 +245,12 @@ def _unpack_tool_call_finished(event: event_pb2.StepEvent) -> ToolCallFinished:
         error=content.error,
         tail=content.tail,
         blob=content.blob,
+        media=tuple(
+            [
+                ResultMedia(media_type=part.media_type, size=part.size, name=part.name, blob=part.blob)
+                for part in content.media
+            ]
+        ),
     )
 
 

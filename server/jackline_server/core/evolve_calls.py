@@ -4,7 +4,7 @@ Owns the moves requested → started → completed | failed | denied | cancelled
 call. A call whose outcome is unknown stays open until its policy or a person settles it.
 """
 
-from jackline_server.core import gate_lookup, json_text, reflection, result_tool, reuse, transcript
+from jackline_server.core import gate_lookup, json_text, media, reflection, result_tool, reuse, transcript
 from jackline_server.core.context import Context, select, step_input
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import DEFAULT
@@ -141,13 +141,16 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         timed_out=fact.timed_out,
         reused_from=fact.reused_from,
     )
+    if fact.media:
+        call = change(call, media=fact.media)
+        state = change(state, stored_bytes=state.stored_bytes + media.stored_bytes(fact.media))
     if fact.cut_from_bytes:
         call = change(call, tail=fact.tail, blob=fact.blob)
     if state.gates is not None and call.attempts:
         call = change(call, awaits=gate_lookup.awaiting(state, call.step_id, fact))
     if fact.reused_from:
         earlier = _call(state, fact.reused_from)
-        call = change(call, bound=earlier.bound, tail=earlier.tail, blob=earlier.blob)
+        call = change(call, bound=earlier.bound, tail=earlier.tail, blob=earlier.blob, media=earlier.media)
     elif fact.blob:
         state = change(state, stored_bytes=state.stored_bytes + fact.cut_from_bytes)
     visit = state.visit

@@ -12,6 +12,7 @@ from enum import Enum
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import Point
+from jackline_server.core.media import ResultMedia
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import Effect, OnQuestion, RunBounds
 from jackline_server.core.reasoning import ReasoningBlocks
@@ -401,7 +402,7 @@ class ToolCallFinished:
 
     `output_json` is None without an output. Where the output was cut, that is the beginning of its text as a
     JSON string, `tail` the end, `cut_from_bytes` the true length, and `blob` the digest of the whole text;
-    empty if that is not kept.
+    empty if that is not kept. `media` is what of the result is no text.
 
     `reused_from` is the equal call whose result it got. `retry_in_ms` is None if no further attempt follows.
     """
@@ -420,6 +421,7 @@ class ToolCallFinished:
     error: str = ""  # content; in words for the model
     tail: str = ""  # content
     blob: str = ""  # content
+    media: tuple[ResultMedia, ...] = ()  # content
 
 
 # --- answer ------------------------------------------------------------------------------------

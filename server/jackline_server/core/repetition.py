@@ -107,6 +107,8 @@ def _parts(call: ToolCall, by: RepeatBy) -> tuple[str, ...]:
     if by is RepeatBy.ARGS:
         return given
     rest = f"{call.cut_from_bytes}{call.blob or call.tail}"
+    if call.media:
+        rest += "".join([part.blob or str(part.size) for part in call.media])
     return (*given, call.status.value, call.output_json or "", call.error, rest)
 
 

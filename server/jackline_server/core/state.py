@@ -27,6 +27,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gates import Gates
+from jackline_server.core.media import ResultMedia
 from jackline_server.core.messages import Message, Prompt
 from jackline_server.core.plan import Effect, JsonObject, ModelStep, Plan, RunBounds, StepBounds
 from jackline_server.core.reasoning import ReasoningBlocks
@@ -74,6 +75,7 @@ class ToolCall:
     tail: str = ""
     blob: str = ""
     awaits: tuple[str, ...] = ()
+    media: tuple[ResultMedia, ...] = ()
 
 
 @frozen

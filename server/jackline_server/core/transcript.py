@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from jackline_server.core import bounds, finish_tool, hygiene, json_text, result_tool, thread_window
+from jackline_server.core import bounds, finish_tool, hygiene, json_text, media, result_tool, thread_window
 from jackline_server.core.context import step_input
 from jackline_server.core.facts import CallStatus
 from jackline_server.core.frozen import change
@@ -338,8 +338,13 @@ def shown(call: ToolCall, state: RunState, *, is_later: bool = False) -> str:
     """A completed call's output as a model sees it, that of a later run if so.
 
     Of one that is too long that is its beginning and its end, with a mark between them of how long it is and
-    where it can be read on in.
+    where it can be read on in. Of what is no text it is told what that is.
     """
+    text = _text_of(call, state, is_later=is_later)
+    return f"{text}\n{media.told(call.media)}" if call.media else text
+
+
+def _text_of(call: ToolCall, state: RunState, *, is_later: bool) -> str:
     output = call.output_json or "null"
     step = state.plan.steps.get(call.tool)
     most = step.result_chars if isinstance(step, ToolStep) else len(output)

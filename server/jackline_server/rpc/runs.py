@@ -115,7 +115,12 @@ class RunMethods:
         """GetToolCallResult."""
         check_result(request)
         part = await self._runs.result(
-            call.tenant, request.run_id, request.call_id, offset=request.offset, limit=LIMITS.result_bytes
+            call.tenant,
+            request.run_id,
+            request.call_id,
+            part=request.part,
+            offset=request.offset,
+            limit=LIMITS.result_bytes,
         )
         return run_service_pb2.GetToolCallResultResponse(
             data=part.data,

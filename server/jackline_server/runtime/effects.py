@@ -58,7 +58,7 @@ from jackline_server.runtime.ports import (
 )
 from jackline_server.runtime.queueing import place_for
 from jackline_server.runtime.replies import Reply, ReplyBuilder
-from jackline_server.runtime.results import Results
+from jackline_server.runtime.results import NOTHING_KEPT, Results
 
 _log = logging.getLogger(__name__)
 
@@ -262,9 +262,9 @@ class Effects:
             result = await masked_result(result, gates.mask_results, self.masks)
             _stay_stopped()
         await failpoints.hit_async("tool.after_call_before_commit")
-        blob = None
-        if result.whole is not None:
-            blob = await self.results.keep(result.whole, run.state, run.tenant)
+        kept = NOTHING_KEPT
+        if result.whole is not None or result.media:
+            kept = await self.results.keep(result, attempt.started.tool, run.state, run.tenant)
             _stay_stopped()
         finished = ToolCallFinished(
             call_id=attempt.started.call_id,
@@ -277,12 +277,10 @@ class Effects:
             output_json=result.output_json,
             error=result.error,
             tail=result.tail,
-            blob=blob or "",
+            blob=kept.blob,
+            media=kept.media,
         )
-        if result.whole is None:
-            return (finished,)
-        tool, size = attempt.started.tool, result.cut_from_bytes
-        return (finished, self.results.notice(tool, size, kept=blob is not None))
+        return (finished, *kept.notices)
 
     def _retry_in_ms(self, attempt: ToolAttempt, result: ToolResult, run: LiveRun) -> int | None:
         return tool_retries.retry_in_ms(

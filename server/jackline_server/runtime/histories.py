@@ -99,7 +99,7 @@ def named_by(fact: Fact) -> list[str]:
             return [one.digest for one in thread.messages]
         case MessagesAppended(messages=messages):
             return [one.digest for one in messages]
-        case ToolCallFinished(blob=digest) if digest:
-            return [digest]
+        case ToolCallFinished(blob=digest, media=media) if digest or media:
+            return [one for one in (digest, *(part.blob for part in media)) if one]
         case _:
             return []

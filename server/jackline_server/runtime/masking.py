@@ -46,7 +46,13 @@ async def masked_calls(reply: Reply, heard: Heard, gates: GatesPlan, masks: Mask
 
 
 async def masked_result(result: ToolResult, plan: MaskPlan, masks: Masks) -> ToolResult:
-    """The result as it may be stored. A long one is masked as a whole before it is divided."""
+    """The result as it may be stored. A long one is masked as a whole before it is divided.
+
+    What is no text can't be masked: of that it is kept what it is, and none of it.
+    """
+    if result.media:
+        hidden = [change(part, data=None, size=part.bytes, name="") for part in result.media]
+        result = change(result, media=tuple(hidden))
     error = await _masked(masks.text, result.error, plan)
     output = result.output_json
     if output is None:

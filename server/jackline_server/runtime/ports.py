@@ -199,11 +199,31 @@ class ToolEnding(Enum):
 
 
 @frozen
+class MediaPart:
+    """Something in a result that is no text. `name` is what its sender calls it, empty if nothing.
+
+    `data` is None where the bytes must not be kept.
+    """
+
+    data: bytes | None
+    media_type: str
+    name: str = ""
+    size: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many there are, or were."""
+        return self.size if self.data is None else len(self.data)
+
+
+@frozen
 class ToolResult:
     """What an attempt returned: an output as JSON text, or an error in words for the model.
 
     Of an output that is too long for the log, `output_json` is its beginning as a JSON string, `tail` its
     end, `whole` all of its text, and `cut_from_bytes` the length of that; 0 for any other.
+
+    `media` is what else it holds: part 1 and so on.
 
     `may_pass` says that another
     attempt can help, `retry_after_ms` how long the tool asks to wait; `timed_out` that the time was over.
@@ -218,6 +238,7 @@ class ToolResult:
     timed_out: bool = False
     tail: str = ""
     whole: str | None = None
+    media: tuple[MediaPart, ...] = ()
 
 
 class Toolbox(Protocol):

@@ -1,4 +1,4 @@
-"""The results of tools that are too long for the log: kept in blobs, and read on in.
+"""The results of tools that are too long for the log, or no text: kept in blobs, and read on in.
 
 Owns when a result is kept, what one run may keep, and what a page or a search of one holds. Bytes are put
 before the fact that names them: a worker that dies in between leaves a blob that nothing names. Does not own
@@ -6,11 +6,13 @@ who may read (`core.result_tool` for the model, the doors for people).
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from jackline_server import failpoints
 from jackline_server.core import json_text, result_tool
 from jackline_server.core.facts import NoticeCode, Noticed
+from jackline_server.core.frozen import frozen
+from jackline_server.core.media import ResultMedia
 from jackline_server.core.plan import JsonObject, JsonValue
 from jackline_server.core.state import RunState, ToolCall
 from jackline_server.runtime.committing import RETRY_MS
@@ -31,6 +33,18 @@ _BYTES_PER_CHAR = 4
 _SHOWN_HANDLES = 20
 
 
+@frozen
+class Kept:
+    """What became of a result beside its log: the digest of its text, its parts, what is to be recorded."""
+
+    blob: str = ""
+    media: tuple[ResultMedia, ...] = ()
+    notices: tuple[Noticed, ...] = ()
+
+
+NOTHING_KEPT = Kept()
+
+
 class Results:
     """Keeps and reads results. One for all runs of a process."""
 
@@ -40,14 +54,32 @@ class Results:
         self._run_bytes = run_bytes
         self._searching = asyncio.Semaphore(_AT_ONCE)
 
-    async def keep(self, whole: str, state: RunState, tenant: Tenant) -> str | None:
-        """Store the text of a result and return its digest, or None if it can't be kept.
+    async def keep(self, result: ToolResult, tool: str, state: RunState, tenant: Tenant) -> Kept:
+        """Store what of a result is too long for the log, or no text, as far as it can be kept."""
+        used, notices = state.stored_bytes, list[Noticed]()
+        digest = None
+        if result.whole is not None:
+            digest = await self._keep(result.whole.encode(), used, tenant)
+            used += 0 if digest is None else result.cut_from_bytes
+            notices.append(self._notice(tool, result.cut_from_bytes, kept=digest is not None))
+        media: list[ResultMedia] = []
+        for part in result.media:
+            blob = None if part.data is None else await self._keep(part.data, used, tenant)
+            used += 0 if blob is None else part.bytes
+            media.append(
+                ResultMedia(media_type=part.media_type, size=part.bytes, name=part.name, blob=blob or "")
+            )
+        if media:
+            notices.append(_media_notice(tool, media))
+        return Kept(blob=digest or "", media=tuple(media), notices=tuple(notices))
 
-        That is: the run has used up what it may keep, the text is too long for a blob, or the store is full.
+    async def _keep(self, data: bytes, used: int, tenant: Tenant) -> str | None:
+        """Store bytes and return their digest, or None if they can't be kept.
+
+        That is: the run has used up what it may keep, they are too many for a blob, or the store is full.
         Waits while the store can't be reached.
         """
-        data = whole.encode()
-        if len(data) > BLOB_BYTES or state.stored_bytes + len(data) > self._run_bytes:
+        if len(data) > BLOB_BYTES or used + len(data) > self._run_bytes:
             return None
         while True:
             try:
@@ -60,7 +92,7 @@ class Results:
             await failpoints.hit_async("result.after_put_before_commit")
             return digest
 
-    def notice(self, tool: str, size: int, *, kept: bool) -> Noticed:
+    def _notice(self, tool: str, size: int, *, kept: bool) -> Noticed:
         """What is recorded of a result that is too long for the log."""
         text = f"the result of {tool} has {size} bytes and is kept outside the log"
         if not kept:
@@ -88,6 +120,14 @@ class Results:
         total = len(_kept(call)) if not call.blob else call.cut_from_bytes
         return _completed({**page_from(data, offset=offset, total=total, most=most), **_fate(call)})
 
+    async def media(self, part: ResultMedia, tenant: Tenant, *, offset: int, limit: int) -> ResultPart:
+        """A piece of what of a result is no text. The store's own errors pass through."""
+        data = b""
+        if part.blob:
+            data = await self._blobs.read(tenant, part.blob, offset=offset, limit=limit) or b""
+        kept = part.size if part.blob else 0
+        return ResultPart(data=data, total_bytes=part.size, kept_bytes=kept, media_type=part.media_type)
+
     async def part(self, call: ToolCall, tenant: Tenant, *, offset: int, limit: int) -> ResultPart:
         """A piece of a call's result, or of its error, for people. The store's own errors pass through."""
         if call.blob:
@@ -112,6 +152,14 @@ class Results:
                 await self._clock.sleep(RETRY_MS)
             else:
                 return data or b""
+
+
+def _media_notice(tool: str, parts: Sequence[ResultMedia]) -> Noticed:
+    """What is recorded of a result that holds more than text."""
+    kept, size = sum(bool(part.blob) for part in parts), sum(part.size for part in parts)
+    text = f"the result of {tool} has {len(parts)} parts that are no text, {size} bytes in all"
+    text += "; they are kept outside the log" if kept == len(parts) else f"; {kept} of them are kept"
+    return Noticed(code=NoticeCode.RESULT_STORED, text=text)
 
 
 def _kept(call: ToolCall) -> bytes:

@@ -107,12 +107,20 @@ class RunService:
         return RunPage(rows=[self._snapshots.fresh(row) for row in page.rows], total=page.total)
 
     async def result(
-        self, tenant: Tenant, run_id: str, call_id: str, *, offset: int, limit: int
+        self, tenant: Tenant, run_id: str, call_id: str, *, part: int = 0, offset: int, limit: int
     ) -> ResultPart:
-        """A piece of the whole result of a tool call, or of its error."""
+        """A piece of the whole result of a tool call, or of its error; or of a part of it."""
         snapshot = await self.get(tenant, run_id)
         call = _call(snapshot.state, call_id)
+        if part > len(call.media):
+            raise Refused(
+                Reason.CALL_NOT_FOUND,
+                f"The result of the call has {len(call.media)} parts beside its text.",
+                metadata={"run_id": run_id, "call_id": call_id},
+            )
         with refusing_store_errors():
+            if part:
+                return await self._results.media(call.media[part - 1], tenant, offset=offset, limit=limit)
             return await self._results.part(call, tenant, offset=offset, limit=limit)
 
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:

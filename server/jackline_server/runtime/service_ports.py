@@ -69,9 +69,12 @@ class RunUseCases(Protocol):
         ...
 
     async def result(
-        self, tenant: Tenant, run_id: str, call_id: str, *, offset: int, limit: int
+        self, tenant: Tenant, run_id: str, call_id: str, *, part: int = 0, offset: int, limit: int
     ) -> ResultPart:
-        """A piece of the whole result of a tool call, or of its error. Raises Refused(CALL_NOT_FOUND)."""
+        """A piece of the whole result of a tool call, or of its error.
+
+        `part` is one of it that is no text, from 1. Raises Refused(CALL_NOT_FOUND).
+        """
         ...
 
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:

@@ -5,6 +5,7 @@ Owns what an answer or a failure says about whether the server acted. Does not o
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from jackline_server.runtime.http_ports import (
 )
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.http_message import HttpMessage, MessageProblem, message_of
+from jackline_server.tools.media import part_of, with_parts
 from jackline_server.tools.results import HARD_BYTES, clean_json, clean_text, completed, failed, is_dense
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -40,6 +42,11 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _EXCERPT = 1_000
 _SHORTEST_SECRET = 6
 _MASK = "***"
+_BINARY = frozenset({"image", "audio", "video", "font"})
+_TEXTS = frozenset(
+    {"json", "xml", "javascript", "x-ndjson", "jsonl", "yaml", "x-yaml", "x-www-form-urlencoded", "graphql"}
+)
+_FILE_NAME = re.compile(r"""filename="([^"]{1,800})"|filename=([^";\s]{1,800})""", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,7 @@ def _result(response: HttpResponse, secrets: tuple[str, ...], *, repeatable: boo
     text = _masked(_decoded(response), secrets)
     match response.status // 100:
         case 2:
-            return _success(response, text, repeatable=repeatable)
+            return _success(response, text, secrets, repeatable=repeatable)
         case 3:
             acted = response.status not in (307, 308)  # these two say that nothing was done yet
             return failed(
@@ -156,9 +163,11 @@ def _result(response: HttpResponse, secrets: tuple[str, ...], *, repeatable: boo
             )
 
 
-def _success(response: HttpResponse, text: str, *, repeatable: bool) -> ToolResult:
+def _success(response: HttpResponse, text: str, secrets: tuple[str, ...], *, repeatable: bool) -> ToolResult:
     if not response.body:
         return completed(None)
+    if _is_binary(response):
+        return _binary(response, secrets)
     if not _is_json(response) or is_dense(response.body):
         return completed(clean_text(text))
     try:
@@ -170,9 +179,41 @@ def _success(response: HttpResponse, text: str, *, repeatable: bool) -> ToolResu
     return completed(clean_json(value))
 
 
+def _binary(response: HttpResponse, secrets: tuple[str, ...]) -> ToolResult:
+    """A body that is no text, as the one part of a result."""
+    data = response.body
+    for secret in secrets:
+        data = data.replace(secret.encode(), _MASK.encode())
+    named = _FILE_NAME.search(response.headers.get("content-disposition", ""))
+    name = "" if named is None else named[1] or named[2]
+    part = part_of(data, claimed=response.headers.get("content-type", ""), name=name)
+    return with_parts(completed("[part 1]"), [part])
+
+
+def _is_binary(response: HttpResponse) -> bool:
+    """True if the body is no text: by its type, or where that does not tell, by its bytes."""
+    kind = _kind(response)
+    major, _, minor = kind.partition("/")
+    if major == "text" or minor in _TEXTS or minor.endswith(("+json", "+xml", "+yaml")):
+        return False
+    if major in _BINARY:
+        return True
+    if b"\x00" in response.body:
+        return True
+    try:
+        response.body.decode()
+    except UnicodeDecodeError:
+        return kind.startswith("application/")  # without a type it may be a text in another charset
+    return False
+
+
 def _is_json(response: HttpResponse) -> bool:
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _kind(response)
     return kind == "application/json" or kind.endswith("+json")
+
+
+def _kind(response: HttpResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _decoded(response: HttpResponse) -> str:

@@ -81,6 +81,9 @@ def call(  # noqa: C901, PLR0912 - one case a way to misbehave
             write(json.dumps({"result": text(BIG), "id": request, "jsonrpc": "2.0"}).encode())
         case "silent_call", _:
             pass
+        case "huge_image", "echo":
+            image = {"type": "image", "data": "A" * (50 * 1024 * 1024), "mimeType": "image/png"}
+            say(request, {"content": [image]})
         case "wrong_id", "echo":
             say(4711, text("not yours"))
         case "bad_utf8", _:

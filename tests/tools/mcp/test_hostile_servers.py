@@ -137,6 +137,15 @@ async def test_a_call_without_an_answer_ends_with_its_time_and_the_server_is_tol
         assert "notifications/cancelled" in scene.noted("method")
 
 
+async def test_an_image_of_fifty_megabytes_fails_its_call_and_no_other(tmp_path: Path):
+    async with hostile(tmp_path, "huge_image") as scene:
+        result = await scene.call("echo")
+        assert (result.ending, result.media) == (FAILED, ())
+        assert len(result.error) < 1_000
+        assert (await scene.call("odd")).ending is COMPLETED
+        assert len(scene.noted("started")) == 1
+
+
 async def test_an_answer_to_another_question_is_no_answer(tmp_path: Path):
     async with hostile(tmp_path, "wrong_id") as scene:
         assert (await scene.call("echo", timeout_ms=500)).ending is FAILED

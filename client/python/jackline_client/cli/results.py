@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -28,6 +28,9 @@ def result(
         typer.Argument(metavar="CALL", help="The call's id, or the handle in a mark, such as result-3."),
     ],
     *,
+    part: Annotated[
+        int, typer.Option("--part", min=0, metavar="N", help="A part that is no text, such as an image.")
+    ] = 0,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Write it to a new file, byte for byte.")
     ] = None,
@@ -36,20 +39,17 @@ def result(
 ) -> None:
     """Print the whole result of a tool call, or its error, also one that is kept outside the log.
 
-    On a terminal control characters are shown escaped; a file and a pipe get every byte as it is.
+    On a terminal control characters are shown escaped; a file and a pipe get every byte as it is. A part that
+    is no text is never shown on a terminal.
     """
+    is_shown = to is None and sys.stdout.isatty()
+    if part and is_shown:
+        raise typer.BadParameter("a part of a result is no text: name a file with --to, or use a pipe")
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
-        pieces = client.tool_call_result(run_id, call_id)
-        if to is None and sys.stdout.isatty():
-            decoder, rest = getincrementaldecoder("utf-8")("replace"), ""
-            async for piece in pieces:
-                *lines, rest = (rest + decoder.decode(piece)).split("\n")
-                for line in lines:
-                    screen.line(line)
-            if rest:
-                for line in printable_lines(rest):
-                    screen.line(line)
+        pieces = client.tool_call_result(run_id, call_id, part=part)
+        if is_shown:
+            await _show(pieces, screen)
             return ExitCode.OK
         with _target(to) as file:
             async for piece in pieces:
@@ -58,6 +58,18 @@ def result(
         return ExitCode.OK
 
     carry_out(work, server=Named(address=address, context=context))
+
+
+async def _show(pieces: AsyncGenerator[bytes], screen: Screen) -> None:
+    """A text on a terminal, line by line."""
+    decoder, rest = getincrementaldecoder("utf-8")("replace"), ""
+    async for piece in pieces:
+        *lines, rest = (rest + decoder.decode(piece)).split("\n")
+        for line in lines:
+            screen.line(line)
+    if rest:
+        for line in printable_lines(rest):
+            screen.line(line)
 
 
 @contextlib.contextmanager

@@ -1,11 +1,11 @@
 """What of a server's messages the SDK would refuse or stumble over, made what it takes.
 
-Owns two mends. A block of a result whose type nobody knows becomes a note, so that the rest of the result
-is not lost with it. Structured content is held back from the SDK, which would walk through all of it on the
-event loop, half a second for four megabytes: it is ours to check.
+Owns two mends. A block of a result whose type nobody knows, or that lacks what its type needs, becomes a
+note, so that the rest of the result is not lost with it. Structured content is held back from the SDK, which
+would walk through all of it on the event loop, half a second for four megabytes: it is ours to check.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, cast
@@ -26,7 +26,15 @@ class Held(dict[str, Any]):
         self.content = content
 
 
-_KNOWN = frozenset({"text", "image", "audio", "resource", "resource_link"})
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource": (),
+    "resource_link": ("name", "uri"),
+}
+"""The texts that a block of each known type can't do without."""
+
 _MAX_SHOWN = 40
 
 
@@ -87,10 +95,32 @@ def tidied(item: SessionMessage | Exception) -> SessionMessage | Exception:
 
 
 def _block(block: object) -> object:
-    kind: object = None
-    if isinstance(block, dict):
-        fields = cast("dict[str, object]", block)
-        kind = fields.get("type")
-        if isinstance(kind, str) and kind in _KNOWN:
-            return fields
-    return {"type": "text", "text": f"[a block of the unknown type {str(kind)[:_MAX_SHOWN]!r} was left out]"}
+    """The block, or a note of what it was and how much text it held."""
+    if not isinstance(block, dict):
+        return _note(f"something that is no block, {type(block).__name__}", 0)
+    fields = cast("dict[str, object]", block)
+    size = sum(len(value) for value in fields.values() if isinstance(value, str))
+    kind = fields.get("type")
+    if not isinstance(kind, str):
+        return _note("a block without a type", size)
+    needs = _NEEDS.get(kind)
+    if needs is None:
+        return _note(f"a block of the unknown type {kind[:_MAX_SHOWN]!r}", size)
+    if not all(isinstance(fields.get(name), str) for name in needs):
+        return _note(f"a broken block of the type {kind!r}", size)
+    if kind == "resource" and not _is_resource(fields.get("resource")):
+        return _note("a broken block of the type 'resource'", size)
+    return fields
+
+
+def _is_resource(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    fields = cast("dict[str, object]", value)
+    return isinstance(fields.get("uri"), str) and any(
+        isinstance(fields.get(name), str) for name in ("text", "blob")
+    )
+
+
+def _note(what: str, size: int) -> object:
+    return {"type": "text", "text": f"[left out: {what}, {size} characters]"}

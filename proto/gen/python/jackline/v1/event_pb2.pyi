@@ -1329,6 +1329,7 @@ class ToolCallFinished(_message.Message):
     RETRY_IN_MS_FIELD_NUMBER: _builtins.int
     TIMED_OUT_FIELD_NUMBER: _builtins.int
     STORED_FIELD_NUMBER: _builtins.int
+    MEDIA_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     tool: _builtins.str
@@ -1353,6 +1354,8 @@ class ToolCallFinished(_message.Message):
     """True if its time was over before it ended."""
     stored: _builtins.bool
     """True if the whole result is kept outside the log: GetToolCallResult reads it."""
+    media: _builtins.int
+    """How many parts of the result are no text, such as images: GetToolCallResult reads those that are kept."""
     def __init__(
         self,
         *,
@@ -1368,10 +1371,11 @@ class ToolCallFinished(_message.Message):
         retry_in_ms: _builtins.int | None = ...,
         timed_out: _builtins.bool = ...,
         stored: _builtins.bool = ...,
+        media: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "retry_in_ms", b"retry_in_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "abandoned", b"abandoned", "call_id", b"call_id", "cut_from_bytes", b"cut_from_bytes", "duration_ms", b"duration_ms", "problem", b"problem", "retry_in_ms", b"retry_in_ms", "reused_from", b"reused_from", "signal", b"signal", "status", b"status", "stored", b"stored", "timed_out", b"timed_out", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "abandoned", b"abandoned", "call_id", b"call_id", "cut_from_bytes", b"cut_from_bytes", "duration_ms", b"duration_ms", "media", b"media", "problem", b"problem", "retry_in_ms", b"retry_in_ms", "reused_from", b"reused_from", "signal", b"signal", "status", b"status", "stored", b"stored", "timed_out", b"timed_out", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retry_in_ms: _TypeAlias = _typing.Literal["retry_in_ms"]  # noqa: Y015
     _WhichOneofArgType__retry_in_ms: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms"]  # noqa: Y015
@@ -2223,6 +2227,7 @@ class ToolResultContent(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     TAIL_FIELD_NUMBER: _builtins.int
     BLOB_FIELD_NUMBER: _builtins.int
+    MEDIA_FIELD_NUMBER: _builtins.int
     output_json: _builtins.bytes
     """The output as JSON; of one that was cut, the beginning of its text as a JSON string. Empty without one."""
     error: _builtins.str
@@ -2231,6 +2236,10 @@ class ToolResultContent(_message.Message):
     """The end of the text of an output that was cut."""
     blob: _builtins.str
     """The SHA-256 of that text, in hexadecimal, where all of it is kept outside the log."""
+    @_builtins.property
+    def media(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResultMedia]:
+        """What of the result is no text, in the order in which it came: part 1 and so on."""
+
     def __init__(
         self,
         *,
@@ -2238,14 +2247,49 @@ class ToolResultContent(_message.Message):
         error: _builtins.str = ...,
         tail: _builtins.str = ...,
         blob: _builtins.str = ...,
+        media: _abc.Iterable[Global___ResultMedia] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "error", b"error", "output_json", b"output_json", "tail", b"tail"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "error", b"error", "media", b"media", "output_json", b"output_json", "tail", b"tail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolResultContent: _TypeAlias = ToolResultContent  # noqa: Y015
+
+@_typing.final
+class ResultMedia(_message.Message):
+    """A part of a tool's result that is no text. No model is shown its bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEDIA_TYPE_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    BLOB_FIELD_NUMBER: _builtins.int
+    media_type: _builtins.str
+    """What it is, such as `image/png`: by its bytes where they show it, else as its sender says."""
+    size: _builtins.int
+    """How many bytes it has."""
+    name: _builtins.str
+    """What its sender calls it; empty if nothing."""
+    blob: _builtins.str
+    """The SHA-256 of its bytes, in hexadecimal; empty if they are not kept."""
+    def __init__(
+        self,
+        *,
+        media_type: _builtins.str = ...,
+        size: _builtins.int = ...,
+        name: _builtins.str = ...,
+        blob: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "media_type", b"media_type", "name", b"name", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResultMedia: _TypeAlias = ResultMedia  # noqa: Y015
 
 @_typing.final
 class AnswerContent(_message.Message):

@@ -1112,6 +1112,7 @@ class ToolCall(_message.Message):
     REUSED_FROM_FIELD_NUMBER: _builtins.int
     CUT_FROM_BYTES_FIELD_NUMBER: _builtins.int
     STORED_FIELD_NUMBER: _builtins.int
+    MEDIA_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """Output only. Made by the server, unique within the run."""
     tool: _builtins.str
@@ -1142,6 +1143,8 @@ class ToolCall(_message.Message):
     """Output only. The length of a result that was cut for the log, in bytes; 0 for any other."""
     stored: _builtins.bool
     """Output only. True if all of such a result is kept: GetToolCallResult reads it."""
+    media: _builtins.int
+    """Output only. How many parts of the result are no text, such as images."""
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
         """Output only. Time of the last attempt."""
@@ -1165,10 +1168,11 @@ class ToolCall(_message.Message):
         reused_from: _builtins.str = ...,
         cut_from_bytes: _builtins.int = ...,
         stored: _builtins.bool = ...,
+        media: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "attempts", b"attempts", "call_id", b"call_id", "call_key", b"call_key", "cut_from_bytes", b"cut_from_bytes", "duration", b"duration", "effect", b"effect", "iteration", b"iteration", "requested_sequence", b"requested_sequence", "result", b"result", "reused_from", b"reused_from", "status", b"status", "step_id", b"step_id", "stored", b"stored", "tool", b"tool", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "attempts", b"attempts", "call_id", b"call_id", "call_key", b"call_key", "cut_from_bytes", b"cut_from_bytes", "duration", b"duration", "effect", b"effect", "iteration", b"iteration", "media", b"media", "requested_sequence", b"requested_sequence", "result", b"result", "reused_from", b"reused_from", "status", b"status", "step_id", b"step_id", "stored", b"stored", "tool", b"tool", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -893,22 +893,26 @@ class GetToolCallResultRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     CALL_ID_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Required. The run."""
     call_id: _builtins.str
     """Required. The call, by its id or by the handle that a model was shown, such as `result-3`."""
     offset: _builtins.int
     """Where to begin, in bytes."""
+    part: _builtins.int
+    """A part of the result that is no text, from 1; 0 is its text."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         call_id: _builtins.str = ...,
         offset: _builtins.int = ...,
+        part: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "offset", b"offset", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "offset", b"offset", "part", b"part", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -926,15 +930,15 @@ class GetToolCallResultResponse(_message.Message):
     MEDIA_TYPE_FIELD_NUMBER: _builtins.int
     COMPLETE_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
-    """The bytes from `offset` on, at most 256 KiB; empty at or beyond the end. UTF-8 text, cut anywhere."""
+    """The bytes from `offset` on, at most 256 KiB; empty at or beyond the end. UTF-8 text, cut anywhere, but for a part."""
     total_bytes: _builtins.int
     """How long the result is. Where `complete` is false, more than can be read."""
     kept_bytes: _builtins.int
     """How many bytes can be read."""
     media_type: _builtins.str
-    """What the bytes are: `application/json`, or `text/plain` for a result that is one text and for an error."""
+    """What the bytes are: `application/json`, `text/plain` for a result that is one text and for an error, or what a part is."""
     complete: _builtins.bool
-    """False if only the beginning of the result was kept."""
+    """False if only the beginning of the result was kept, or nothing of a part."""
     def __init__(
         self,
         *,
