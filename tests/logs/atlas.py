@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from jackline_server.core.facts import Fact, ModelCallStarted, StepStarted
+from jackline_server.core.media import ResultMedia
 from jackline_server.core.thread_facts import ThreadMessage
 from jackline_server.runtime.ports import Envelope, Record
 from tests.logs.golden import CODEC, event_line, plain
@@ -94,6 +95,11 @@ def _value(hint: Any, name: str, place: int) -> object:
         return _value(next(kind for kind in get_args(hint) if kind is not NoneType), name, place)
     if get_origin(hint) is tuple and get_args(hint)[0] is ThreadMessage:
         return (ThreadMessage(digest="0a" * 32), ThreadMessage(digest="0b" * 32))
+    if get_origin(hint) is tuple and get_args(hint)[0] is ResultMedia:
+        return (
+            ResultMedia(media_type="image/png", size=7, name="a \u00fc", blob="0c" * 32),
+            ResultMedia(media_type="audio/x-own", size=5),
+        )
     if get_origin(hint) is tuple:
         return (f"{name}-1", f"{name}-2")
     if _is_enum(hint):

@@ -46,7 +46,7 @@ def fork_points(log: GoldenLog) -> list[int]:
         ("open_queued", [1]),
         ("aborted", [1, 2, 6, 8]),
         ("answered", [1, 2, 6, 8, 10, 11, 12, 13, 16, 18, 19]),
-        ("controlled", [1, 2, 6, 8, 10, 12, 14, 16, 18, 19]),
+        ("controlled", [1, 2, 6, 8, 10, 11, 13, 15, 17, 19, 20]),
     ],
 )
 def test_a_log_can_be_forked_where_nothing_is_under_way(name: str, points: list[int]) -> None:
