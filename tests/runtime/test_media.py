@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import apsw
 import pytest
@@ -233,11 +234,11 @@ async def test_a_fork_holds_what_its_prefix_names(tmp_path: Path) -> None:
 
 def holders(path: Path, digests: list[str]) -> set[tuple[str, str]]:
     connection = apsw.Connection(str(path))
-    rows = connection.execute(
+    found = connection.execute(
         "SELECT digest, holder FROM blob_holders JOIN blobs USING (blob_key) WHERE kind = 'run'"
     ).fetchall()
     connection.close()
-    return {(str(digest), str(holder)) for digest, holder in rows if digest in digests}
+    return {row for row in cast("list[tuple[str, str]]", found) if row[0] in digests}
 
 
 @pytest.mark.parametrize("point", ["tool.after_call_before_commit", "result.after_put_before_commit"])
