@@ -21,6 +21,8 @@ ROWS: tuple[tuple[str, str], ...] = (
     ("`bounds.run_timeout`", "run_timeout_ms"),
     ("`bounds.steps`", "steps"),
     ("`bounds.events`", "events"),
+    ("`bounds.pause_max`", "pause_max_ms"),
+    ("`on_pause_max`", "ON_PAUSE_MAX"),
     ("`on_question`", "on_question"),
     ("agent: `bounds.max_iterations`", "max_iterations"),
     ("agent: `bounds.model_requests`, times `max_iterations`", "model_requests_per_iteration"),
@@ -121,6 +123,8 @@ def _written(name: str, value: object) -> str:
             return str(value).lower()
         case Enum():
             return str(value.value)
+        case None:
+            return "none"
         case int() if name.endswith("_ms"):
             return span(value)
         case int() if name.endswith("_permille"):

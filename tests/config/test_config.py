@@ -368,10 +368,61 @@ def test_a_value_of_another_type_is_never_coerced(load: Load, toml: str):
     assert all(code is ProblemCode.WRONG_TYPE for code, _ in problems_of(load, toml))
 
 
+BOTH = "{input_per_million = 1, output_per_million = 1}"
+
+
 @pytest.mark.parametrize("price", ["-1", "nan", "inf", "0.0000001", "1e30", "'1'", "true"])
 def test_a_price_is_exact_and_sane(load: Load, price: str):
     toml = f"[models.a]\nmodel = 'x'\nprice = {{input_per_million = {price}, output_per_million = 1}}"
     assert [key for _, key in problems_of(load, toml)] == ["models.a.price.input_per_million"]
+
+
+def test_parts_of_a_prompt_and_of_a_reply_may_have_prices_of_their_own(load: Load):
+    price = (
+        "{input_per_million = 2, output_per_million = 8, cached_per_million = 0.5, reasoning_per_million = 0}"
+    )
+    profile = load(f"[models.a]\nmodel = 'x'\nprice = {price}").models["a"]
+    assert profile.price == Price(
+        input_per_million=2_000_000,
+        output_per_million=8_000_000,
+        cached_per_million=500_000,
+        reasoning_per_million=0,
+    )
+    assert not profile.price_is_ceiling
+
+
+def test_a_model_of_unknown_price_is_counted_at_its_ceiling_if_its_profile_says_so(load: Load):
+    toml = (
+        "[models.a]\nmodel = 'x'\nunknown_price = 'ceiling'\n"
+        "ceiling_price = {input_per_million = 5, output_per_million = 20}"
+    )
+    plan = model_plans(load(toml))["a"]
+    assert plan.price == Price(input_per_million=5_000_000, output_per_million=20_000_000)
+    assert plan.price_is_ceiling
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("unknown_price = 'free'", (ProblemCode.BAD_VALUE, "models.a.unknown_price")),
+        ("unknown_price = 'ceiling'", (ProblemCode.MISSING, "models.a.ceiling_price")),
+        (f"ceiling_price = {BOTH}", (ProblemCode.BAD_VALUE, "models.a.ceiling_price")),
+        (
+            f"unknown_price = 'refuse'\nceiling_price = {BOTH}",
+            (ProblemCode.BAD_VALUE, "models.a.ceiling_price"),
+        ),
+        (
+            f"price = {BOTH}\nunknown_price = 'ceiling'\nceiling_price = {BOTH}",
+            (ProblemCode.BAD_VALUE, "models.a.unknown_price"),
+        ),
+        (
+            "unknown_price = 'ceiling'\nceiling_price = {input_per_million = -1, output_per_million = 1}",
+            (ProblemCode.BAD_VALUE, "models.a.ceiling_price.input_per_million"),
+        ),
+    ],
+)
+def test_a_ceiling_that_could_not_count_is_refused(load: Load, lines: str, problem: tuple[ProblemCode, str]):
+    assert problems_of(load, f"[models.a]\nmodel = 'x'\n{lines}") == [problem]
 
 
 def test_half_a_price_is_refused(load: Load):

@@ -474,3 +474,32 @@ def test_room_that_is_kept_for_a_closing_answer_is_part_of_what_is_needed() -> N
     closing = drive(plan)
     plain = drive(replace(plans.agent_plan(), bounds=plan.bounds))
     assert numbers(closing.finished.error)[0] > numbers(plain.finished.error)[0] + 512 - LEAST_OUTPUT_TOKENS
+
+
+def priced(**prices: int) -> Plan:
+    """A plan whose model has these prices beside a dollar in and two out."""
+    price = Price(input_per_million=1_000_000, output_per_million=2_000_000, **prices)
+    return replace(plans.agent_plan(), models={plans.MODEL: plans.model(price=price)})
+
+
+def test_parts_of_a_prompt_and_of_a_reply_are_charged_at_their_own_prices() -> None:
+    usage = Usage(prompt_tokens=100, completion_tokens=50, cached_tokens=40, reasoning_tokens=20)
+    answer = Says(text="done", usage=usage)
+    parts = drive(priced(cached_per_million=250_000, reasoning_per_million=5_000_000), answer)
+    assert parts.state.ledger.cost_micros == 60 + 10 + 2 * 30 + 5 * 20
+    whole = drive(priced(), answer)
+    assert whole.state.ledger.cost_micros == 100 + 2 * 50
+    free = drive(priced(cached_per_million=0, reasoning_per_million=0), answer)
+    assert free.state.ledger.cost_micros == 60 + 2 * 30
+
+
+def test_a_call_is_reserved_at_the_dearest_that_its_parts_may_cost() -> None:
+    def reserved(**prices: int) -> int:
+        return drive(priced(**prices), ANSWER).model_calls[0].started.reserved_cost_micros
+
+    usual = reserved()
+    assert reserved(cached_per_million=0, reasoning_per_million=0) == usual
+    started = drive(priced(), ANSWER).model_calls[0].started
+    prompt, output = started.prompt_tokens, started.max_output_tokens
+    assert reserved(cached_per_million=4_000_000) == 4 * prompt + 2 * output
+    assert reserved(reasoning_per_million=9_000_000) == prompt + 9 * output

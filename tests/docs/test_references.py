@@ -285,11 +285,9 @@ def test_what_is_not_built_is_named_where_it_would_stand() -> None:
 
 def test_the_config_page_has_the_keys_of_each_section() -> None:
     assert keys(CONFIG, "## `[server]`") == list(SERVER_KEYS)
-    model = {one.name.removesuffix("_ms") for one in fields(ModelProfile)} - {
-        "name",
-        "script_where",
-        "limits",
-    }
+    model = {one.name.removesuffix("_ms") for one in fields(ModelProfile)}
+    model -= {"name", "script_where", "limits", "price_is_ceiling"}
+    model |= {"unknown_price", "ceiling_price"}
     model |= {
         f"max_{one.name}" if one.name.startswith("reply_") else one.name.removesuffix("_ms")
         for one in fields(AttemptLimits)

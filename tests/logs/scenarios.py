@@ -248,6 +248,10 @@ async def _paused(stage: Stage) -> str:
     return run_id
 
 
+async def _paused_too_long(stage: Stage) -> str:
+    return await stage.to_the_end(await _paused(stage))
+
+
 async def _past_its_deadline(stage: Stage) -> str:
     return await stage.to_the_end(await stage.start(deadline_unix_ms=START_UNIX_MS + 2_000))
 
@@ -578,6 +582,24 @@ SCENARIOS: tuple[Scenario, ...] = (
         ),
         tools=_BOTH,
         play=_plain,
+    ),
+    Scenario(
+        name="pause_over",
+        about="Paused for as long as it may be: it ends.",
+        workflow=_agent(top="bounds: {run_timeout: 2m, token_budget: 40000, pause_max: 5s}"),
+        replies=_FIRST_TURN_AND_END[:1],
+        tools=_BOTH,
+        play=_paused_too_long,
+    ),
+    Scenario(
+        name="pause_ends",
+        about="Paused for as long as it may be: it goes on.",
+        workflow=_agent(
+            top="bounds: {run_timeout: 2m, token_budget: 40000, pause_max: 5s}\non_pause_max: resume"
+        ),
+        replies=_FIRST_TURN_AND_END,
+        tools=_BOTH,
+        play=_paused_too_long,
     ),
     Scenario(
         name="usage",

@@ -152,6 +152,14 @@ async def test_a_failed_attempt_that_reports_too_much_is_charged_at_what_was_res
     assert failed.usage.estimated
 
 
+async def test_a_model_of_unknown_price_is_counted_at_its_ceiling_and_that_is_told_once() -> None:
+    model = plans.model(price=PRICE, price_is_ceiling=True)
+    plan = replace(plans.agent_plan(LOOK), models={plans.MODEL: model})
+    facts = await facts_of(plan, replies([FINE, FINE]))
+    assert [fact.cost_micros for fact in facts if isinstance(fact, ModelReplied)] == [30, 30]
+    assert told(facts) == [(NoticeCode.COST_UNKNOWN, plans.MODEL)]
+
+
 # --- as a provider writes it -------------------------------------------------------------------
 
 

@@ -560,6 +560,8 @@ const (
 	TimerKind_TIMER_KIND_DEADLINE TimerKind = 1
 	// An interrupt's expiry.
 	TimerKind_TIMER_KIND_INTERRUPT TimerKind = 2
+	// The end of a pause.
+	TimerKind_TIMER_KIND_PAUSE TimerKind = 3
 )
 
 // Enum value maps for TimerKind.
@@ -568,11 +570,13 @@ var (
 		0: "TIMER_KIND_UNSPECIFIED",
 		1: "TIMER_KIND_DEADLINE",
 		2: "TIMER_KIND_INTERRUPT",
+		3: "TIMER_KIND_PAUSE",
 	}
 	TimerKind_value = map[string]int32{
 		"TIMER_KIND_UNSPECIFIED": 0,
 		"TIMER_KIND_DEADLINE":    1,
 		"TIMER_KIND_INTERRUPT":   2,
+		"TIMER_KIND_PAUSE":       3,
 	}
 )
 
@@ -3179,7 +3183,9 @@ func (x *CommandRejected) GetReason() ErrorReason {
 type Paused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who paused it.
-	Principal     string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// When its pause is over at the latest; unset if it has no end.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3221,10 +3227,17 @@ func (x *Paused) GetPrincipal() string {
 	return ""
 }
 
+func (x *Paused) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 // The run goes on.
 type Resumed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who resumed it.
+	// Who resumed it; empty if its pause was over.
 	Principal     string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5403,9 +5416,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x18.jackline.v1.CommandKindR\x04kind\x12\x1c\n" +
 	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x120\n" +
-	"\x06reason\x18\x04 \x01(\x0e2\x18.jackline.v1.ErrorReasonR\x06reason\"&\n" +
+	"\x06reason\x18\x04 \x01(\x0e2\x18.jackline.v1.ErrorReasonR\x06reason\"a\n" +
 	"\x06Paused\x12\x1c\n" +
-	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"'\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x129\n" +
+	"\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"'\n" +
 	"\aResumed\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"=\n" +
 	"\aSteered\x12\x1c\n" +
@@ -5611,11 +5626,12 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1cANSWER_PROBLEM_TOOL_REQUIRED\x10\x06\x12\x1f\n" +
 	"\x1bANSWER_PROBLEM_NOT_FINISHED\x10\a\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_CALL_FAILED\x10\b\x12\x1c\n" +
-	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t*Z\n" +
+	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t*p\n" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
-	"\x14TIMER_KIND_INTERRUPT\x10\x02*\xde\x02\n" +
+	"\x14TIMER_KIND_INTERRUPT\x10\x02\x12\x14\n" +
+	"\x10TIMER_KIND_PAUSE\x10\x03*\xde\x02\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -5812,35 +5828,36 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	65, // 56: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
 	70, // 57: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
 	72, // 58: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	61, // 59: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	73, // 60: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	7,  // 61: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,  // 62: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,  // 63: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10, // 64: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	74, // 65: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
-	11, // 66: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	12, // 67: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	45, // 68: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	47, // 69: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	48, // 70: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	50, // 71: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	51, // 72: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	53, // 73: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	46, // 74: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	54, // 75: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	55, // 76: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	56, // 77: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	75, // 78: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	46, // 79: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	49, // 80: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	52, // 81: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
-	58, // 82: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	83, // [83:83] is the sub-list for method output_type
-	83, // [83:83] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	60, // 59: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	61, // 60: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	73, // 61: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,  // 62: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,  // 63: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,  // 64: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10, // 65: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	74, // 66: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	11, // 67: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12, // 68: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	45, // 69: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	47, // 70: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	48, // 71: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	50, // 72: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	51, // 73: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	53, // 74: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	46, // 75: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	54, // 76: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	55, // 77: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	56, // 78: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	75, // 79: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	46, // 80: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	49, // 81: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	52, // 82: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
+	58, // 83: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	84, // [84:84] is the sub-list for method output_type
+	84, // [84:84] is the sub-list for method input_type
+	84, // [84:84] is the sub-list for extension type_name
+	84, // [84:84] is the sub-list for extension extendee
+	0,  // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }

@@ -26,6 +26,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What follows when a run was paused for as long as it may be.
+type OnPauseMax int32
+
+const (
+	// Never sent.
+	OnPauseMax_ON_PAUSE_MAX_UNSPECIFIED OnPauseMax = 0
+	// It ends as aborted.
+	OnPauseMax_ON_PAUSE_MAX_ABORT OnPauseMax = 1
+	// It goes on.
+	OnPauseMax_ON_PAUSE_MAX_RESUME OnPauseMax = 2
+)
+
+// Enum value maps for OnPauseMax.
+var (
+	OnPauseMax_name = map[int32]string{
+		0: "ON_PAUSE_MAX_UNSPECIFIED",
+		1: "ON_PAUSE_MAX_ABORT",
+		2: "ON_PAUSE_MAX_RESUME",
+	}
+	OnPauseMax_value = map[string]int32{
+		"ON_PAUSE_MAX_UNSPECIFIED": 0,
+		"ON_PAUSE_MAX_ABORT":       1,
+		"ON_PAUSE_MAX_RESUME":      2,
+	}
+)
+
+func (x OnPauseMax) Enum() *OnPauseMax {
+	p := new(OnPauseMax)
+	*p = x
+	return p
+}
+
+func (x OnPauseMax) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnPauseMax) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[0].Descriptor()
+}
+
+func (OnPauseMax) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[0]
+}
+
+func (x OnPauseMax) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnPauseMax.Descriptor instead.
+func (OnPauseMax) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{0}
+}
+
 // What follows from a failure.
 type OnFailure int32
 
@@ -63,11 +116,11 @@ func (x OnFailure) String() string {
 }
 
 func (OnFailure) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[0].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[1].Descriptor()
 }
 
 func (OnFailure) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[0]
+	return &file_jackline_v1_plan_proto_enumTypes[1]
 }
 
 func (x OnFailure) Number() protoreflect.EnumNumber {
@@ -76,7 +129,7 @@ func (x OnFailure) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnFailure.Descriptor instead.
 func (OnFailure) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{0}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
 }
 
 // How an answer is read.
@@ -124,11 +177,11 @@ func (x AnswerForm) String() string {
 }
 
 func (AnswerForm) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[1].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[2].Descriptor()
 }
 
 func (AnswerForm) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[1]
+	return &file_jackline_v1_plan_proto_enumTypes[2]
 }
 
 func (x AnswerForm) Number() protoreflect.EnumNumber {
@@ -137,7 +190,7 @@ func (x AnswerForm) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AnswerForm.Descriptor instead.
 func (AnswerForm) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{1}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
 }
 
 // Whether the model has to call a tool.
@@ -181,11 +234,11 @@ func (x ToolChoiceMode) String() string {
 }
 
 func (ToolChoiceMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[2].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
 }
 
 func (ToolChoiceMode) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[2]
+	return &file_jackline_v1_plan_proto_enumTypes[3]
 }
 
 func (x ToolChoiceMode) Number() protoreflect.EnumNumber {
@@ -194,7 +247,7 @@ func (x ToolChoiceMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoiceMode.Descriptor instead.
 func (ToolChoiceMode) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
 }
 
 // Whether tool calls are taken that a model writes into its text.
@@ -234,11 +287,11 @@ func (x TextToolCalls) String() string {
 }
 
 func (TextToolCalls) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[3].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
 }
 
 func (TextToolCalls) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[3]
+	return &file_jackline_v1_plan_proto_enumTypes[4]
 }
 
 func (x TextToolCalls) Number() protoreflect.EnumNumber {
@@ -247,7 +300,7 @@ func (x TextToolCalls) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TextToolCalls.Descriptor instead.
 func (TextToolCalls) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 // What ends a step that asks a model.
@@ -287,11 +340,11 @@ func (x Completion) String() string {
 }
 
 func (Completion) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[4].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[5].Descriptor()
 }
 
 func (Completion) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[4]
+	return &file_jackline_v1_plan_proto_enumTypes[5]
 }
 
 func (x Completion) Number() protoreflect.EnumNumber {
@@ -300,7 +353,7 @@ func (x Completion) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Completion.Descriptor instead.
 func (Completion) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 // What a step does when a limit is reached.
@@ -344,11 +397,11 @@ func (x OnLimit) String() string {
 }
 
 func (OnLimit) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[5].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
 }
 
 func (OnLimit) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[5]
+	return &file_jackline_v1_plan_proto_enumTypes[6]
 }
 
 func (x OnLimit) Number() protoreflect.EnumNumber {
@@ -357,7 +410,7 @@ func (x OnLimit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnLimit.Descriptor instead.
 func (OnLimit) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 // What a step does when none of its models can be reached.
@@ -397,11 +450,11 @@ func (x OnModelUnavailable) String() string {
 }
 
 func (OnModelUnavailable) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[6].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
 }
 
 func (OnModelUnavailable) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[6]
+	return &file_jackline_v1_plan_proto_enumTypes[7]
 }
 
 func (x OnModelUnavailable) Number() protoreflect.EnumNumber {
@@ -410,7 +463,7 @@ func (x OnModelUnavailable) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnModelUnavailable.Descriptor instead.
 func (OnModelUnavailable) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 // Which calls of one reply run at the same time.
@@ -454,11 +507,11 @@ func (x ToolExecution) String() string {
 }
 
 func (ToolExecution) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[7].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
 }
 
 func (ToolExecution) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[7]
+	return &file_jackline_v1_plan_proto_enumTypes[8]
 }
 
 func (x ToolExecution) Number() protoreflect.EnumNumber {
@@ -467,7 +520,7 @@ func (x ToolExecution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolExecution.Descriptor instead.
 func (ToolExecution) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 // What becomes of a conversation that grows too long for its model.
@@ -511,11 +564,11 @@ func (x CompactionMode) String() string {
 }
 
 func (CompactionMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[9].Descriptor()
 }
 
 func (CompactionMode) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[8]
+	return &file_jackline_v1_plan_proto_enumTypes[9]
 }
 
 func (x CompactionMode) Number() protoreflect.EnumNumber {
@@ -524,7 +577,7 @@ func (x CompactionMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CompactionMode.Descriptor instead.
 func (CompactionMode) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 // By what a turn counts as the same as an earlier one.
@@ -568,11 +621,11 @@ func (x RepeatBy) String() string {
 }
 
 func (RepeatBy) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[9].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[10].Descriptor()
 }
 
 func (RepeatBy) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[9]
+	return &file_jackline_v1_plan_proto_enumTypes[10]
 }
 
 func (x RepeatBy) Number() protoreflect.EnumNumber {
@@ -581,7 +634,7 @@ func (x RepeatBy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RepeatBy.Descriptor instead.
 func (RepeatBy) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 // What follows when a judge fails.
@@ -621,11 +674,11 @@ func (x OnJudgeError) String() string {
 }
 
 func (OnJudgeError) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[10].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[11].Descriptor()
 }
 
 func (OnJudgeError) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[10]
+	return &file_jackline_v1_plan_proto_enumTypes[11]
 }
 
 func (x OnJudgeError) Number() protoreflect.EnumNumber {
@@ -634,7 +687,7 @@ func (x OnJudgeError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnJudgeError.Descriptor instead.
 func (OnJudgeError) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 // What follows when nobody knows whether a write happened.
@@ -678,11 +731,11 @@ func (x OnUnknown) String() string {
 }
 
 func (OnUnknown) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[11].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[12].Descriptor()
 }
 
 func (OnUnknown) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[11]
+	return &file_jackline_v1_plan_proto_enumTypes[12]
 }
 
 func (x OnUnknown) Number() protoreflect.EnumNumber {
@@ -691,7 +744,7 @@ func (x OnUnknown) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknown.Descriptor instead.
 func (OnUnknown) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 // What follows when a hook fails or does not answer in time.
@@ -731,11 +784,11 @@ func (x OnHookError) String() string {
 }
 
 func (OnHookError) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[12].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[13].Descriptor()
 }
 
 func (OnHookError) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[12]
+	return &file_jackline_v1_plan_proto_enumTypes[13]
 }
 
 func (x OnHookError) Number() protoreflect.EnumNumber {
@@ -744,7 +797,7 @@ func (x OnHookError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnHookError.Descriptor instead.
 func (OnHookError) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 // How much of a call's arguments a policy service is shown.
@@ -788,11 +841,11 @@ func (x ArgumentsView) String() string {
 }
 
 func (ArgumentsView) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[13].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[14].Descriptor()
 }
 
 func (ArgumentsView) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[13]
+	return &file_jackline_v1_plan_proto_enumTypes[14]
 }
 
 func (x ArgumentsView) Number() protoreflect.EnumNumber {
@@ -801,7 +854,7 @@ func (x ArgumentsView) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ArgumentsView.Descriptor instead.
 func (ArgumentsView) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 // A kind of personal data that is recognised and masked.
@@ -857,11 +910,11 @@ func (x Pii) String() string {
 }
 
 func (Pii) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_plan_proto_enumTypes[14].Descriptor()
+	return file_jackline_v1_plan_proto_enumTypes[15].Descriptor()
 }
 
 func (Pii) Type() protoreflect.EnumType {
-	return &file_jackline_v1_plan_proto_enumTypes[14]
+	return &file_jackline_v1_plan_proto_enumTypes[15]
 }
 
 func (x Pii) Number() protoreflect.EnumNumber {
@@ -870,7 +923,7 @@ func (x Pii) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Pii.Descriptor instead.
 func (Pii) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 // A whole workflow, ready to run.
@@ -899,7 +952,11 @@ type Plan struct {
 	// How far the bounds of a live run may be raised; unset where the workflow does not say.
 	BoundsCap *BoundsCap `protobuf:"bytes,11,opt,name=bounds_cap,json=boundsCap,proto3" json:"bounds_cap,omitempty"`
 	// What is asked and checked around the run itself; set, if only empty, in a plan in which any step has some.
-	Gates         *GatesPlan `protobuf:"bytes,13,opt,name=gates,proto3" json:"gates,omitempty"`
+	Gates *GatesPlan `protobuf:"bytes,13,opt,name=gates,proto3" json:"gates,omitempty"`
+	// How long the run may be paused at once, by the wall clock; unset is for ever.
+	PauseMaxMs *uint64 `protobuf:"varint,17,opt,name=pause_max_ms,json=pauseMaxMs,proto3,oneof" json:"pause_max_ms,omitempty"`
+	// What follows when it was paused for so long.
+	OnPauseMax    OnPauseMax `protobuf:"varint,18,opt,name=on_pause_max,json=onPauseMax,proto3,enum=jackline.v1.OnPauseMax" json:"on_pause_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1016,6 +1073,20 @@ func (x *Plan) GetGates() *GatesPlan {
 		return x.Gates
 	}
 	return nil
+}
+
+func (x *Plan) GetPauseMaxMs() uint64 {
+	if x != nil && x.PauseMaxMs != nil {
+		return *x.PauseMaxMs
+	}
+	return 0
+}
+
+func (x *Plan) GetOnPauseMax() OnPauseMax {
+	if x != nil {
+		return x.OnPauseMax
+	}
+	return OnPauseMax_ON_PAUSE_MAX_UNSPECIFIED
 }
 
 // How far the bounds of a live run may be raised. What is unset is as far as the operator lets.
@@ -4263,7 +4334,7 @@ var File_jackline_v1_plan_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xfd\x03\n" +
+	"\x16jackline/v1/plan.proto\x12\vjackline.v1\x1a\x15jackline/v1/run.proto\"\xf6\x04\n" +
 	"\x04Plan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x12\n" +
@@ -4279,8 +4350,13 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	" \x01(\tR\x06preset\x125\n" +
 	"\n" +
 	"bounds_cap\x18\v \x01(\v2\x16.jackline.v1.BoundsCapR\tboundsCap\x12,\n" +
-	"\x05gates\x18\r \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\x14\n" +
-	"\x12_input_schema_jsonJ\x04\b\f\x10\rJ\x04\b\x0e\x10\x1e\"\xca\x03\n" +
+	"\x05gates\x18\r \x01(\v2\x16.jackline.v1.GatesPlanR\x05gates\x12%\n" +
+	"\fpause_max_ms\x18\x11 \x01(\x04H\x01R\n" +
+	"pauseMaxMs\x88\x01\x01\x129\n" +
+	"\fon_pause_max\x18\x12 \x01(\x0e2\x17.jackline.v1.OnPauseMaxR\n" +
+	"onPauseMaxB\x14\n" +
+	"\x12_input_schema_jsonB\x0f\n" +
+	"\r_pause_max_msJ\x04\b\f\x10\rJ\x04\b\x0e\x10\x11J\x04\b\x13\x10\x1e\"\xca\x03\n" +
 	"\tBoundsCap\x12)\n" +
 	"\x0erun_timeout_ms\x18\x01 \x01(\x04H\x00R\frunTimeoutMs\x88\x01\x01\x12&\n" +
 	"\ftoken_budget\x18\x02 \x01(\x04H\x01R\vtokenBudget\x88\x01\x01\x121\n" +
@@ -4620,7 +4696,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"mask_input\x18\x06 \x01(\v2\x15.jackline.v1.MaskPlanR\tmaskInput\x128\n" +
 	"\fmask_replies\x18\a \x01(\v2\x15.jackline.v1.MaskPlanR\vmaskReplies\x12<\n" +
 	"\x0emask_arguments\x18\b \x01(\v2\x15.jackline.v1.MaskPlanR\rmaskArguments\x128\n" +
-	"\fmask_results\x18\t \x01(\v2\x15.jackline.v1.MaskPlanR\vmaskResults*T\n" +
+	"\fmask_results\x18\t \x01(\v2\x15.jackline.v1.MaskPlanR\vmaskResults*[\n" +
+	"\n" +
+	"OnPauseMax\x12\x1c\n" +
+	"\x18ON_PAUSE_MAX_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ON_PAUSE_MAX_ABORT\x10\x01\x12\x17\n" +
+	"\x13ON_PAUSE_MAX_RESUME\x10\x02*T\n" +
 	"\tOnFailure\x12\x1a\n" +
 	"\x16ON_FAILURE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ON_FAILURE_OBSERVE\x10\x01\x12\x13\n" +
@@ -4711,144 +4792,146 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
 var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_jackline_v1_plan_proto_goTypes = []any{
-	(OnFailure)(0),               // 0: jackline.v1.OnFailure
-	(AnswerForm)(0),              // 1: jackline.v1.AnswerForm
-	(ToolChoiceMode)(0),          // 2: jackline.v1.ToolChoiceMode
-	(TextToolCalls)(0),           // 3: jackline.v1.TextToolCalls
-	(Completion)(0),              // 4: jackline.v1.Completion
-	(OnLimit)(0),                 // 5: jackline.v1.OnLimit
-	(OnModelUnavailable)(0),      // 6: jackline.v1.OnModelUnavailable
-	(ToolExecution)(0),           // 7: jackline.v1.ToolExecution
-	(CompactionMode)(0),          // 8: jackline.v1.CompactionMode
-	(RepeatBy)(0),                // 9: jackline.v1.RepeatBy
-	(OnJudgeError)(0),            // 10: jackline.v1.OnJudgeError
-	(OnUnknown)(0),               // 11: jackline.v1.OnUnknown
-	(OnHookError)(0),             // 12: jackline.v1.OnHookError
-	(ArgumentsView)(0),           // 13: jackline.v1.ArgumentsView
-	(Pii)(0),                     // 14: jackline.v1.Pii
-	(*Plan)(nil),                 // 15: jackline.v1.Plan
-	(*BoundsCap)(nil),            // 16: jackline.v1.BoundsCap
-	(*ModelPlan)(nil),            // 17: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 18: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 19: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 20: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 21: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 22: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 23: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 24: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 25: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 26: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 27: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 28: jackline.v1.FunctionCondition
-	(*PrunePlan)(nil),            // 29: jackline.v1.PrunePlan
-	(*CompactionPlan)(nil),       // 30: jackline.v1.CompactionPlan
-	(*ModelStepPlan)(nil),        // 31: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 32: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 33: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 34: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 35: jackline.v1.ToolStepPlan
-	(*ResultAction)(nil),         // 36: jackline.v1.ResultAction
-	(*HttpAction)(nil),           // 37: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 38: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 39: jackline.v1.McpAction
-	(*SqlAction)(nil),            // 40: jackline.v1.SqlAction
-	(*RouterCase)(nil),           // 41: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 42: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 43: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 44: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 45: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 46: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 47: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 48: jackline.v1.GatesPlan
-	nil,                          // 49: jackline.v1.StepPlan.InputEntry
-	nil,                          // 50: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 51: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 52: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 53: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 54: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 55: jackline.v1.OnQuestion
-	(Effect)(0),                  // 56: jackline.v1.Effect
-	(GatePoint)(0),               // 57: jackline.v1.GatePoint
+	(OnPauseMax)(0),              // 0: jackline.v1.OnPauseMax
+	(OnFailure)(0),               // 1: jackline.v1.OnFailure
+	(AnswerForm)(0),              // 2: jackline.v1.AnswerForm
+	(ToolChoiceMode)(0),          // 3: jackline.v1.ToolChoiceMode
+	(TextToolCalls)(0),           // 4: jackline.v1.TextToolCalls
+	(Completion)(0),              // 5: jackline.v1.Completion
+	(OnLimit)(0),                 // 6: jackline.v1.OnLimit
+	(OnModelUnavailable)(0),      // 7: jackline.v1.OnModelUnavailable
+	(ToolExecution)(0),           // 8: jackline.v1.ToolExecution
+	(CompactionMode)(0),          // 9: jackline.v1.CompactionMode
+	(RepeatBy)(0),                // 10: jackline.v1.RepeatBy
+	(OnJudgeError)(0),            // 11: jackline.v1.OnJudgeError
+	(OnUnknown)(0),               // 12: jackline.v1.OnUnknown
+	(OnHookError)(0),             // 13: jackline.v1.OnHookError
+	(ArgumentsView)(0),           // 14: jackline.v1.ArgumentsView
+	(Pii)(0),                     // 15: jackline.v1.Pii
+	(*Plan)(nil),                 // 16: jackline.v1.Plan
+	(*BoundsCap)(nil),            // 17: jackline.v1.BoundsCap
+	(*ModelPlan)(nil),            // 18: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 19: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 20: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 21: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 22: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 23: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 24: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 25: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 26: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 27: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 28: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 29: jackline.v1.FunctionCondition
+	(*PrunePlan)(nil),            // 30: jackline.v1.PrunePlan
+	(*CompactionPlan)(nil),       // 31: jackline.v1.CompactionPlan
+	(*ModelStepPlan)(nil),        // 32: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 33: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 34: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 35: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 36: jackline.v1.ToolStepPlan
+	(*ResultAction)(nil),         // 37: jackline.v1.ResultAction
+	(*HttpAction)(nil),           // 38: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 39: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 40: jackline.v1.McpAction
+	(*SqlAction)(nil),            // 41: jackline.v1.SqlAction
+	(*RouterCase)(nil),           // 42: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 43: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 44: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 45: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 46: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 47: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 48: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 49: jackline.v1.GatesPlan
+	nil,                          // 50: jackline.v1.StepPlan.InputEntry
+	nil,                          // 51: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 52: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 53: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 54: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 55: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 56: jackline.v1.OnQuestion
+	(Effect)(0),                  // 57: jackline.v1.Effect
+	(GatePoint)(0),               // 58: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	18, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	17, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	54, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	55, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	16, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	48, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
-	49, // 6: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	50, // 7: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	31, // 8: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	35, // 9: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	42, // 10: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
-	0,  // 11: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
-	0,  // 12: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	51, // 13: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	21, // 14: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
-	1,  // 15: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	25, // 16: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	25, // 17: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	24, // 18: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	26, // 19: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	27, // 20: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	28, // 21: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	24, // 22: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	8,  // 23: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
-	29, // 24: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
-	20, // 25: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	22, // 26: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	56, // 27: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	2,  // 28: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	19, // 29: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	23, // 30: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	5,  // 31: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	7,  // 32: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	24, // 33: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	4,  // 34: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	32, // 35: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	33, // 36: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	34, // 37: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	3,  // 38: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
-	30, // 39: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
-	6,  // 40: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	48, // 41: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	9,  // 42: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	10, // 43: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	56, // 44: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	11, // 45: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	37, // 46: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	38, // 47: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	39, // 48: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	36, // 49: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
-	40, // 50: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
-	21, // 51: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	48, // 52: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	52, // 53: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	53, // 54: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	41, // 55: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	57, // 56: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	12, // 57: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	13, // 58: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	45, // 59: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	14, // 60: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	43, // 61: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	44, // 62: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	46, // 63: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	46, // 64: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	46, // 65: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	47, // 66: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	47, // 67: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	47, // 68: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	47, // 69: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	19, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	18, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	55, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	56, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	17, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
+	49, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	0,  // 6: jackline.v1.Plan.on_pause_max:type_name -> jackline.v1.OnPauseMax
+	50, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	51, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	32, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	36, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	43, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	1,  // 12: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
+	1,  // 13: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
+	52, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	22, // 15: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	2,  // 16: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
+	26, // 17: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	26, // 18: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	25, // 19: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	27, // 20: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	28, // 21: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	29, // 22: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	25, // 23: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	9,  // 24: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
+	30, // 25: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
+	21, // 26: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	23, // 27: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	57, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	3,  // 29: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	20, // 30: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	24, // 31: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	6,  // 32: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	8,  // 33: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	25, // 34: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	5,  // 35: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	33, // 36: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	34, // 37: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	35, // 38: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	4,  // 39: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
+	31, // 40: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
+	7,  // 41: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
+	49, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	10, // 43: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	11, // 44: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	57, // 45: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	12, // 46: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	38, // 47: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	39, // 48: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	40, // 49: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	37, // 50: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
+	41, // 51: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
+	22, // 52: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	49, // 53: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	53, // 54: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	54, // 55: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	42, // 56: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	58, // 57: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	13, // 58: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	14, // 59: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	46, // 60: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	15, // 61: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	44, // 62: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	45, // 63: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	47, // 64: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	47, // 65: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	47, // 66: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	48, // 67: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	48, // 68: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	48, // 69: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	48, // 70: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -4906,7 +4989,7 @@ func file_jackline_v1_plan_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      15,
+			NumEnums:      16,
 			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,

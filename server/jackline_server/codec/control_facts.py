@@ -152,11 +152,16 @@ def _unpack_command_rejected(event: event_pb2.StepEvent) -> CommandRejected:
 
 
 def _pack_paused(fact: Paused, event: event_pb2.StepEvent) -> None:
-    event.paused.principal = fact.principal
+    into = event.paused
+    into.principal = fact.principal
+    if fact.expires_unix_ms is not None:
+        set_time(into.expires_at, fact.expires_unix_ms)
 
 
 def _unpack_paused(event: event_pb2.StepEvent) -> Paused:
-    return Paused(principal=event.paused.principal)
+    found = event.paused
+    expires = milliseconds(found.expires_at) if found.HasField("expires_at") else None
+    return Paused(principal=found.principal, expires_unix_ms=expires)
 
 
 def _pack_resumed(fact: Resumed, event: event_pb2.StepEvent) -> None:

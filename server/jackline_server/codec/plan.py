@@ -15,6 +15,7 @@ from jackline_server.codec.bounds_cap import read_cap, set_cap
 from jackline_server.codec.enums import EFFECT, ON_QUESTION, ON_UNKNOWN
 from jackline_server.codec.gates import read_gates, set_gates
 from jackline_server.codec.model_step import read_model_step, set_model_step
+from jackline_server.codec.pause_plan import read_pause, set_pause
 from jackline_server.codec.tool_action import read_action, set_action
 from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.codec.values import read_bounds, set_bounds
@@ -47,6 +48,7 @@ def plan_message(plan: Plan) -> plan_pb2.Plan:
     )
     set_bounds(message.bounds, plan.bounds)
     set_cap(message, plan.bounds_cap)
+    set_pause(message, plan.pause)
     set_gates(message, plan.gates)
     return message
 
@@ -76,6 +78,7 @@ def decode_plan(data: bytes) -> Plan:
         models={model.profile: _read_model(model) for model in message.models},
         bounds=read_bounds(message.bounds),
         bounds_cap=read_cap(message),
+        pause=read_pause(message),
         input_schema_json=message.input_schema_json if message.HasField("input_schema_json") else None,
         on_question=ON_QUESTION.read(message.on_question),
         warnings=tuple(message.warnings),

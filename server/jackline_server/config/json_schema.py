@@ -20,6 +20,7 @@ from jackline_server.config.sections import (
     MAX_TOKENS_KEYS,
     NAME,
     NOT_PARAMETERS,
+    UNKNOWN_PRICES,
     read_function_roots,
     read_models,
     read_run_stored_bytes,
@@ -55,11 +56,15 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     profile["properties"]["supports"]["items"] = {"enum": list(CAPABILITIES)}
     profile.pop("required", None)  # of a model without a script
     profile["anyOf"] = [{"required": ["model"]}, {"required": ["script"]}]
+    profile["properties"]["unknown_price"]["enum"] = list(UNKNOWN_PRICES)
     for key, what in (
         ("input_per_million", "a million prompt tokens"),
         ("output_per_million", "a million completion tokens"),
+        ("cached_per_million", "a million prompt tokens that the provider had cached"),
+        ("reasoning_per_million", "a million completion tokens of reasoning"),
     ):
-        profile["properties"]["price"]["properties"][key]["description"] = f"US dollars for {what}."
+        for price in ("price", "ceiling_price"):
+            profile["properties"][price]["properties"][key]["description"] = f"US dollars for {what}."
     limited = limits.schema()
     told = texts.get("limits", {})
     _describe(limited, {name.partition(".")[2]: text for name, text in told.items()})

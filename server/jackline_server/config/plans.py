@@ -18,6 +18,7 @@ def model_plans(config: Config) -> dict[str, ModelPlan]:
             context_window=profile.context_window,
             max_output_tokens=profile.max_output_tokens,
             price=profile.price,
+            price_is_ceiling=profile.price_is_ceiling,
             retries=MODEL_RETRIES,
             retry_base_ms=RETRY_BASE_MS,
             retry_cap_ms=RETRY_CAP_MS,

@@ -48,6 +48,8 @@ SERVER_KEYS = (
 _SERVER_NOT_BUILT = ("http", "store", "signals", "role", "tls")
 _LIMITS_NOT_BUILT = ("tokens_per_day", "usd_per_day", "start_rate", "streams", "bytes_stored")
 
+CEILING = "ceiling"
+UNKNOWN_PRICES = ("refuse", CEILING)
 CAPABILITIES = ("tools", "json_schema", "streaming")
 ADAPTERS = ("auto", "openai", "litellm", "scripted")
 MAX_TOKENS_KEYS = ("max_tokens", "max_completion_tokens")
@@ -145,6 +147,7 @@ def _profile(name: str, table: Section) -> ModelProfile:
     model, script = table.text("model"), table.path("script")
     api_key, base_url = table.secret("api_key"), _base_url(table)
     given = _Given(model=model, script=script, has_key=api_key is not None, has_url=base_url is not None)
+    price, is_ceiling = _price_or_ceiling(table)
     profile = ModelProfile(
         name=name,
         model=model or "",
@@ -164,7 +167,8 @@ def _profile(name: str, table: Section) -> ModelProfile:
         tokens_per_minute=table.optional_integer("tokens_per_minute", most=1_000 * _MILLION),
         context_window=table.integer("context_window", default=128_000, least=1_000, most=100 * _MILLION),
         max_output_tokens=table.integer("max_output_tokens", default=4_096, least=1, most=10 * _MILLION),
-        price=_price(table),
+        price=price,
+        price_is_ceiling=is_ceiling,
         fallbacks=table.texts("fallbacks"),
     )
     table.finish()
@@ -257,17 +261,37 @@ def _supports(table: Section) -> frozenset[str]:
     return supports
 
 
-def _price(table: Section) -> Price | None:
-    price = table.table("price")
+def _price_or_ceiling(table: Section) -> tuple[Price | None, bool]:
+    """The model's price, or where that is unknown the most it is counted at; and whether it is the latter."""
+    price, ceiling = _price(table, "price"), _price(table, "ceiling_price")
+    policy = table.text("unknown_price", default="refuse")
+    if policy not in UNKNOWN_PRICES:
+        table.problem(ProblemCode.BAD_VALUE, "unknown_price", f"must be one of {', '.join(UNKNOWN_PRICES)}")
+    elif policy != CEILING and ceiling is not None:
+        table.problem(ProblemCode.BAD_VALUE, "ceiling_price", 'counts only with unknown_price = "ceiling"')
+    elif policy == CEILING and price is not None:
+        table.problem(ProblemCode.BAD_VALUE, "unknown_price", "the price is known; remove it or the price")
+    elif policy == CEILING and ceiling is None:
+        table.missing("ceiling_price", "say what a model of unknown price costs at most")
+    is_ceiling = policy == CEILING and price is None
+    return (ceiling if is_ceiling else price), is_ceiling
+
+
+def _price(table: Section, name: str) -> Price | None:
+    price = table.table(name)
     if price is None:
         return None
     read = {key: price.usd_micros(key) for key in ("input_per_million", "output_per_million")}
     for key in read:
         if not price.has_seen(key):
             price.missing(key, "a price has both input_per_million and output_per_million")
+    cached, reasoning = price.usd_micros("cached_per_million"), price.usd_micros("reasoning_per_million")
     price.finish()
     return Price(
-        input_per_million=read["input_per_million"] or 0, output_per_million=read["output_per_million"] or 0
+        input_per_million=read["input_per_million"] or 0,
+        output_per_million=read["output_per_million"] or 0,
+        cached_per_million=cached,
+        reasoning_per_million=reasoning,
     )
 
 

@@ -48,6 +48,7 @@ class ModelProfile:
     """A section `[models.<name>]`. `adapter` is `openai`, `litellm` or `scripted`, never `auto`.
 
     `script` is there for the scripted adapter, `model` for any other. Without a price, cost is unknown.
+    `price_is_ceiling` says that it is, and what it is counted at all the same.
     """
 
     name: str
@@ -70,6 +71,7 @@ class ModelProfile:
     context_window: int
     max_output_tokens: int
     price: Price | None
+    price_is_ceiling: bool
     fallbacks: tuple[str, ...]
 
 

@@ -72,13 +72,15 @@ def is_boundary(state: RunState, before: Fact, following: Fact | None) -> bool:
     return following is None or not (completes(before, following) or _ends_what(before, following))
 
 
-def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911 - one case a kind of fact
+def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911, PLR0912 - one case a kind of fact
     """True if a fact from outside the loop is the rest of what the one before it began."""
     match fact:
         case ToolCallRequested():
             return isinstance(before, ModelReplied | ToolCallRequested)
-        case Paused() | Resumed() | Steered():
+        case Paused() | Steered():
             return isinstance(before, CommandApplied)
+        case Resumed():
+            return isinstance(before, CommandApplied | TimerFired)
         case BoundsAdjusted():
             return isinstance(before, CommandApplied | InterruptResolved)
         case InterruptResolved():

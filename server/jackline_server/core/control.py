@@ -14,6 +14,7 @@ from jackline_server.core import (
     fallbacks,
     json_text,
     limit_questions,
+    pauses,
     timing,
     turns,
 )
@@ -37,7 +38,6 @@ from jackline_server.core.facts import (
     Fact,
     InterruptKind,
     InterruptResolved,
-    Paused,
     Rejection,
     Resumed,
     Steered,
@@ -60,7 +60,7 @@ def settle(state: RunState, command: Command, now: Moment) -> Settled | None:  #
     match action:
         case Pause():
             idle = state.oversight.paused or state.oversight.abort is not None
-            return _applied(command, *(() if idle else (Paused(principal=command.principal),)))
+            return _applied(command, *(() if idle else (pauses.paused(state, command.principal, now),)))
         case Resume():
             paused = state.oversight.paused
             return _applied(command, *((Resumed(principal=command.principal),) if paused else ()))

@@ -68,11 +68,12 @@ def decide(state: RunState, *, now: Moment, instruments: Instruments) -> Step:
     if oversight.warnings_told < len(state.plan.warnings):
         text = state.plan.warnings[oversight.warnings_told]
         return Record(facts=(Noticed(code=NoticeCode.FILE_MISSING, text=text),))
-    if oversight.paused or oversight.interrupts or state.waits_for_turn:
+    held = oversight.paused and not oversight.deadline_passed
+    if held or oversight.interrupts or state.waits_for_turn:
         return Wait(until_active_ms=None)
     if state.visit is None:
-        held = gatekeeping.at_start(state, now, instruments) if state.gates is not None else None
-        return held or _between(state, now)
+        asked = gatekeeping.at_start(state, now, instruments) if state.gates is not None else None
+        return asked or _between(state, now)
     return _within(state, state.visit, now=now, instruments=instruments)
 
 

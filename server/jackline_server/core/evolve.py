@@ -146,9 +146,9 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
         case CommandRejected():
             return conversation.came_too_late(state, fact) if fact.unheard else state
         case Paused():
-            return evolve_control.pause(state, paused=True)
+            return evolve_control.pause(state, fact)
         case Resumed():
-            return evolve_control.pause(state, paused=False)
+            return evolve_control.resume(state)
         case Steered():
             return evolve_control.steer(state, fact)
         case BoundsAdjusted():

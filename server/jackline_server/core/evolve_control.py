@@ -11,6 +11,7 @@ from jackline_server.core import (
     fallbacks,
     limit_questions,
     new_bounds,
+    pauses,
     repetition,
 )
 from jackline_server.core.errors import CorruptLog
@@ -23,6 +24,7 @@ from jackline_server.core.facts import (
     InterruptResolved,
     NoticeCode,
     Noticed,
+    Paused,
     Steered,
     StopReason,
     TimerFired,
@@ -30,13 +32,19 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import change
 from jackline_server.core.new_bounds import NO_VISIT_BOUNDS
-from jackline_server.core.plan import ModelStep
+from jackline_server.core.plan import ModelStep, OnPauseMax
 from jackline_server.core.state import AbortRequest, Interrupt, Note, RunState, bounds_of, current
 
 
-def pause(state: RunState, *, paused: bool) -> RunState:
-    """The run is held, or goes on."""
-    return change(state, oversight=change(state.oversight, paused=paused))
+def pause(state: RunState, fact: Paused) -> RunState:
+    """The run is held."""
+    held = change(state.oversight, paused=True, pause_expires_unix_ms=fact.expires_unix_ms)
+    return change(state, oversight=held)
+
+
+def resume(state: RunState) -> RunState:
+    """The run goes on."""
+    return change(state, oversight=change(state.oversight, paused=False, pause_expires_unix_ms=None))
 
 
 def raise_interrupt(state: RunState, fact: InterruptRaised) -> RunState:
@@ -95,7 +103,8 @@ def command(state: RunState, fact: CommandApplied) -> RunState:
         reason=fact.reason,
         cause=fact.abort_cause or StopReason.OPERATOR,
     )
-    return change(state, oversight=change(state.oversight, abort=abort, paused=False))
+    aborting = change(state.oversight, abort=abort, paused=False, pause_expires_unix_ms=None)
+    return change(state, oversight=aborting)
 
 
 def steer(state: RunState, fact: Steered) -> RunState:
@@ -122,10 +131,14 @@ def adjust(state: RunState, fact: BoundsAdjusted) -> RunState:
 
 
 def timer(state: RunState, fact: TimerFired) -> RunState:
-    """A deadline passed; an expiry acts by the fact that follows it."""
-    if fact.kind is TimerKind.DEADLINE:
-        return change(state, oversight=change(state.oversight, deadline_passed=True))
-    return state
+    """A deadline passed, or a pause that ends the run; any other expiry acts by the fact that follows it."""
+    match fact.kind:
+        case TimerKind.DEADLINE:
+            return change(state, oversight=change(state.oversight, deadline_passed=True))
+        case TimerKind.PAUSE if fact.subject == OnPauseMax.ABORT.value:
+            return change(state, oversight=pauses.ended(state.oversight))
+        case TimerKind.PAUSE | TimerKind.INTERRUPT:
+            return state
 
 
 def notice(state: RunState, fact: Noticed) -> RunState:

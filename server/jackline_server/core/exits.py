@@ -60,6 +60,7 @@ _SIGNALS: Mapping[StopReason, str] = {
     StopReason.INTERNAL: "error",
     StopReason.OPERATOR: "aborted",
     StopReason.REPLACED: "aborted",
+    StopReason.PAUSE_EXPIRED: "aborted",
 }
 
 _FAILURES = frozenset(_PHASES) - {STOPPED, NEEDS_REVIEW, ABORTED}

@@ -70,6 +70,7 @@ class StopReason(Enum):
     INTERNAL = "internal"
     OPERATOR = "operator"
     REPLACED = "replaced"
+    PAUSE_EXPIRED = "pause_expired"
 
 
 @frozen
@@ -648,14 +649,15 @@ class CommandRejected:
 
 @frozen
 class Paused:
-    """The run is held before its next call."""
+    """The run is held before its next call, until `expires_unix_ms` at the latest if that is set."""
 
     principal: str
+    expires_unix_ms: int | None = None
 
 
 @frozen
 class Resumed:
-    """The run goes on."""
+    """The run goes on. `principal` is empty if that is because its pause was over."""
 
     principal: str
 
@@ -685,11 +687,15 @@ class TimerKind(Enum):
 
     DEADLINE = "deadline"
     INTERRUPT = "interrupt"
+    PAUSE = "pause"
 
 
 @frozen
 class TimerFired:
-    """A timer in absolute time went off. `subject` is the interrupt, where it is one's expiry."""
+    """A timer in absolute time went off.
+
+    `subject` is the interrupt, where it is one's expiry, and what follows, where it is a pause's.
+    """
 
     kind: TimerKind
     subject: str = ""

@@ -2,8 +2,9 @@
 
 Owns where a log may be cut, how each fact is taken over, and whether the facts fit another plan. A fork's
 facts keep their sequence and active time. Its epochs and bounds are its own, a question that is open stays
-open for as long as it did at first, and of a deadline nothing is left. What somebody has granted to the other
-run is not the fork's: whoever may start runs could else have more than a start allows.
+open for as long as it did at first, a pause lasts as long, and of a deadline nothing is left. What somebody
+has granted to the other run is not the fork's: whoever may start runs could else have more than a start
+allows.
 """
 
 from jackline_server.core import control
@@ -19,6 +20,7 @@ from jackline_server.core.facts import (
     ForkOrigin,
     InterruptRaised,
     ModelCallStarted,
+    Paused,
     RunRecovered,
     RunStarted,
     RunSuspended,
@@ -110,7 +112,7 @@ def taken_over(entry: Entry, fork: Fork) -> Fact:
             return change(fact, epoch=fork.epoch)
         case BoundsAdjusted():
             return change(fact, run=NO_RUN_BOUNDS, visit=NO_VISIT_BOUNDS)
-        case InterruptRaised(expires_unix_ms=int() as expires):
+        case InterruptRaised(expires_unix_ms=int() as expires) | Paused(expires_unix_ms=int() as expires):
             return change(fact, expires_unix_ms=expires - entry.unix_ms + fork.unix_ms)
         case _:
             return fact

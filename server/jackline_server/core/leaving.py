@@ -4,7 +4,7 @@ Owns the facts with which a visit ends (its open calls closed first, so that the
 the one with which the run ends.
 """
 
-from jackline_server.core import exits, json_text
+from jackline_server.core import exits, json_text, pauses
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     CallProblem,
@@ -103,4 +103,6 @@ def aborted(state: RunState) -> Exit:
     reason = abort.reason if abort is not None else ""
     if abort is not None and abort.cause is StopReason.REPLACED:
         return exits.abnormal(abort.cause, leaf="thread.replace", error=reason or "replaced by a newer run")
+    if abort is not None and abort.cause is StopReason.PAUSE_EXPIRED:
+        return exits.abnormal(abort.cause, leaf=pauses.LEAF, error=reason)
     return exits.abnormal(StopReason.OPERATOR, leaf="control.abort", error=reason or "aborted by an operator")

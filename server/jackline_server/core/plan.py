@@ -72,6 +72,13 @@ class OnQuestion(Enum):
     REVIEW = "review"
 
 
+class OnPauseMax(Enum):
+    """What follows when a run was paused for as long as it may be."""
+
+    ABORT = "abort"
+    RESUME = "resume"
+
+
 class OnUnknown(Enum):
     """What follows when nobody knows whether a write happened."""
 
@@ -227,6 +234,14 @@ class RunBounds:
     cost_budget_micros: int | None
     steps: int
     events: int
+
+
+@frozen
+class PausePlan:
+    """How long a run may be paused at once, by the wall clock, and what follows then."""
+
+    max_ms: int
+    then: OnPauseMax
 
 
 @frozen
@@ -571,6 +586,9 @@ class Plan:
     """The set of defaults that it was made with; empty in plans of before."""
     bounds_cap: BoundsCap | None = None
     """How far a live run's bounds may be raised; None where the workflow does not say."""
+
+    pause: PausePlan | None = None
+    """How long the run may be paused; None is for ever."""
 
     gates: GatesPlan | None = None
     """What is asked around the run itself. A plan in which any step asks somebody has some, if only empty."""

@@ -328,6 +328,7 @@ class Oversight:
     """
 
     paused: bool = False
+    pause_expires_unix_ms: int | None = None
     abort: AbortRequest | None = None
     deadline_passed: bool = False
     cleanup: Cleanup | None = None

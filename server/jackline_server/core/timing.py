@@ -4,6 +4,9 @@ Owns the two kinds of time. Bounds count active time, which facts carry. Deadlin
 set are wall-clock times; they enter a run only as TimerFired facts.
 """
 
+from collections.abc import Iterable, Iterator
+
+from jackline_server.core import pauses
 from jackline_server.core.bounds import Limit
 from jackline_server.core.facts import Fact, InterruptResolved, StopReason, TimerFired, TimerKind
 from jackline_server.core.plan import ModelStep
@@ -63,7 +66,11 @@ def due(state: RunState, unix_ms: int) -> tuple[Fact, ...]:
     for when, timer in sorted(timers, key=lambda pair: pair[0]):
         if when > unix_ms:
             continue
+        if timer.kind is TimerKind.PAUSE and any(one.kind is TimerKind.DEADLINE for one in _fired(facts)):
+            continue  # the run has ended by then
         facts.append(timer)
+        if timer.kind is TimerKind.PAUSE:
+            facts.extend(pauses.follows(timer))
         if timer.kind is TimerKind.INTERRUPT:
             facts.append(
                 InterruptResolved(
@@ -73,15 +80,25 @@ def due(state: RunState, unix_ms: int) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
+def _fired(facts: Iterable[Fact]) -> Iterator[TimerFired]:
+    return (fact for fact in facts if isinstance(fact, TimerFired))
+
+
 def _timers(state: RunState) -> list[tuple[int, TimerFired]]:
-    deadline, interrupts = state.started.deadline_unix_ms, state.oversight.interrupts
-    if state.finished is not None or (deadline is None and not interrupts):
+    deadline, oversight = state.started.deadline_unix_ms, state.oversight
+    interrupts = oversight.interrupts
+    if state.finished is not None:
+        return []
+    if deadline is None and not interrupts and oversight.pause_expires_unix_ms is None:
         return []
     timers = [
         (interrupt.expires_unix_ms, TimerFired(kind=TimerKind.INTERRUPT, subject=interrupt.interrupt_id))
         for interrupt in interrupts.values()
         if interrupt.expires_unix_ms is not None
     ]
-    if deadline is not None and not state.oversight.deadline_passed:
+    if deadline is not None and not oversight.deadline_passed:
         timers.append((deadline, TimerFired(kind=TimerKind.DEADLINE)))
+    pause = pauses.timer(state)
+    if pause is not None:
+        timers.append(pause)
     return timers

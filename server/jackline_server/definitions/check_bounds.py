@@ -73,7 +73,10 @@ def _check_price(step: ModelStep, plan: Plan, report: Report) -> None:
     for model in _models(step, plan):
         if model.price is not None:
             continue
-        message = f"the price of the model `{model.profile}` is unknown; set `price` in its profile"
+        message = (
+            f"the price of the model `{model.profile}` is unknown; set `price` in its profile, "
+            'or `unknown_price = "ceiling"` with what it is counted at'
+        )
         if step.bounds.cost_budget_micros is not None:
             report.error("price_unknown", message, ("steps", step.step_id, "bounds", "cost_budget_usd"))
         if plan.bounds.cost_budget_micros is not None:

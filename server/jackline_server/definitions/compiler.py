@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 
-from jackline_server.core.plan import OnQuestion, Plan, RunBounds
+from jackline_server.core.plan import OnPauseMax, OnQuestion, PausePlan, Plan, RunBounds
 from jackline_server.definitions import (
     assets,
     bounds_caps,
@@ -17,6 +17,7 @@ from jackline_server.definitions import (
     check_limits,
     check_names,
     check_stop,
+    defaults,
     reading,
     yaml_text,
 )
@@ -132,6 +133,7 @@ class WorkflowCompiler:
             bounds=_run_bounds(top, preset),
             preset=preset.name,
             bounds_cap=bounds_caps.resolve(top),
+            pause=_pause(top, preset),
             input_schema_json=None if top.input is None else json_text(top.input.schema_),
             on_question=OnQuestion(top.on_question or preset.on_question.value),
             warnings=tuple(files.warnings),
@@ -198,6 +200,12 @@ def _name(root: MapNode | None) -> str:
     node = root.get("name") if root is not None else None
     written = node.value if isinstance(node, ScalarNode) else None
     return written if isinstance(written, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", written) else ""
+
+
+def _pause(top: WorkflowShape, preset: Preset) -> PausePlan | None:
+    most = top.bounds.pause_max or preset.pause_max_ms
+    then = defaults.ON_PAUSE_MAX if top.on_pause_max is None else OnPauseMax(top.on_pause_max)
+    return None if most is None else PausePlan(max_ms=most, then=then)
 
 
 def _run_bounds(top: WorkflowShape, preset: Preset) -> RunBounds:

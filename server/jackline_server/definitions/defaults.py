@@ -11,12 +11,16 @@ from jackline_server.core.plan import (
     OnFailure,
     OnJudgeError,
     OnModelUnavailable,
+    OnPauseMax,
     RepeatBy,
 )
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
+
+# A pause that was as long as it may be.
+ON_PAUSE_MAX = OnPauseMax.ABORT
 
 # One visit of an agent.
 MAX_PARALLEL = 8

@@ -30,6 +30,7 @@ class Preset:
     run_timeout_ms: int = 15 * MINUTE_MS
     steps: int = 128
     events: int = 20_000
+    pause_max_ms: int | None = None
     on_question: OnQuestion = OnQuestion.WAIT
     max_iterations: int = 8
     model_requests_per_iteration: int = 2
@@ -81,6 +82,7 @@ STRICT = Preset(
     run_timeout_ms=300 * SECOND_MS,
     steps=32,
     events=5_000,
+    pause_max_ms=HOUR_MS,
     on_question=OnQuestion.REVIEW,
     max_iterations=4,
     model_requests_per_iteration=1,

@@ -52,12 +52,13 @@ class InputShape(Shape):
 class RunBoundsShape(Shape):
     """`bounds` at the top: the whole run."""
 
-    not_built = frozenset({"child_depth", "pause_max", "approval_expiry", "deadline"})
+    not_built = frozenset({"child_depth", "approval_expiry", "deadline"})
     run_timeout: Milliseconds | None = None
     token_budget: Tokens | None = None
     cost_budget_usd: Micros | None = None
     steps: Positive | None = None
     events: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
+    pause_max: Milliseconds | None = None
 
 
 class BoundsCapShape(Shape):
@@ -77,7 +78,7 @@ class BoundsCapShape(Shape):
 class CompletionBoundsShape(Shape):
     """`bounds` of a completion: one visit."""
 
-    not_built = frozenset({"pause_max", "approval_expiry"})
+    not_built = frozenset({"approval_expiry"})
     model_requests: Count | None = None
     token_budget: Tokens | None = None
     cost_budget_usd: Micros | None = None
@@ -501,6 +502,7 @@ class WorkflowShape(Shape):
     bounds: RunBoundsShape = RunBoundsShape()
     bounds_cap: BoundsCapShape | None = None
     on_question: Literal["wait", "review"] | None = None
+    on_pause_max: Literal["abort", "resume"] | None = None
     repeat: RepeatShape = RepeatShape()
     compaction: CompactionText | CompactionShape | None = None
     hooks: HookNames = ()

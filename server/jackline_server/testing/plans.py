@@ -121,6 +121,7 @@ class ModelPlanFields(TypedDict, total=False):
     native_schema: bool
     calls_tools: bool
     limits: AttemptLimits
+    price_is_ceiling: bool
 
 
 def model(**fields: Unpack[ModelPlanFields]) -> ModelPlan:

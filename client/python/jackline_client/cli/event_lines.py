@@ -20,6 +20,7 @@ from jackline.v1.event_pb2 import (
     NoticeCode,
     RecoveryCause,
     StepEvent,
+    TimerKind,
 )
 from jackline.v1.run_pb2 import GatePoint, InterruptKind, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.cli.printable import printable
@@ -303,7 +304,8 @@ class EventLines:
         yield Line(text=f"  jackline resume {shlex.quote(event.run_id)}{self._address_flag}", style="ask")
 
     def _resumed(self, event: StepEvent) -> Iterator[Line]:
-        yield Line(text=f"resumed by {short(event.resumed.principal)}{self._why(event)}")
+        by = f" by {short(event.resumed.principal)}" if event.resumed.principal else ""
+        yield Line(text=f"resumed{by}{self._why(event)}")
 
     def _bounds_adjusted(self, event: StepEvent) -> Iterator[Line]:
         fact = event.bounds_adjusted
@@ -314,8 +316,13 @@ class EventLines:
         yield Line(text=f"  guidance by {short(event.steered.principal)}{self._why(event)}: {words}")
 
     def _timer_fired(self, event: StepEvent) -> Iterator[Line]:
-        if not event.timer_fired.subject:
-            yield Line(text="the deadline passed", style="bad")
+        match event.timer_fired.kind:
+            case TimerKind.TIMER_KIND_DEADLINE:
+                yield Line(text="the deadline passed", style="bad")
+            case TimerKind.TIMER_KIND_PAUSE:
+                yield Line(text="it was paused for as long as it may be", style="bad")
+            case _:
+                return
 
     def _noticed(self, event: StepEvent) -> Iterator[Line]:
         code = enum_word(NoticeCode.Name, event.noticed.code, "NOTICE_CODE_")

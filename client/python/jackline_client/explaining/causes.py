@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from jackline.v1.control_pb2 import CommandKind
-from jackline.v1.event_pb2 import ModelCallPurpose, NoticeCode, RecoveryCause, StepEvent
+from jackline.v1.event_pb2 import ModelCallPurpose, NoticeCode, RecoveryCause, StepEvent, TimerKind
 from jackline.v1.run_pb2 import RunState, StopReason, ToolCallStatus
 from jackline_client.explaining.findings import cycles
 from jackline_client.explaining.history import OPEN, Call, History, Turn, Visit, is_turn, word
@@ -175,7 +175,9 @@ def _outside(history: History, end: StepEvent) -> Iterator[Cause]:
                 if event.command_applied.kind == CommandKind.COMMAND_KIND_ABORT
             ]
         case StopReason.STOP_REASON_DEADLINE:
-            wanted = [event for event in history.of("timer_fired") if not event.timer_fired.subject]
+            wanted = _fired(history, TimerKind.TIMER_KIND_DEADLINE)
+        case StopReason.STOP_REASON_PAUSE_EXPIRED:
+            wanted = _fired(history, TimerKind.TIMER_KIND_PAUSE)
         case StopReason.STOP_REASON_CRASH_LOOP:
             wanted = [
                 event
@@ -194,6 +196,10 @@ def _outside(history: History, end: StepEvent) -> Iterator[Cause]:
         case _:
             pass
     yield from _told(event for event in wanted if event.sequence < end.sequence)
+
+
+def _fired(history: History, kind: TimerKind.ValueType) -> list[StepEvent]:
+    return [event for event in history.of("timer_fired") if event.timer_fired.kind == kind]
 
 
 # --- why a step ended --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from jackline.v1.event_pb2 import (
     RecoveryCause,
     ReflectionPattern,
     StepEvent,
+    TimerKind,
 )
 from jackline.v1.run_pb2 import GatePoint, StopReason, ToolCallStatus
 from jackline_client.explaining.history import Call, word
@@ -165,7 +166,13 @@ def _command_rejected(event: StepEvent) -> str:
 
 
 def _timer(event: StepEvent) -> str:
-    return "nobody answered in time" if event.timer_fired.subject else "the deadline passed"
+    match event.timer_fired.kind:
+        case TimerKind.TIMER_KIND_PAUSE:
+            return "it was paused for as long as it may be"
+        case TimerKind.TIMER_KIND_INTERRUPT:
+            return "nobody answered in time"
+        case _:
+            return "the deadline passed"
 
 
 def _asked(event: StepEvent) -> str:

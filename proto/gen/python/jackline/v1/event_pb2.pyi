@@ -365,6 +365,8 @@ class _TimerKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TimerKind.V
     """The run's deadline."""
     TIMER_KIND_INTERRUPT: _TimerKind.ValueType  # 2
     """An interrupt's expiry."""
+    TIMER_KIND_PAUSE: _TimerKind.ValueType  # 3
+    """The end of a pause."""
 
 class TimerKind(_TimerKind, metaclass=_TimerKindEnumTypeWrapper):
     """What a timer in absolute time guards."""
@@ -375,6 +377,8 @@ TIMER_KIND_DEADLINE: TimerKind.ValueType  # 1
 """The run's deadline."""
 TIMER_KIND_INTERRUPT: TimerKind.ValueType  # 2
 """An interrupt's expiry."""
+TIMER_KIND_PAUSE: TimerKind.ValueType  # 3
+"""The end of a pause."""
 Global___TimerKind: _TypeAlias = TimerKind  # noqa: Y015
 
 class _NoticeCode:
@@ -1580,16 +1584,22 @@ class Paused(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PRINCIPAL_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
     principal: _builtins.str
     """Who paused it."""
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When its pause is over at the latest; unset if it has no end."""
+
     def __init__(
         self,
         *,
         principal: _builtins.str = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["principal", b"principal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "principal", b"principal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1603,7 +1613,7 @@ class Resumed(_message.Message):
 
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     principal: _builtins.str
-    """Who resumed it."""
+    """Who resumed it; empty if its pause was over."""
     def __init__(
         self,
         *,

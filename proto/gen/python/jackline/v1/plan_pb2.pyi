@@ -24,6 +24,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OnPauseMax:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnPauseMaxEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnPauseMax.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_PAUSE_MAX_UNSPECIFIED: _OnPauseMax.ValueType  # 0
+    """Never sent."""
+    ON_PAUSE_MAX_ABORT: _OnPauseMax.ValueType  # 1
+    """It ends as aborted."""
+    ON_PAUSE_MAX_RESUME: _OnPauseMax.ValueType  # 2
+    """It goes on."""
+
+class OnPauseMax(_OnPauseMax, metaclass=_OnPauseMaxEnumTypeWrapper):
+    """What follows when a run was paused for as long as it may be."""
+
+ON_PAUSE_MAX_UNSPECIFIED: OnPauseMax.ValueType  # 0
+"""Never sent."""
+ON_PAUSE_MAX_ABORT: OnPauseMax.ValueType  # 1
+"""It ends as aborted."""
+ON_PAUSE_MAX_RESUME: OnPauseMax.ValueType  # 2
+"""It goes on."""
+Global___OnPauseMax: _TypeAlias = OnPauseMax  # noqa: Y015
+
 class _OnFailure:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -454,6 +478,8 @@ class Plan(_message.Message):
     PRESET_FIELD_NUMBER: _builtins.int
     BOUNDS_CAP_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
+    PAUSE_MAX_MS_FIELD_NUMBER: _builtins.int
+    ON_PAUSE_MAX_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The workflow's name."""
     revision: _builtins.str
@@ -464,6 +490,10 @@ class Plan(_message.Message):
     """What happens to a question."""
     preset: _builtins.str
     """The set of defaults that it was made with: `service`, `coding` or `strict`; empty in plans of before."""
+    pause_max_ms: _builtins.int
+    """How long the run may be paused at once, by the wall clock; unset is for ever."""
+    on_pause_max: Global___OnPauseMax.ValueType
+    """What follows when it was paused for so long."""
     @_builtins.property
     def flow(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The spine: an unrouted `default` goes to the next one. The first starts the run."""
@@ -507,14 +537,21 @@ class Plan(_message.Message):
         preset: _builtins.str = ...,
         bounds_cap: Global___BoundsCap | None = ...,
         gates: Global___GatesPlan | None = ...,
+        pause_max_ms: _builtins.int | None = ...,
+        on_pause_max: Global___OnPauseMax.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "gates", b"gates", "input_schema_json", b"input_schema_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "_pause_max_ms", b"_pause_max_ms", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "gates", b"gates", "input_schema_json", b"input_schema_json", "pause_max_ms", b"pause_max_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "flow", b"flow", "gates", b"gates", "input_schema_json", b"input_schema_json", "models", b"models", "name", b"name", "on_question", b"on_question", "preset", b"preset", "revision", b"revision", "steps", b"steps", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json", "_pause_max_ms", b"_pause_max_ms", "bounds", b"bounds", "bounds_cap", b"bounds_cap", "flow", b"flow", "gates", b"gates", "input_schema_json", b"input_schema_json", "models", b"models", "name", b"name", "on_pause_max", b"on_pause_max", "on_question", b"on_question", "pause_max_ms", b"pause_max_ms", "preset", b"preset", "revision", b"revision", "steps", b"steps", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__input_schema_json: _TypeAlias = _typing.Literal["input_schema_json"]  # noqa: Y015
     _WhichOneofArgType__input_schema_json: _TypeAlias = _typing.Literal["_input_schema_json", b"_input_schema_json"]  # noqa: Y015
+    _WhichOneofReturnType__pause_max_ms: _TypeAlias = _typing.Literal["pause_max_ms"]  # noqa: Y015
+    _WhichOneofArgType__pause_max_ms: _TypeAlias = _typing.Literal["_pause_max_ms", b"_pause_max_ms"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__input_schema_json) -> _WhichOneofReturnType__input_schema_json | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pause_max_ms) -> _WhichOneofReturnType__pause_max_ms | None: ...
 
 Global___Plan: _TypeAlias = Plan  # noqa: Y015
 
