@@ -30,7 +30,9 @@ from jackline_server.core.plan import (
     ModelStep,
     OnJudgeError,
     OnLimit,
+    OnPauseMax,
     OnUnknown,
+    PausePlan,
     Plan,
     Price,
     PrunePlan,
@@ -251,7 +253,9 @@ def tiny_plans(draw: st.DrawFn) -> Plan:
     window = draw(st.sampled_from([128_000, 4_000, 1_000]))
     models = {plans.MODEL: plans.model(price=PRICE, max_output_tokens=300, context_window=window)}
     cap = draw(st.none() | st.builds(BoundsCap, **{name: st.none() | SMALL for name in COUNTS}))
-    return replace(plans.plan_of(draw(agents()), mend, *tools), bounds=bounds, models=models, bounds_cap=cap)
+    pause = draw(st.none() | st.builds(PausePlan, max_ms=st.just(10**8), then=st.sampled_from(OnPauseMax)))
+    plan = plans.plan_of(draw(agents()), mend, *tools)
+    return replace(plan, bounds=bounds, models=models, bounds_cap=cap, pause=pause)
 
 
 ENDS = st.sampled_from(
