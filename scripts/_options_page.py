@@ -31,6 +31,7 @@ something comes otherwise.
 | `service` | What the connection `shop` answers, by path; a list answers one after the other. |
 | `policy` | What the policy service `guard` does: `allow`, `deny`, `slow`, `silent` or `broken`. |
 | `adjust`, `answer` | What a person does when the run asks. |
+| `pause` | `true`: somebody pauses the run as soon as it has started. |
 | `mcp` | `true`: there is an MCP server, `shelf`. |
 | `sql` | `true`: there is a data source, `ledger`, with a table of `orders`. |
 | `expect` | What is seen from outside: the run, its calls, its events, what the service was asked. |

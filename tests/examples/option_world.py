@@ -89,6 +89,7 @@ class Example:
     before: tuple[dict[str, Any], ...] = ()
     adjust: tuple[dict[str, Any], ...] = ()
     answer: str = ""
+    pause: bool = False
     mcp: bool = False
     sql: bool = False
 
@@ -210,6 +211,8 @@ class Place:
         options: dict[str, Any] = {"thread_id": thread} if thread else {}
         started = await self.client.start_run(inline_yaml=text, files=files, input=given, **options)
         run_id = started.run.run_id
+        if self.example.pause:
+            await self.client.pause(run_id)
         async with asyncio.timeout(SECONDS):
             events, seen = await self._followed(run_id), {}
             if events[-1].WhichOneof("fact") == "interrupt_raised":
@@ -240,7 +243,7 @@ class Place:
         async with aclosing(self.client.watch(run_id, after_sequence=after, view=View.VIEW_FULL)) as frames:
             async for frame in frames:
                 events.extend(frame.events)
-                if events and events[-1].WhichOneof("fact") == "interrupt_raised":
+                if events and _waits(events[-1]):
                     break
         return events
 
@@ -269,6 +272,13 @@ class Place:
         except CallError as error:
             return str(error.reason)
         return "done"
+
+
+def _waits(event: StepEvent) -> bool:
+    """True if nothing follows until somebody does something."""
+    if event.WhichOneof("fact") == "paused":
+        return not event.paused.HasField("expires_at")
+    return event.WhichOneof("fact") == "interrupt_raised"
 
 
 @asynccontextmanager
