@@ -17,10 +17,10 @@ HEAD = """\
 
 <!-- Made by scripts/_options_page.py. -->
 
-Each file holds small workflows, one a document, that show what keys of a [workflow
-file](../../docs/workflow.md) do. `about` says what, `shows` which keys, and `expect` what comes of it. The
-tests run each of them in a real server as it stands, and once more without each key that it shows: then
-something comes otherwise.
+Each file holds small workflows, one a document. They show what keys of a
+[workflow file](../../docs/workflow.md) do: `about` says what, `shows` which keys, and `expect` what comes of it.
+The tests run each of them in a real server as it stands, and once more without each key that it shows, or with
+another value there: then something comes otherwise.
 
 | key | what it is |
 |---|---|
@@ -47,8 +47,12 @@ def _sections() -> Iterator[str]:
     for file in sorted(FOLDER.glob("*.yaml")):
         yield f"\n## [`{file.name}`]({file.name})\n\n| what it shows | keys |\n|---|---|\n"
         for one in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-            keys = ", ".join(f"`{where}`" for where in one["shows"])
+            keys = ", ".join(f"`{where}`" for shows in one["shows"] for where in _places(shows))
             yield f"| {one['about']} | {keys} |\n"
+
+
+def _places(shows: str | dict[str, object]) -> list[str]:
+    return [shows] if isinstance(shows, str) else list(shows)
 
 
 def main() -> int:

@@ -22,6 +22,28 @@ def all_keys() -> set[str]:
     }
 
 
+def all_values() -> set[tuple[str, object]]:
+    """Every value of a key that has a closed set of them."""
+    kinds = [one for one in vars(shapes).values() if inspect.isclass(one) and issubclass(one, Shape)]
+    return {
+        (named(kind, field.alias or name), value)
+        for kind in kinds
+        if kind not in (Shape, PolicyShape)
+        for name, field in kind.model_fields.items()
+        for value in _closed(field.annotation)
+    }
+
+
+def values_at(workflow: dict[str, Any], where: Where) -> Iterator[object]:
+    """The plain values that stand at a place: itself, or the members of its list."""
+    value: Any = workflow
+    for part in where:
+        value = value[part]
+    for one in cast("list[object]", value if isinstance(value, list) else [value]):
+        if not isinstance(one, dict | list):
+            yield one
+
+
 def key_at(workflow: dict[str, Any], where: Where) -> str:
     """The key that stands at a place of a workflow, or that the place is inside of. Raises KeyError."""
     kind: type[Shape] | None = WorkflowShape
@@ -66,6 +88,14 @@ def _inside(kind: type[Shape], alias: str, value: object) -> type[Shape] | None:
         return None
     written = set(cast("dict[str, object]", sample))
     return next((choice for choice in _shapes_in(field.annotation) if written <= set(_aliases(choice))), None)
+
+
+def _closed(annotation: object) -> Iterator[object]:
+    if typing.get_origin(annotation) is typing.Literal:
+        yield from typing.get_args(annotation)
+    else:
+        for inner in typing.get_args(annotation):
+            yield from _closed(inner)
 
 
 def _shapes_in(annotation: object) -> Iterator[type[Shape]]:

@@ -77,7 +77,8 @@ class Example:
 
     name: str
     about: str
-    shows: tuple[str, ...]
+    shows: tuple[str | dict[str, Any], ...]
+    """Places that show something against nothing, or, as a mapping, against another value."""
     workflow: dict[str, Any]
     expect: dict[str, Any]
     script: dict[str, Any] = field(default_factory=lambda: {"turns": [{"text": "Done."}]})
@@ -233,6 +234,7 @@ class Place:
             },
             "calls": [f"{call.tool} {word(call, 'status')}" for call in calls],
             "results": [call.result for call in calls],
+            "arguments": [call.arguments_json.decode() for call in calls],
             "asked": self.service.asked.get(run_id, []),
             "at_once": self.service.most_open.get(run_id, 0),
             "policy_saw": self.asked_policy.get(run_id, []),
