@@ -18,9 +18,9 @@ HEAD = """\
 <!-- Made by scripts/_options_page.py. -->
 
 Each file holds small workflows, one a document. They show what keys of a
-[workflow file](../../docs/workflow.md) do: `about` says what, `shows` which keys, and `expect` what comes of it.
-The tests run each of them in a real server as it stands, and once more without each key that it shows, or with
-another value there: then something comes otherwise.
+[workflow file](../../docs/workflow.md) do: `about` says what, `shows` which keys, and `expect` what comes of
+it. The tests run each of them in a real server as it stands, and once more without each key that it shows, or
+with another value there: then something comes otherwise.
 
 | key | what it is |
 |---|---|
