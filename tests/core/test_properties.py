@@ -5,6 +5,8 @@ Proves B1, S1, S2 and C1 in the core.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from jackline_server.core import transcript
 from jackline_server.core.commands import Action, Answer, Resume
 from jackline_server.core.decide import decide
+from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve import begin, evolve, replay
 from jackline_server.core.facts import (
     BoundsAdjusted,
@@ -20,7 +23,9 @@ from jackline_server.core.facts import (
     CommandKind,
     CommandRejected,
     InterruptResolved,
+    ModelCallFailed,
     ModelCallStarted,
+    ModelReplied,
     Purpose,
     RunFinished,
     RunRecovered,
@@ -62,6 +67,7 @@ def run(
         crash_after=crash_after,
         instruments=INSTRUMENTS,
         consultants=an_answer,
+        believes_usage=False,
     )
     driver = Driver(scenario)
     for _ in range(100):
@@ -155,10 +161,7 @@ def check_steps(driver: Driver) -> None:
 def check_bounds(driver: Driver) -> None:
     """Every call fits at the moment it is announced; only what it really used can go over."""
     plan = driver.state.plan
-    for summary in driver.state.summaries:
-        step = plan.step(summary.step_id)
-        if isinstance(step, ModelStep):
-            check_own_caps(driver, step, visit=summary.visit)
+    check_tools_caps(driver)
     for place, (fact, _) in enumerate(driver.log):
         match fact:
             case ModelCallStarted():
@@ -170,6 +173,8 @@ def check_bounds(driver: Driver) -> None:
             case StepStarted():
                 state = replay_until(driver, place)
                 assert state.ledger.steps + 1 <= state.bounds.steps
+            case ModelReplied() | ModelCallFailed():
+                check_charged(replay_until(driver, place + 1), replay_until(driver, place))
             case BoundsAdjusted():
                 check_adjusted(replay_until(driver, place + 1), replay_until(driver, place))
             case _:
@@ -182,6 +187,22 @@ def check_tool_calls(before: RunState, plan: Plan) -> None:
     step = plan.step(visit.step_id)
     if isinstance(step, ModelStep):
         assert visit.ledger.tool_calls + 1 <= bounds_of(visit, step).tool_calls
+
+
+def check_charged(after: RunState, before: RunState) -> None:
+    """Whatever a provider reports, a budget is passed by no more than the one call that was reserved."""
+    visit = before.visit
+    assert visit is not None
+    assert visit.model_call is not None
+    call = visit.model_call.started
+    scopes = [(after.ledger, after.bounds.token_budget, after.bounds.cost_budget_micros)]
+    step = after.plan.step(visit.step_id)
+    if after.visit is not None and isinstance(step, ModelStep):
+        own = bounds_of(after.visit, step)
+        scopes.append((after.visit.ledger, own.token_budget, own.cost_budget_micros))
+    for ledger, tokens, cost in scopes:
+        assert tokens is None or ledger.tokens_held <= tokens + call.reserved_tokens
+        assert cost is None or ledger.cost_held <= cost + call.reserved_cost_micros
 
 
 def check_adjusted(after: RunState, before: RunState) -> None:
@@ -223,6 +244,13 @@ def check_reserved(before: RunState, plan: Plan, fact: ModelCallStarted) -> None
     for ledger, tokens, cost in scopes:
         assert tokens is None or ledger.tokens_held + fact.reserved_tokens <= tokens
         assert cost is None or ledger.cost_held + fact.reserved_cost_micros <= cost
+
+
+def check_tools_caps(driver: Driver) -> None:
+    for summary in driver.state.summaries:
+        step = driver.state.plan.step(summary.step_id)
+        if isinstance(step, ModelStep):
+            check_own_caps(driver, step, visit=summary.visit)
 
 
 def check_own_caps(driver: Driver, step: ModelStep, *, visit: int) -> None:
@@ -356,6 +384,24 @@ def test_the_same_state_and_moment_always_give_the_same_step(
         assert decide(state, now=now, instruments=INSTRUMENTS) == decide(
             replay_until(driver, place), now=now, instruments=others
         )
+
+
+@given(tiny_plans(), REPLIES, REPLIES, TOOLBOXES, SENT, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+def test_a_fact_of_another_run_is_taken_or_refused_as_corrupt_and_nothing_else(
+    plan: Plan,
+    replies: list[Reply],
+    others: list[Reply],
+    tools: Toolbox,
+    sent: Mapping[int, Action],
+    chance: Random,
+) -> None:
+    one, other = run(plan, replies, tools, sent=sent), run(plan, others, tools)
+    for _ in range(200):
+        state = replay_until(one, chance.randrange(1, len(one.log) + 1))
+        fact, active_ms = chance.choice(other.log)
+        with suppress(CorruptLog):
+            assert isinstance(evolve(state, fact, active_ms=active_ms), RunState)
 
 
 @given(tiny_plans(), REPLIES, TOOLBOXES, SENT)

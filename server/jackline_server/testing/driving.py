@@ -22,6 +22,7 @@ from jackline_server.core import (
     retries,
     timing,
     tool_retries,
+    usage_reports,
 )
 from jackline_server.core.commands import Action, Command
 from jackline_server.core.decide import decide
@@ -35,6 +36,7 @@ from jackline_server.core.facts import (
     FinishReason,
     ModelCallFailed,
     ModelReplied,
+    Noticed,
     RecoveryCause,
     RunFinished,
     RunRecovered,
@@ -59,6 +61,7 @@ from jackline_server.core.steps import (
     Wait,
 )
 from jackline_server.core.tool_retries import FailedAttempt
+from jackline_server.core.usage_reports import Reported
 from jackline_server.testing import plans
 from jackline_server.testing.instruments import instruments as real_instruments
 
@@ -168,7 +171,8 @@ class _Script(Generic[_Item]):
 class Scenario:
     """What a run is made of. `crash_after` names commits, from 1, after which the worker goes away.
 
-    `sent` are commands by the number of the boundary at which they arrive, from 0.
+    `sent` are commands by the number of the boundary at which they arrive, from 0. Usage counts as a script
+    says it unless `believes_usage` is false: then it is judged as the runtime judges what a provider says.
     """
 
     plan: Plan
@@ -179,6 +183,7 @@ class Scenario:
     crash_after: Collection[int] = frozenset()
     sent: Mapping[int, Action] = field(default_factory=dict[int, Action])
     instruments: Instruments = field(default_factory=real_instruments)
+    believes_usage: bool = True
 
 
 class Driver:
@@ -355,7 +360,7 @@ class Driver:
                 self._commit((self._failed(step, reply),))
 
     def _replied(self, step: CallModel, reply: Says) -> tuple[Fact, ...]:
-        usage = reply.usage or Usage(prompt_tokens=step.started.prompt_tokens, completion_tokens=10)
+        usage, told = self._charged(step, reply)
         finish = FinishReason.TOOL_CALLS if reply.calls else FinishReason.STOP
         asked = tuple((call.call_id, call.name, call.arguments) for call in reply.calls)
         heard = calls.heard(self.state, reply.text, asked)
@@ -372,8 +377,16 @@ class Driver:
             blocks=reply.blocks,
             calls_in_text=heard.in_text,
         )
-        notices = () if heard.notice is None else (heard.notice,)
+        notices = told if heard.notice is None else (heard.notice, *told)
         return (replied, *calls.requested(self.state, heard.asked), *notices)
+
+    def _charged(self, step: CallModel, reply: Says) -> tuple[Usage, tuple[Noticed, ...]]:
+        usage = reply.usage or Usage(prompt_tokens=step.started.prompt_tokens, completion_tokens=10)
+        if self._scenario.believes_usage:
+            return usage, ()
+        reported = Reported(usage=usage, unreadable=False, said=(reply.text,))
+        charged = usage_reports.charged(self.state, step, reported)
+        return charged.usage, charged.notices
 
     def _failed(self, step: CallModel, reply: Fails) -> ModelCallFailed:
         visit = self.state.visit
@@ -388,12 +401,15 @@ class Driver:
             now_active_ms=self.active_ms,
             fraction=0.5,
         )
-        cost = bounds.charge(step.model, reply.usage)
+        usage = reply.usage
+        if not self._scenario.believes_usage:
+            usage = usage_reports.charged_for_failure(self.state, step, usage)
+        cost = bounds.charge(step.model, usage)
         return ModelCallFailed(
             failure=reply.failure,
             retry_in_ms=following.retry_in_ms,
             waits=following.waits,
-            usage=reply.usage,
+            usage=usage,
             cost_micros=cost,
             error=reply.failure.value,
             text=reply.text,
