@@ -257,9 +257,10 @@ def test_what_a_judge_asks_for_is_never_a_call() -> None:
     assert driver.finished.signal == "default"
 
 
-def test_a_fenced_verdict_is_read() -> None:
-    fenced = Says(text='```json\n{"score": 1, "unsupported": []}\n```')
-    assert run(plan_of(), ASKS, ANSWER, fenced).finished.signal == "default"
+@pytest.mark.parametrize("fence", ["```json\n{}\n```", " ```\n\n{}```\n", "{}\n"])
+def test_a_fenced_verdict_is_read(fence: str) -> None:
+    said = Says(text=fence.replace("{}", '{"score": 1, "unsupported": []}'))
+    assert run(plan_of(), ASKS, ANSWER, said).finished.signal == "default"
 
 
 def test_claims_are_kept_short_and_few() -> None:

@@ -1,4 +1,5 @@
 import json
+import time
 from email.utils import formatdate
 
 import pytest
@@ -84,6 +85,13 @@ def test_addresses_are_taken_out(text: str) -> None:
     assert "[address]" in clean
     for leaked in ("evil", "10.1", "::1", "vllm", "openai", "localhost", "fe80"):
         assert leaked not in clean
+
+
+@pytest.mark.parametrize("piece", ["a", "a.", "max_", "[:", "a-", "http:", "-----BEGIN"])
+def test_a_message_that_is_made_to_be_slow_to_read_is_read_at_once(piece: str) -> None:
+    began = time.perf_counter()
+    safe_message(piece * 4_000)
+    assert time.perf_counter() - began < 1.0
 
 
 @pytest.mark.parametrize(

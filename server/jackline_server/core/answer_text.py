@@ -10,7 +10,7 @@ from jackline_server.core import json_text
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonValue
 
-_OPENING = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})[ \t]*[\w.+-]*[ \t\r]*")
+_OPENING = re.compile(r" {0,3}(?P<fence>`{3,}+|~{3,}+)[ \t]*+[\w.+-]*+[ \t\r]*+")
 
 
 @frozen
@@ -55,6 +55,16 @@ def fenced(text: str) -> Block | None:
         found = Block(body=body, alone=at == 0 and end == len(lines))
         at = end
     return found
+
+
+def unfenced(text: str) -> str:
+    """The text without its fence, if one of backticks stands around all of it."""
+    whole = text.strip()
+    if not (whole.startswith("```") and whole.endswith("```")):
+        return text
+    language, line_end, body = whole.removeprefix("```").removesuffix("```").partition("\n")
+    language = language.rstrip()
+    return body.strip() if line_end and (not language or language.isalpha()) else text
 
 
 def _closed(lines: list[str], start: int, fence: str) -> tuple[int, str]:

@@ -9,10 +9,9 @@ is.
 A judge that fails, says nothing usable, or has no room under the bounds follows `on_error`.
 """
 
-import re
 from collections.abc import Iterator
 
-from jackline_server.core import bounds, exits, json_text, leaving, outcome, transcript, turns
+from jackline_server.core import answer_text, bounds, exits, json_text, leaving, outcome, transcript, turns
 from jackline_server.core.bounds import Limit
 from jackline_server.core.context import step_input
 from jackline_server.core.exits import Exit
@@ -47,8 +46,6 @@ _JUDGE = (
 )
 _ROUNDING = 1e-6
 """0.285 times 1000 is a little less than 285."""
-
-_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 
 
 @frozen
@@ -177,9 +174,8 @@ def _read(reply: Reply) -> Verdict | str:
     """The verdict, or in words why the reply is none."""
     if reply.finish in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER):
         return "the judge's reply was cut off"
-    fenced = _FENCE.match(reply.text)
     try:
-        found = json_text.parse_object(fenced.group(1) if fenced else reply.text)
+        found = json_text.parse_object(answer_text.unfenced(reply.text))
     except json_text.JsonError as error:
         return f"the judge's reply is not the object that was asked for: {error}"
     score, unsupported = found.pop("score", None), found.pop("unsupported", None)

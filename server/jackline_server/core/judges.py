@@ -5,9 +5,7 @@ every bound before it starts, retried as its profile says; it uses a request and
 its words enter no conversation. A judge that fails, says nothing usable, or has no room has not passed it.
 """
 
-import re
-
-from jackline_server.core import bounds, json_text, transcript, turns
+from jackline_server.core import answer_text, bounds, json_text, transcript, turns
 from jackline_server.core.bounds import Limit
 from jackline_server.core.context import step_input
 from jackline_server.core.facts import (
@@ -36,7 +34,6 @@ _JUDGE = (
     'Answer with one JSON object and nothing else: {{"passed": true or false, "reason": "why, in a few '
     'words"}}.'
 )
-_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 
 
 @frozen
@@ -121,9 +118,8 @@ def _shown(state: RunState, step: ModelStep, case: Case) -> str:
 
 
 def _word(case: Case, said: str) -> Consulted:
-    fenced = _FENCE.match(said)
     try:
-        found = json_text.parse_object(fenced.group(1) if fenced else said)
+        found = json_text.parse_object(answer_text.unfenced(said))
     except json_text.JsonError as error:
         return _no_word(case, f"the judge's reply is not the object that was asked for: {error}")
     passed, reason = found.pop("passed", None), found.pop("reason", "")

@@ -27,12 +27,12 @@ MOST_CHARS = 1 << 20
 
 _HINT = re.compile(r'<tool_call>|<function=|"name"|"function"')
 _BLOCK = re.compile(
-    r"[ \t]*(?:<tool_call>|(?=<function=)|(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w-]*)[^`\n]*$)",
+    r"[ \t]*+(?:<tool_call>|(?=<function=)|(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[\w-]*+)[^`\n]*+$)",
     re.MULTILINE,
 )
 _FUNCTION = re.compile(r"\s*<function=(?P<name>[^<>\s]{1,128})>")
 _PARAMETER = re.compile(r"\s*<parameter=(?P<name>[^<>]{1,128})>")
-_FENCE_END = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
+_FENCE_END = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[ \t\r]*+$", re.MULTILINE)
 _SPACE = re.compile(r"\s*")
 _LANGUAGES = frozenset({"", "json", "tool_call", "tool_calls", "tool"})
 _SAID_BEFORE = frozenset({"name", "arguments", "parameters", "id", "type"})

@@ -56,7 +56,7 @@ _CLOSING_FINISH = (
     "the best answer that you can give from what you have."
 )
 _EMPTY = Repairs(empty=1)
-_FENCE = re.compile(r"<(?=\s*/?\s*data)", re.IGNORECASE)
+_FENCE = re.compile(r"<(?=\s*+/?\s*+data)", re.IGNORECASE)
 
 
 def transcript(state: RunState, step: ModelStep) -> tuple[Message, ...]:

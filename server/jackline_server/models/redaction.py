@@ -24,7 +24,7 @@ _KEYS = re.compile(
   | \bAIza[\w\-]{8,}
   | \bAKIA[A-Z0-9]{8,}
   | \beyJ[\w\-]{4,}(?:\.[\w\-]*)*
-  | [\w.\-]*\*{3,}[\w.\-*]*
+  | (?<![\w.\-])[\w.\-]*+\*{3,}[\w.\-*]*
   | -----BEGIN[^-]*-----.*?(?:-----END[^-]*-----|$)
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
@@ -32,13 +32,13 @@ _KEYS = re.compile(
 _LONG_RUN = re.compile(r"[A-Za-z0-9+/_=\-]{24,}")
 _ADDRESSES = re.compile(
     r"""
-    \b[a-z][a-z0-9+.\-]*://[^\s"'<>]+
+    \b[a-z][a-z0-9+.\-]{0,30}+://[^\s"'<>]+
   | \b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b
-  | \[[0-9a-f:.%]*:[0-9a-f:.%]*\](?::\d+)?
+  | \[(?=[0-9a-f.%]*+:)[0-9a-f:.%]++\](?::\d+)?
   | \b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{0,4}\b
   | \blocalhost(?::\d+)?\b
-  | \b(?:[a-z0-9\-]+\.)+[a-z]{2,}:\d+\b
-  | \b(?:[a-z0-9\-]+\.)+(?:com|net|org|io|ai|dev|app|cloud|internal|local|corp|lan|test|example)\b
+  | \b(?:[a-z0-9\-]{1,63}\.){1,10}[a-z]{2,}:\d+\b
+  | \b(?:[a-z0-9\-]{1,63}\.){1,10}(?:com|net|org|io|ai|dev|app|cloud|internal|local|corp|lan|test|example)\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
