@@ -2,6 +2,7 @@
 
 from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,3 +103,19 @@ def test_a_search_is_bounded_and_says_where_it_goes_on() -> None:
             break
         offset = cast("int", found["next_offset"])
     assert seen == 501
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offsets"), [("\nfoo", [1, 5]), ("foo\n", [2, 6]), ("\n", [1, 5, 9]), ("o\nf", [4])]
+)
+def test_a_search_over_line_ends_finds_each_place_once(wanted: str, offsets: list[int]) -> None:
+    found = matches_from(b"x\nfoo\nfoo\n", wanted, line=1, offset=0, most=10_000)
+    matches = cast("list[JsonObject]", found["matches"])
+    assert [match["offset"] for match in matches] == offsets
+    assert all(wanted.strip("\n") in str(match["text"]) for match in matches)
+    assert found["next_offset"] is None
+
+
+def test_a_search_from_a_line_that_there_is_not_finds_nothing() -> None:
+    found = matches_from(b"hit\nhit", "hit", line=3, offset=0, most=100)
+    assert found == {"matches": [], "next_offset": None}

@@ -50,7 +50,10 @@ def matches_from(data: bytes, wanted: str, *, line: int, offset: int, most: int)
 
     A match is shown with its line; of a long line with what stands around it, and the search goes on behind.
     """
-    begin = max(_start_of(data, line) or 0, offset) if line > 1 else offset
+    start = _start_of(data, line)
+    if start is None:
+        return {"matches": [], "next_offset": None}
+    begin = max(start, offset)
     needle, hay = wanted.encode().lower(), data.lower()
     number = data.count(b"\n", 0, begin) + 1
     found: list[JsonValue] = []
@@ -59,14 +62,15 @@ def matches_from(data: bytes, wanted: str, *, line: int, offset: int, most: int)
         number += data.count(b"\n", counted, at)
         counted = at
         line_start = data.rfind(b"\n", 0, at) + 1
-        line_end = data.find(b"\n", at)
+        behind = at + len(needle)
+        line_end = data.find(b"\n", behind - 1)
         line_end = len(data) if line_end < 0 else line_end
         first = _aligned(data, max(line_start, at - _AROUND))
-        last = min(line_end, at + len(needle) + _AROUND)
+        last = min(line_end, behind + _AROUND)
         text = data[first:last].decode(errors="ignore")
         found.append({"line": number, "offset": at, "text": text})
         room -= len(text)
-        at = hay.find(needle, last)
+        at = hay.find(needle, max(last, behind))
     return {"matches": found, "next_offset": at if at >= 0 else None}
 
 
