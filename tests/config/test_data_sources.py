@@ -26,6 +26,7 @@ def test_a_file_and_a_server_are_read(tmp_path: Path):
     assert (b.writes, b.max_rows) == (True, 5)
     assert b.database == PostgresServer(url=Secret("postgresql://me:hush-hush@db.internal/shop"))
     assert "hush-hush" not in repr(config)
+    assert isinstance(b.database, PostgresServer)
     assert b.database.url in list(config.all_hidden)
 
 
