@@ -18,6 +18,7 @@ from jackline_server.core.facts import (
     Steered,
     StopReason,
     ToolCallStarted,
+    Usage,
 )
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import BoundsCap, OnLimit, OnQuestion, Plan, Price, RunBounds
@@ -245,3 +246,49 @@ def test_a_crash_before_or_after_the_question_changes_nothing(option: str, commi
     calm, crashed = played(frozenset()), played(frozenset({commit}))
     assert crashed.finished == calm.finished
     assert crashed.replayed() == crashed.state
+
+
+# --- one question suffices ---------------------------------------------------------------------
+
+
+def questions(driver: Driver) -> list[str]:
+    return [fact.limit_leaf for fact in driver.facts if isinstance(fact, InterruptRaised)]
+
+
+def adjusted(driver: Driver) -> BoundsAdjusted:
+    return [fact for fact in driver.facts if isinstance(fact, BoundsAdjusted)][-1]
+
+
+def test_raising_the_turns_raises_the_requests_that_they_need_with_them() -> None:
+    driver = at_the_question(asking(max_iterations=1, model_requests=2), LOOKS, ANSWER)
+    assert "step.model_requests" in question(driver).question
+    answer(driver, "raise").run_to_end()
+    assert questions(driver) == ["step.max_iterations"]
+    assert adjusted(driver).visit == NewVisitBounds(max_iterations=2, model_requests=4)
+    assert driver.finished.signal == "default"
+    assert driver.replayed() == driver.state
+
+
+def test_raising_a_budget_of_the_step_raises_that_of_the_run_where_both_are_short() -> None:
+    plan = asking(run=plans.run_bounds(token_budget=1_000), token_budget=1_000)
+    large = Says(calls=(Call("look"),), usage=Usage(prompt_tokens=950, completion_tokens=0))
+    driver = at_the_question(plan, large, ANSWER)
+    answer(driver, "raise").run_to_end()
+    assert questions(driver) == ["step.token_budget"]
+    assert adjusted(driver).visit.token_budget is not None
+    assert adjusted(driver).run.token_budget is not None
+    assert driver.finished.signal == "default"
+
+
+def test_a_raise_that_a_cap_would_make_worthless_is_not_offered() -> None:
+    plan = asking(BoundsCap(model_requests=2), max_iterations=1, model_requests=2)
+    driver = at_the_question(plan, LOOKS)
+    assert question(driver).raise_to == 0
+    assert "raise" not in question(driver).options
+
+
+def test_what_needs_no_other_bound_raises_no_other_bound() -> None:
+    driver = at_the_question(ONE_TURN, LOOKS, ANSWER)
+    assert "also" not in question(driver).question
+    answer(driver, "raise").run_to_end()
+    assert adjusted(driver).visit == NewVisitBounds(max_iterations=2)

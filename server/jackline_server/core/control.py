@@ -45,6 +45,7 @@ from jackline_server.core.facts import (
     ToolCallFinished,
 )
 from jackline_server.core.frozen import change
+from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import ModelStep
 from jackline_server.core.state import Interrupt, RunState, current
 from jackline_server.core.steps import CallModel, Moment
@@ -174,16 +175,23 @@ def _answer(state: RunState, command: Command, action: Answer) -> Settled:
     if action.option not in interrupt.options:
         return (reject(command, Rejection.UNKNOWN_OPTION),)
     if interrupt.kind is InterruptKind.LIMIT_REACHED:
-        return _answer_limit(command, interrupt, action)
+        return _answer_limit(state, command, interrupt, action)
     return _decide(state, command, interrupt, option=action.option, text=action.text, output_json=None)
 
 
-def _answer_limit(command: Command, interrupt: Interrupt, action: Answer) -> Settled:
+def _answer_limit(state: RunState, command: Command, interrupt: Interrupt, action: Answer) -> Settled:
     resolved = _resolved(command, interrupt, option=action.option, text=action.text)
     if action.option != limit_questions.RAISE:
         return _applied(command, resolved)
-    new = limit_questions.granted(interrupt)
-    return _applied(command, resolved, adjusting.adjusted(command.principal, *new))
+    return _applied(command, resolved, adjusting.adjusted(command.principal, *granted(state, interrupt)))
+
+
+def granted(state: RunState, interrupt: Interrupt) -> tuple[NewRunBounds, NewVisitBounds]:
+    """The bounds that the answer `raise` to an open question sets."""
+    step = state.plan.step(interrupt.step_id)
+    if not isinstance(step, ModelStep):
+        raise TypeError("only a step that asks a model has bounds to be asked about")
+    return limit_questions.granted(state, interrupt, turns.next_limit(step))
 
 
 def _resolved(

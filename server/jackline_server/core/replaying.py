@@ -330,7 +330,8 @@ def _is(entry: Entry | None, kind: type[Fact]) -> bool:
 def _same(recorded: Fact, decided: Fact) -> bool:
     """True if the two are one decision. An expiry is a time of day, which no two walks share.
 
-    A notice that names no budget is one of before, when that was told of all of them in one.
+    The words of a question are none. A notice that names no budget is one of before, when that was told of
+    all of them in one.
     """
     if isinstance(recorded, Noticed) and isinstance(decided, Noticed):
         of_before = recorded.code is NoticeCode.BUDGET_NEARLY_USED and not recorded.subject
@@ -338,9 +339,9 @@ def _same(recorded: Fact, decided: Fact) -> bool:
     if isinstance(recorded, InterruptRaised) and isinstance(decided, InterruptRaised):
         times = recorded.expires_unix_ms, decided.expires_unix_ms
         if times[0] is None or times[1] is None:
-            return recorded == decided
+            return recorded == change(decided, question=recorded.question)
         near = abs(times[0] - times[1]) <= _CLOCK_STEP_MS
-        return near and recorded == change(decided, expires_unix_ms=times[0])
+        return near and recorded == change(decided, expires_unix_ms=times[0], question=recorded.question)
     return recorded == decided
 
 

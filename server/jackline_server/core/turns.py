@@ -102,12 +102,22 @@ def at_limit(
     if step.on_limit is OnLimit.ASK and not visit.limit_answer and limit_questions.can_be_asked(limit):
         if limit_questions.nobody_is_there(state):
             return leaving.leave(state, visit, with_best(_to_review(limit), state, visit))
-        closes = call is not None
-        return Record(facts=(limit_questions.question(state, visit, step, limit, now=now, closes=closes),))
+        asking = limit_questions.Asking(now=now, closes=call is not None, next_limit=next_limit(step))
+        return Record(facts=(limit_questions.question(state, visit, step, limit, asking),))
     wanted = step.on_limit is OnLimit.FINAL_ANSWER or visit.limit_answer == limit_questions.FINAL_ANSWER
     if call is not None and wanted:
         return call
     return leaving.leave(state, visit, cut(limit, state, visit))
+
+
+def next_limit(step: ModelStep) -> limit_questions.Following:
+    """What forbids the next turn of the step in a state, as `limit_questions` asks it: never a time."""
+
+    def found(state: RunState, visit: Visit) -> Limit | None:
+        call = model_call(state, visit, step, now_active_ms=state.active_ms)
+        return call if isinstance(call, Limit) else None
+
+    return found
 
 
 def _closing_call(

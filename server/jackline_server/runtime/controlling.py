@@ -240,7 +240,7 @@ def _new_bounds(state: RunState, command: Command) -> AdjustBounds | None:
             interrupt = state.oversight.interrupts.get(interrupt_id)
             if interrupt is None or not interrupt.raise_to:
                 return None
-            run, visit = limit_questions.granted(interrupt)
+            run, visit = control.granted(state, interrupt)
             return AdjustBounds(run=run, visit=visit)
         case _:
             return None
