@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-import apsw
 import pytest
 import pytest_asyncio
 
@@ -23,6 +22,7 @@ from jackline_server.runtime.store_ports import BLOB_GRACE_MS, DEFAULT_TENANT, S
 from jackline_server.runtime.use_cases import ForkRun, TighterBounds
 from jackline_server.storage.memory import memory_store
 from jackline_server.storage.sqlite import open_sqlite
+from jackline_server.storage.sqlite_database import connect_frozen
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import CALLER, Process, World, process
@@ -233,7 +233,7 @@ async def test_a_fork_holds_what_its_prefix_names(tmp_path: Path) -> None:
 
 
 def holders(path: Path, digests: list[str]) -> set[tuple[str, str]]:
-    connection = apsw.Connection(str(path))
+    connection = connect_frozen(path)
     found = connection.execute(
         "SELECT digest, holder FROM blob_holders JOIN blobs USING (blob_key) WHERE kind = 'run'"
     ).fetchall()
