@@ -33,6 +33,7 @@ with another value there: then something comes otherwise.
 | `adjust`, `answer` | What a person does when the run asks. |
 | `pause` | `true`: somebody pauses the run as soon as it has started. |
 | `mcp` | `true`: there is an MCP server, `shelf`. |
+| `grpc` | `true`: there is a gRPC service, `till`. |
 | `sql` | `true`: there is a data source, `ledger`, with a table of `orders`. |
 | `expect` | What is seen from outside: the run, its calls, its events, what the service was asked. |
 """

@@ -57,9 +57,12 @@ from jackline_server.signals.in_process import InProcessSignals
 from jackline_server.storage.memory import memory_store
 from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
 from jackline_server.storage.sqlite_upgrade import UpgradeSettings
+from jackline_server.tools.catalogs import EveryCatalog
 from jackline_server.tools.consulting import FunctionConsultants
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
+from jackline_server.tools.grpc.targets import GrpcTargets
+from jackline_server.tools.grpc.tool import GrpcCalls
 from jackline_server.tools.http import HttpTool
 from jackline_server.tools.mcp.servers import McpServers
 from jackline_server.tools.mcp.tool import McpToolCalls
@@ -68,7 +71,7 @@ from jackline_server.tools.toolbox import StepToolbox
 
 _log = logging.getLogger(__name__)
 
-STEP_KINDS = ("agent", "completion", "function", "http", "mcp", "router", "sql")
+STEP_KINDS = ("agent", "completion", "function", "grpc", "http", "mcp", "router", "sql")
 FAILPOINTS_VARIABLE = "FAILPOINTS"
 FUNCTION_THREADS = 32
 CONSULT_THREADS = 8
@@ -143,7 +146,7 @@ class Workbench:
 
     compiler: WorkflowCompiler
     toolbox: StepToolbox
-    mcp: McpServers
+    catalogs: EveryCatalog
     sql: SqlTool
     clients: LateClients
     hooks: HookCatalog
@@ -163,7 +166,7 @@ async def workbench(config: Config) -> AsyncGenerator[Workbench]:
         yield Workbench(
             compiler=_compiler(config, tools),
             toolbox=_toolbox(config, tools),
-            mcp=tools.mcp,
+            catalogs=tools.catalogs,
             sql=tools.sql,
             clients=tools.clients,
             hooks=tools.hooks,
@@ -263,6 +266,8 @@ class _Tools:
     clients: LateClients
     functions: FunctionCatalog
     mcp: McpServers
+    grpc: GrpcTargets
+    catalogs: EveryCatalog
     sql: SqlTool
     hooks: HookCatalog
 
@@ -271,12 +276,16 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     clients = LateClients(own_ports=frozenset({config.server.listen.port} - {0}))
     mcp = McpServers(config.mcp_connections, clients=clients)
     stack.push_async_callback(mcp.close)
+    grpc = GrpcTargets(config.grpc_connections)
+    stack.push_async_callback(grpc.close)
     sql = SqlTool(config.data_sources)
     stack.push_async_callback(sql.close)
     return _Tools(
         clients=clients,
         functions=FunctionCatalog(roots=config.function_roots),
         mcp=mcp,
+        grpc=grpc,
+        catalogs=EveryCatalog(mcp, grpc),
         sql=sql,
         hooks=HookCatalog(tuple(config.hooks.values())),
     )
@@ -305,7 +314,7 @@ def _ring(config: Config, store: Store, models: _Models, tools: _Tools, consulta
         signals=InProcessSignals(),
         clock=SystemClock(),
         chance=SystemChance(),
-        catalogs=tools.mcp,
+        catalogs=tools.catalogs,
         run_result_bytes=config.run_stored_bytes,
         consultants=consultants,
         masks=PiiMasks(),
@@ -330,6 +339,7 @@ def _toolbox(config: Config, tools: _Tools) -> StepToolbox:
         functions=FunctionTool(catalog=tools.functions, threads=FUNCTION_THREADS),
         mcp=McpToolCalls(servers=tools.mcp, schemas=JsonSchemas()),
         sql=tools.sql,
+        grpc=GrpcCalls(targets=tools.grpc),
     )
 
 
@@ -341,6 +351,7 @@ def _compiler(config: Config, tools: _Tools) -> WorkflowCompiler:
             http_connections=frozenset(config.connections),
             functions=_Described(tools.functions),
             mcp=tools.mcp,
+            grpc=tools.grpc,
             data_sources=config.data_sources,
             hooks=_DeclaredHooks(tools.hooks),
             policies=frozenset(config.policies),

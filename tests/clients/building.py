@@ -51,6 +51,7 @@ LANGUAGES: Mapping[str, Language] = {
             ("go", "vet", "./..."),
             ("go", "build", "-o", str(CACHE / "go-example"), "./example"),
             ("go", "build", "-o", str(CACHE / "go-policy"), "./policy"),
+            ("go", "build", "-o", str(CACHE / "go-till"), "./till"),
         ),
         program=(str(CACHE / "go-example"),),
     ),

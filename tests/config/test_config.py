@@ -340,7 +340,6 @@ def test_an_unknown_key_is_answered_with_the_nearest_one_and_its_line(load: Load
         ("[server]\nhttp = '127.0.0.1:8080'", "server.http"),
         ("[server]\nstore = 'postgresql://x'", "server.store"),
         ("[auth]\nx = 1", "auth"),
-        ("[connections.a]\nkind = 'grpc'\ntarget = 'x'", "connections.a.kind"),
         ("[limits.tenant]\nusd_per_day = 100", "limits.tenant.usd_per_day"),
     ],
 )

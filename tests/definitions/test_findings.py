@@ -10,7 +10,7 @@ import pytest
 import jackline_server.definitions
 from jackline_server.definitions.finding_codes import CODES
 from jackline_server.runtime.ports import Severity
-from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp, sql
+from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp, sql, till
 
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741  # columns of the table below
 HANDLE = "    kind: agent\n"
@@ -31,6 +31,15 @@ def gates(written: str, *, top: bool = False) -> str:
 
 
 CASES: list[tuple[str, Severity, str, str]] = [
+    # methods
+    ("unknown_connection", E, mcp("ref: q", "q: {kind: grpc, connection: til, method: a.B/C}"), "steps.q.method"),
+    ("grpc_unavailable", E, mcp("ref: q", "q: {kind: grpc, connection: quiet, method: a.B/C}"), "steps.q.method"),
+    ("tool_unknown", E, till("Got"), "steps.q.method"),
+    ("grpc_streaming", E, till("Watch"), "steps.q.method"),
+    ("grpc_request", E, till("Plant"), "steps.q.method"),
+    ("effect_undeclared", W, till("Charge"), "steps.q"),
+    ("argument_unknown", W, till("Get", ", arguments: {paht: a}"), "steps.q.arguments.paht"),
+    ("bad_template", E, till("Get", ", arguments: {path: '{{'}"), "steps.q.arguments.path"),
     # statements
     ("unknown_connection", E, mcp("ref: q", "q: {kind: sql, description: d, connection: shp, statement: SELECT 1}"), "steps.q.connection"),
     ("read_only_source", E, mcp("ref: q", "q: {kind: sql, description: d, connection: archive, effect: write, statement: SELECT 1}"), "steps.q.effect"),
@@ -391,6 +400,9 @@ CASES: list[tuple[str, Severity, str, str]] = [
 SHELF = "from: shelf, allow: [read]"
 
 NEAR: dict[str, str] = {
+    "grpc_unavailable": till("Get"),
+    "grpc_streaming": till("Get", ", description: streaming"),
+    "grpc_request": till("Charge", ", effect: write"),
     "bad_statement": sql("\"SELECT '; -- /*' || {{ a }} /* ; */ ;\""),
     "sql_writes": sql("DELETE FROM a", ", effect: idempotent"),
     "read_only_source": mcp("ref: q", "q: {kind: sql, description: d, connection: archive, statement: SELECT 1}"),

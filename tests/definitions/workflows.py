@@ -10,6 +10,7 @@ from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
+from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess, McpTool
 from jackline_server.runtime.ports import Compilation, Source
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
@@ -187,6 +188,48 @@ def mcp(entry: str, step: str = "") -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Tills:
+    """A gRPC connection, and one that is down."""
+
+    def names(self) -> tuple[str, ...]:
+        return ("till", "quiet")
+
+    def connection(self, name: str) -> GrpcConnection | None:
+        if name not in self.names():
+            return None
+        return GrpcConnection(
+            name=name,
+            target="127.0.0.1:1",
+            tls=None,
+            metadata={},
+            descriptors=None,
+            trusted=True,
+            allow=None,
+            lock=None,
+            start_timeout_ms=1,
+            timeout_ms=1,
+            concurrency=1,
+        )
+
+    def catalog(self, name: str) -> dict[str, McpTool] | str:
+        if name == "quiet":
+            return "nobody answers there"
+        reads = '{"wire":"1","readOnlyHint":true}'
+        made = [
+            described("till.v1.Till/Get", annotations=reads),
+            described("till.v1.Till/Charge", annotations='{"wire":"2"}'),
+            described("till.v1.Till/Watch", annotations='{"wire":"3","streaming":true}'),
+            described("till.v1.Till/Plant", annotations='{"wire":"4","refused":"it holds itself"}'),
+        ]
+        return {one.name: one for one in made}
+
+
+def till(method: str, more: str = "") -> str:
+    """An agent `x` with one tool `q` of kind grpc."""
+    return mcp("ref: q", f"q: {{kind: grpc, connection: till, method: till.v1.Till/{method}{more}}}")
+
+
 def data_source(name: str, *, writes: bool = True) -> DataSource:
     return DataSource(
         name=name,
@@ -217,6 +260,7 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
             models=models,
             http_connections=frozenset({"orders"}),
             functions=Functions(),
+            grpc=Tills(),
             data_sources={"shop": data_source("shop"), "archive": data_source("archive", writes=False)},
             mcp=shelves or Shelves(),
             hooks=Hooks(),

@@ -25,7 +25,7 @@ from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.models import script
 from jackline_server.policies.masking import REGIONS
 from jackline_server.runtime.http_ports import Origin
-from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpTool
+from jackline_server.runtime.mcp_ports import CatalogConnection, McpConnection, McpEndpoint, McpTool
 from jackline_server.runtime.ports import Severity, Source
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 from jackline_server.tools.function_catalog import FunctionCatalog
@@ -71,7 +71,7 @@ class SupportServer:
     def names(self) -> tuple[str, ...]:
         return ("support",)
 
-    def connection(self, name: str) -> McpConnection | None:
+    def connection(self, name: str) -> McpConnection:
         origin = Origin(scheme="https", host="support.internal", port=443)
         return McpConnection(
             name=name,
@@ -100,6 +100,36 @@ class OperatorHooks:
             return f"there is no hook {name!r}"
         points = frozenset({Point.BEFORE_RUN, Point.BEFORE_TOOL_CALL, Point.AFTER_TOOL_CALL})
         return HookPlan(name=name, points=points, timeout_ms=1_000, on_error=OnHookError.VETO)
+
+
+@dataclass(frozen=True, slots=True)
+class BillingService:
+    """The gRPC connection that the page speaks of."""
+
+    def names(self) -> tuple[str, ...]:
+        return ("billing",)
+
+    def connection(self, name: str) -> CatalogConnection | None:
+        return replace(SupportServer().connection(name), name=name)
+
+    def catalog(self, name: str) -> Mapping[str, McpTool] | str:
+        tools = (
+            ("billing.v1.Billing/GetOrder", '{"type":"object","properties":{"order_id":{"type":"string"}}}'),
+            (
+                "billing.v1.Billing/Refund",
+                '{"type":"object","properties":{"order_id":{},"cents":{},"reason":{}}}',
+            ),
+        )
+        return {
+            name: McpTool(
+                name=name,
+                description="",
+                input_schema_json=schema,
+                output_schema_json=None,
+                annotations_json='{"readOnlyHint":true}',
+            )
+            for name, schema in tools
+        }
 
 
 ORDERS_DATABASE = DataSource(
@@ -131,6 +161,7 @@ def compiler() -> WorkflowCompiler:
         http_connections=frozenset({"orders", "helpdesk"}),
         functions=ShopFunctions(),
         mcp=SupportServer(),
+        grpc=BillingService(),
         data_sources={"shop": ORDERS_DATABASE},
         hooks=OperatorHooks(),
         policies=frozenset({"spending"}),
@@ -206,7 +237,7 @@ def test_every_config_of_the_pages_is_accepted(block: Block, tmp_path: Path) -> 
         "POLICY_TOKEN",
         "SHOP_PASSWORD",
     )
-    load_config(file=file, environ=dict.fromkeys((*names, "SHOP_PASSWORD"), "secret"))
+    load_config(file=file, environ=dict.fromkeys((*names, "SHOP_PASSWORD", "BILLING_TOKEN"), "secret"))
 
 
 @pytest.mark.parametrize(
@@ -248,6 +279,7 @@ SHAPES: Mapping[str, set[str]] = {
     "## `kind: function`": own_keys(shapes.FunctionShape, shapes.ToolStepShape),
     "## `kind: mcp`": own_keys(shapes.McpShape, shapes.ToolStepShape),
     "## `kind: sql`": own_keys(shapes.SqlShape, shapes.ToolStepShape),
+    "## `kind: grpc`": own_keys(shapes.GrpcShape, shapes.ToolStepShape),
     "## `kind: router`": own_keys(shapes.RouterShape, shapes.StepShape) | own_keys(shapes.ConditionShape),
 }
 
@@ -302,6 +334,11 @@ def test_each_key_of_a_connection_on_the_page_is_known_and_each_that_is_known_is
     assert set(keys(CONFIG, "## Connections of kind `http`")) == toml_keys(http)
     (mcp,) = (one for one in blocks(CONFIG, "toml") if 'kind = "mcp"' in one.code)
     assert set(keys(CONFIG, "## Connections of kind `mcp`")) == toml_keys(mcp)
+
+
+def test_each_key_of_a_grpc_connection_on_the_page_is_one_that_is_read() -> None:
+    (shown,) = (one for one in blocks(CONFIG, "toml") if 'kind = "grpc"' in one.code)
+    assert set(keys(CONFIG, "## Connections of kind `grpc`")) == toml_keys(shown)
 
 
 def test_each_key_of_a_data_source_on_the_page_is_one_that_is_read() -> None:

@@ -9,7 +9,7 @@ import json
 import sqlite3
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, closing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +29,7 @@ from jackline_server.storage.boot_errors import StoreError
 from tests.examples.option_sights import of_events, of_run, word
 from tests.policies.policy_double import ALLOW, DENY, PolicyDouble, served
 from tests.support.mcp_servers import ROOT
+from tests.tools.grpc.scene import odd
 
 FOLDER = ROOT / "examples" / "options"
 SECONDS = 60.0
@@ -93,6 +94,7 @@ class Example:
     pause: bool = False
     mcp: bool = False
     sql: bool = False
+    grpc: bool = False
 
 
 def examples() -> list[Example]:
@@ -289,6 +291,7 @@ async def placed(example: Example, folder: Path) -> AsyncGenerator[Place]:
     asked_policy: dict[str, list[str]] = {}
     held = example.policy in ("silent", "slow")
     async with (
+        AsyncExitStack() as stack,
         _service(example.service) as service,
         served(_decides(example.policy, asked_policy), held=held) as policy,
     ):
@@ -299,6 +302,9 @@ async def placed(example: Example, folder: Path) -> AsyncGenerator[Place]:
             server = ROOT / "tests/tools/mcp/hostile_server.py"
             command = [sys.executable, "-I", "-S", str(server), "plain", str(folder / "ledger.jsonl")]
             config += MCP.replace("COMMAND", json.dumps(command))
+        if example.grpc:
+            till = await stack.enter_async_context(odd({"GetOrder": _said_back}))
+            config += f'[connections.till]\nkind = "grpc"\ntarget = "{till.address}"\n'
         if example.sql:
             with closing(sqlite3.connect(folder / "ledger.db")) as ledger:
                 ledger.executescript(LEDGER)
@@ -319,6 +325,11 @@ async def placed(example: Example, folder: Path) -> AsyncGenerator[Place]:
                 if example.policy == "slow":
                     asyncio.get_running_loop().call_later(_SLOW_S, policy.released.set)
                 yield there
+
+
+async def _said_back(request: bytes, _: object) -> bytes:
+    """An order of the number that was asked for: both messages begin with it."""
+    return request
 
 
 def _raise(error: StoreError) -> None:

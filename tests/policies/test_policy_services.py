@@ -13,7 +13,8 @@ from jackline_server.core.facts import ConsultKind
 from jackline_server.core.gate_plans import ArgumentsView, Point
 from jackline_server.policies.masking import PiiMasks
 from jackline_server.policies.policy_services import PolicyServices
-from jackline_server.runtime.gate_ports import PolicyTarget, PolicyTls
+from jackline_server.runtime.gate_ports import PolicyTarget
+from jackline_server.runtime.grpc_ports import GrpcTls
 from jackline_server.runtime.ports import Consultation, RunPlace
 from jackline_server.runtime.secrets import Secret
 from tests.policies.certificates import self_signed
@@ -22,12 +23,12 @@ from tests.policies.policy_double import ALLOW, DENY, Check, served
 ARGUMENTS = {"to": "ann@example.org", "amount": 5}
 
 
-def target(address: str, *, tls: PolicyTls | None = None) -> PolicyTarget:
+def target(address: str, *, tls: GrpcTls | None = None) -> PolicyTarget:
     return PolicyTarget(name="guard", target=address, tls=tls, headers={"Authorization": Secret("Bearer x")})
 
 
 @asynccontextmanager
-async def services(address: str, *, tls: PolicyTls | None = None) -> AsyncGenerator[PolicyServices]:
+async def services(address: str, *, tls: GrpcTls | None = None) -> AsyncGenerator[PolicyServices]:
     made = PolicyServices({"guard": target(address, tls=tls)}, masks=PiiMasks())
     try:
         yield made
@@ -138,7 +139,7 @@ async def over_tls(folder: Path, *, roots: Path, known: bool) -> bool | None:
         require_client_auth=True,
     )
     trusted = certificate if roots == folder else roots
-    tls = PolicyTls(roots=trusted, certificate=own if known else None, key=own_key if known else None)
+    tls = GrpcTls(roots=trusted, certificate=own if known else None, key=own_key if known else None)
     async with (
         served(lambda _: ALLOW, credentials=credentials) as double,
         services(double.address, tls=tls) as policies,

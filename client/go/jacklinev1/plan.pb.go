@@ -3201,6 +3201,7 @@ type ToolStepPlan struct {
 	//	*ToolStepPlan_Mcp
 	//	*ToolStepPlan_Result
 	//	*ToolStepPlan_Sql
+	//	*ToolStepPlan_Grpc
 	Action isToolStepPlan_Action `protobuf_oneof:"action"`
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -3334,6 +3335,15 @@ func (x *ToolStepPlan) GetSql() *SqlAction {
 	return nil
 }
 
+func (x *ToolStepPlan) GetGrpc() *GrpcAction {
+	if x != nil {
+		if x, ok := x.Action.(*ToolStepPlan_Grpc); ok {
+			return x.Grpc
+		}
+	}
+	return nil
+}
+
 func (x *ToolStepPlan) GetPolicy() *ToolPolicy {
 	if x != nil {
 		return x.Policy
@@ -3377,6 +3387,11 @@ type ToolStepPlan_Sql struct {
 	Sql *SqlAction `protobuf:"bytes,16,opt,name=sql,proto3,oneof"`
 }
 
+type ToolStepPlan_Grpc struct {
+	// Calls a method of a gRPC service.
+	Grpc *GrpcAction `protobuf:"bytes,17,opt,name=grpc,proto3,oneof"`
+}
+
 func (*ToolStepPlan_Http) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Function) isToolStepPlan_Action() {}
@@ -3386,6 +3401,8 @@ func (*ToolStepPlan_Mcp) isToolStepPlan_Action() {}
 func (*ToolStepPlan_Result) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Sql) isToolStepPlan_Action() {}
+
+func (*ToolStepPlan_Grpc) isToolStepPlan_Action() {}
 
 // Reading in a result of the same run.
 type ResultAction struct {
@@ -3698,6 +3715,79 @@ func (x *SqlAction) GetMaxRows() uint32 {
 	return 0
 }
 
+// A unary method of a connection of the operator's that speaks gRPC.
+type GrpcAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The connection.
+	Connection string `protobuf:"bytes,1,opt,name=connection,proto3" json:"connection,omitempty"`
+	// The method, as `package.Service/Method`.
+	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	// A JSON object of fixed fields of the request, strings with templates.
+	ArgumentsJson string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	// SHA-256 of the method's description as it was pinned, in hexadecimal. One that no longer has it is not called.
+	MethodDigest  string `protobuf:"bytes,4,opt,name=method_digest,json=methodDigest,proto3" json:"method_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrpcAction) Reset() {
+	*x = GrpcAction{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrpcAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrpcAction) ProtoMessage() {}
+
+func (x *GrpcAction) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrpcAction.ProtoReflect.Descriptor instead.
+func (*GrpcAction) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GrpcAction) GetConnection() string {
+	if x != nil {
+		return x.Connection
+	}
+	return ""
+}
+
+func (x *GrpcAction) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *GrpcAction) GetArgumentsJson() string {
+	if x != nil {
+		return x.ArgumentsJson
+	}
+	return ""
+}
+
+func (x *GrpcAction) GetMethodDigest() string {
+	if x != nil {
+		return x.MethodDigest
+	}
+	return ""
+}
+
 // One case of a router.
 type RouterCase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3711,7 +3801,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3813,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3826,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -3764,7 +3854,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +3866,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +3879,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -3816,7 +3906,7 @@ type HookPlan struct {
 
 func (x *HookPlan) Reset() {
 	*x = HookPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3918,7 @@ func (x *HookPlan) String() string {
 func (*HookPlan) ProtoMessage() {}
 
 func (x *HookPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3931,7 @@ func (x *HookPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
 func (*HookPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HookPlan) GetName() string {
@@ -3891,7 +3981,7 @@ type PolicyPlan struct {
 
 func (x *PolicyPlan) Reset() {
 	*x = PolicyPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +3993,7 @@ func (x *PolicyPlan) String() string {
 func (*PolicyPlan) ProtoMessage() {}
 
 func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +4006,7 @@ func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
 func (*PolicyPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PolicyPlan) GetName() string {
@@ -3967,7 +4057,7 @@ type JudgedCheck struct {
 
 func (x *JudgedCheck) Reset() {
 	*x = JudgedCheck{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3979,7 +4069,7 @@ func (x *JudgedCheck) String() string {
 func (*JudgedCheck) ProtoMessage() {}
 
 func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3992,7 +4082,7 @@ func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
 func (*JudgedCheck) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JudgedCheck) GetModel() string {
@@ -4033,7 +4123,7 @@ type GuardrailPlan struct {
 
 func (x *GuardrailPlan) Reset() {
 	*x = GuardrailPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4135,7 @@ func (x *GuardrailPlan) String() string {
 func (*GuardrailPlan) ProtoMessage() {}
 
 func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4148,7 @@ func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
 func (*GuardrailPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GuardrailPlan) GetPlace() string {
@@ -4170,7 +4260,7 @@ type MaskPlan struct {
 
 func (x *MaskPlan) Reset() {
 	*x = MaskPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4272,7 @@ func (x *MaskPlan) String() string {
 func (*MaskPlan) ProtoMessage() {}
 
 func (x *MaskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4285,7 @@ func (x *MaskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
 func (*MaskPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MaskPlan) GetKinds() []Pii {
@@ -4239,7 +4329,7 @@ type GatesPlan struct {
 
 func (x *GatesPlan) Reset() {
 	*x = GatesPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4341,7 @@ func (x *GatesPlan) String() string {
 func (*GatesPlan) ProtoMessage() {}
 
 func (x *GatesPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4354,7 @@ func (x *GatesPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
 func (*GatesPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GatesPlan) GetHooks() []*HookPlan {
@@ -4591,7 +4681,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xf7\x04\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xa6\x05\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -4607,11 +4697,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\bfunction\x18\v \x01(\v2\x1b.jackline.v1.FunctionActionH\x00R\bfunction\x12*\n" +
 	"\x03mcp\x18\f \x01(\v2\x16.jackline.v1.McpActionH\x00R\x03mcp\x123\n" +
 	"\x06result\x18\x0f \x01(\v2\x19.jackline.v1.ResultActionH\x00R\x06result\x12*\n" +
-	"\x03sql\x18\x10 \x01(\v2\x16.jackline.v1.SqlActionH\x00R\x03sql\x12/\n" +
+	"\x03sql\x18\x10 \x01(\v2\x16.jackline.v1.SqlActionH\x00R\x03sql\x12-\n" +
+	"\x04grpc\x18\x11 \x01(\v2\x17.jackline.v1.GrpcActionH\x00R\x04grpc\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
 	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x11\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x12\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
 	"\fResultAction\"\xf8\x02\n" +
 	"\n" +
 	"HttpAction\x12\x1e\n" +
@@ -4648,7 +4739,15 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"connection\x12\x1c\n" +
 	"\tstatement\x18\x02 \x01(\tR\tstatement\x12\x1e\n" +
 	"\bmax_rows\x18\x03 \x01(\rH\x00R\amaxRows\x88\x01\x01B\v\n" +
-	"\t_max_rows\"8\n" +
+	"\t_max_rows\"\x90\x01\n" +
+	"\n" +
+	"GrpcAction\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x01 \x01(\tR\n" +
+	"connection\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12%\n" +
+	"\x0earguments_json\x18\x03 \x01(\tR\rargumentsJson\x12#\n" +
+	"\rmethod_digest\x18\x04 \x01(\tR\fmethodDigest\"8\n" +
 	"\n" +
 	"RouterCase\x12\x12\n" +
 	"\x04when\x18\x01 \x01(\tR\x04when\x12\x16\n" +
@@ -4793,7 +4892,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnPauseMax)(0),              // 0: jackline.v1.OnPauseMax
 	(OnFailure)(0),               // 1: jackline.v1.OnFailure
@@ -4837,40 +4936,41 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(*FunctionAction)(nil),       // 39: jackline.v1.FunctionAction
 	(*McpAction)(nil),            // 40: jackline.v1.McpAction
 	(*SqlAction)(nil),            // 41: jackline.v1.SqlAction
-	(*RouterCase)(nil),           // 42: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 43: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 44: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 45: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 46: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 47: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 48: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 49: jackline.v1.GatesPlan
-	nil,                          // 50: jackline.v1.StepPlan.InputEntry
-	nil,                          // 51: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 52: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 53: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 54: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 55: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 56: jackline.v1.OnQuestion
-	(Effect)(0),                  // 57: jackline.v1.Effect
-	(GatePoint)(0),               // 58: jackline.v1.GatePoint
+	(*GrpcAction)(nil),           // 42: jackline.v1.GrpcAction
+	(*RouterCase)(nil),           // 43: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 44: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 45: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 46: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 47: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 48: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 49: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 50: jackline.v1.GatesPlan
+	nil,                          // 51: jackline.v1.StepPlan.InputEntry
+	nil,                          // 52: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 53: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 54: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 55: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 56: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 57: jackline.v1.OnQuestion
+	(Effect)(0),                  // 58: jackline.v1.Effect
+	(GatePoint)(0),               // 59: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
 	19, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
 	18, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	55, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	56, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	56, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	57, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
 	17, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	49, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	50, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
 	0,  // 6: jackline.v1.Plan.on_pause_max:type_name -> jackline.v1.OnPauseMax
-	50, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	51, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	51, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	52, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
 	32, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
 	36, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	43, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	44, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	1,  // 12: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	1,  // 13: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	52, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	53, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
 	22, // 15: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	2,  // 16: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
 	26, // 17: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
@@ -4884,7 +4984,7 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	30, // 25: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
 	21, // 26: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
 	23, // 27: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	57, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	58, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	3,  // 29: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
 	20, // 30: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
 	24, // 31: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
@@ -4898,40 +4998,41 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	4,  // 39: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
 	31, // 40: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
 	7,  // 41: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	49, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	50, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
 	10, // 43: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
 	11, // 44: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	57, // 45: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	58, // 45: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
 	12, // 46: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
 	38, // 47: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
 	39, // 48: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
 	40, // 49: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
 	37, // 50: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
 	41, // 51: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
-	22, // 52: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	49, // 53: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	53, // 54: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	54, // 55: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	42, // 56: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	58, // 57: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	13, // 58: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	14, // 59: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	46, // 60: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	15, // 61: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	44, // 62: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	45, // 63: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	47, // 64: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	47, // 65: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	47, // 66: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	48, // 67: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	48, // 68: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	48, // 69: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	48, // 70: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	42, // 52: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
+	22, // 53: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	50, // 54: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	54, // 55: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	55, // 56: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	43, // 57: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	59, // 58: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	13, // 59: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	14, // 60: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	47, // 61: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	15, // 62: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	45, // 63: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	46, // 64: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	48, // 65: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	48, // 66: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	48, // 67: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	49, // 68: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	49, // 69: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	49, // 70: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	49, // 71: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -4975,10 +5076,11 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Mcp)(nil),
 		(*ToolStepPlan_Result)(nil),
 		(*ToolStepPlan_Sql)(nil),
+		(*ToolStepPlan_Grpc)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[22].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[25].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[31].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[32].OneofWrappers = []any{
 		(*GuardrailPlan_MaxChars)(nil),
 		(*GuardrailPlan_DenyPattern)(nil),
 		(*GuardrailPlan_SchemaJson)(nil),
@@ -4990,7 +5092,7 @@ func file_jackline_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      16,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

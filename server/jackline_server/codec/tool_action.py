@@ -5,6 +5,7 @@ from typing import assert_never
 from jackline.v1 import plan_pb2
 from jackline_server.core.plan import (
     FunctionAction,
+    GrpcAction,
     HttpAction,
     McpAction,
     ResultAction,
@@ -17,30 +18,55 @@ from jackline_server.runtime.ports import UnknownFact
 def set_action(into: plan_pb2.ToolStepPlan, action: ToolAction) -> None:
     """Write it into the step."""
     match action:
-        case HttpAction() as http:
-            into.http.connection = http.connection
-            into.http.method = http.method
-            into.http.path = http.path
-            into.http.query.update(http.query)
-            into.http.headers.update(http.headers)
-            if http.body_json is not None:
-                into.http.body_json = http.body_json
-        case FunctionAction() as function:
-            into.function.function = function.function
-        case McpAction() as mcp:
-            into.mcp.connection = mcp.connection
-            into.mcp.tool = mcp.tool
-            into.mcp.arguments_json = mcp.arguments_json
-            into.mcp.tool_digest = mcp.tool_digest
-        case SqlAction() as sql:
-            into.sql.connection = sql.connection
-            into.sql.statement = sql.statement
-            if sql.max_rows is not None:
-                into.sql.max_rows = sql.max_rows
+        case HttpAction():
+            into.http.CopyFrom(_http(action))
+        case FunctionAction():
+            into.function.function = action.function
+        case McpAction():
+            into.mcp.CopyFrom(_mcp(action))
+        case SqlAction():
+            into.sql.CopyFrom(_sql(action))
+        case GrpcAction():
+            into.grpc.CopyFrom(_grpc(action))
         case ResultAction():
             into.result.SetInParent()
         case _:
             assert_never(action)
+
+
+def _http(action: HttpAction) -> plan_pb2.HttpAction:
+    return plan_pb2.HttpAction(
+        connection=action.connection,
+        method=action.method,
+        path=action.path,
+        query=action.query,
+        headers=action.headers,
+        body_json=action.body_json,
+    )
+
+
+def _mcp(action: McpAction) -> plan_pb2.McpAction:
+    return plan_pb2.McpAction(
+        connection=action.connection,
+        tool=action.tool,
+        arguments_json=action.arguments_json,
+        tool_digest=action.tool_digest,
+    )
+
+
+def _sql(action: SqlAction) -> plan_pb2.SqlAction:
+    return plan_pb2.SqlAction(
+        connection=action.connection, statement=action.statement, max_rows=action.max_rows
+    )
+
+
+def _grpc(action: GrpcAction) -> plan_pb2.GrpcAction:
+    return plan_pb2.GrpcAction(
+        connection=action.connection,
+        method=action.method,
+        arguments_json=action.arguments_json,
+        method_digest=action.method_digest,
+    )
 
 
 def read_action(step_id: str, found: plan_pb2.ToolStepPlan) -> ToolAction:
@@ -70,6 +96,13 @@ def read_action(step_id: str, found: plan_pb2.ToolStepPlan) -> ToolAction:
                 connection=found.sql.connection,
                 statement=found.sql.statement,
                 max_rows=found.sql.max_rows if found.sql.HasField("max_rows") else None,
+            )
+        case "grpc":
+            return GrpcAction(
+                connection=found.grpc.connection,
+                method=found.grpc.method,
+                arguments_json=found.grpc.arguments_json,
+                method_digest=found.grpc.method_digest,
             )
         case "result":
             return ResultAction()

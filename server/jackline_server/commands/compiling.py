@@ -16,7 +16,7 @@ async def compiled(bench: Workbench, source: Source) -> Compilation:
     """Compile, and once more when the MCP servers that it names have been asked."""
     found = await asyncio.to_thread(bench.compiler.compile, source)
     if found.catalogs:
-        await bench.mcp.refresh(found.catalogs)
+        await bench.catalogs.refresh(found.catalogs)
         found = await asyncio.to_thread(bench.compiler.compile, source)
     return found
 

@@ -1,4 +1,4 @@
-"""Writing and checking lock files: the pins of MCP connections.
+"""Writing and checking lock files: the pins of MCP and gRPC connections.
 
 Owns where they are kept. Does not own their format (`runtime.mcp_ports`) or what has changed (`pins`).
 """
@@ -18,8 +18,8 @@ from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.files import Loaded, load_folder, mcp_connections_of
 from jackline_server.exit_codes import EXIT_CANT_CREATE, EXIT_FOUND, EXIT_USAGE
 from jackline_server.runtime.mcp_ports import BadPins, Catalog, pins_path, read_pins
+from jackline_server.tools.locks import read_lock_file
 from jackline_server.tools.mcp.failures import ServerDown
-from jackline_server.tools.mcp.locks import read_lock_file
 
 _COMMAND = "tools lock"
 
@@ -52,11 +52,11 @@ async def locked(config: Config, names: Sequence[str], *, check: bool, output: O
         NoTools: a server does not answer, or nothing says where a file belongs.
     """
     for name in names:
-        if name not in config.mcp_connections:
-            hint = nearest(name, config.mcp_connections)
-            fail(_COMMAND, EXIT_USAGE, f"there is no MCP connection `{name}` in the config{hint}")
+        if name not in config.pinned_connections:
+            hint = nearest(name, config.pinned_connections)
+            fail(_COMMAND, EXIT_USAGE, f"there is no MCP or gRPC connection `{name}` in the config{hint}")
     places = await asyncio.to_thread(_places, config)
-    wanted = list(dict.fromkeys(names)) or list(config.mcp_connections)
+    wanted = list(dict.fromkeys(names)) or list(config.pinned_connections)
     homeless = [name for name in wanted if name not in places]
     if homeless and names:
         raise NoTools(*(_nowhere(name) for name in homeless))
@@ -81,14 +81,14 @@ def _nowhere(name: str) -> str:
 def _places(config: Config) -> dict[str, list[Path]]:
     """Where the pins of each connection are kept: where the config says, else beside the workflows."""
     found: dict[str, list[Path]] = {}
-    for name, connection in config.mcp_connections.items():
+    for name, connection in config.pinned_connections.items():
         if connection.lock is not None:
             found[name] = [connection.lock]
     folder = config.server.workflows
     for one in _workflows(folder):
         beside = ((folder or Path()) / one.file).parent
         for name in mcp_connections_of(one):
-            connection = config.mcp_connections.get(name)
+            connection = config.pinned_connections.get(name)
             path = beside / pins_path(name)
             if connection is not None and connection.lock is None and path not in found.get(name, []):
                 found.setdefault(name, []).append(path)
@@ -108,7 +108,7 @@ async def _asked(config: Config, places: dict[str, list[Path]]) -> list[_Lock]:
     """Ask the servers, all at once. Raises NoTools if one does not answer."""
     async with workbench(config) as bench:
         answers = await asyncio.gather(
-            *(bench.mcp.lock_text(name) for name in places), return_exceptions=True
+            *(bench.catalogs.lock_text(name) for name in places), return_exceptions=True
         )
     locks: list[_Lock] = []
     down: list[str] = []

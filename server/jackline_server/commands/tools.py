@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jackline_server.commands.toolshed import Group, NoTools, Shown
     from jackline_server.runtime.ports import ToolResult
 
-app = group("Try the tools of a config, and pin those of MCP servers.")
+app = group("Try the tools of a config, and pin those of servers.")
 
 _TEST = "tools test"
 _LOCK = "tools lock"
@@ -57,7 +57,7 @@ def try_tools(  # noqa: PLR0913 - one parameter a flag
     tool: Annotated[str | None, typer.Argument(help="The tool to call; left out: list them.")] = None,
     *,
     connection: Annotated[
-        str | None, typer.Option(help="Only the tools of this MCP connection.", metavar="NAME")
+        str | None, typer.Option(help="Only the tools of this MCP or gRPC connection.", metavar="NAME")
     ] = None,
     workflow: Annotated[
         Path | None, typer.Option(help="The tools of this workflow's agents.", metavar="FILE")
@@ -75,8 +75,8 @@ def try_tools(  # noqa: PLR0913 - one parameter a flag
 ) -> None:
     """Show tools as a model would see them, or call one of them once.
 
-    Without --connection and --workflow: the tools of every MCP connection and of every workflow of the
-    folder. A call takes the way of a call in a run. The exit code is 1 if the tool fails.
+    Without --connection and --workflow: the tools of every MCP and gRPC connection and of every workflow
+    of the folder. A call takes the way of a call in a run. The exit code is 1 if the tool fails.
     """
     if connection is not None and workflow is not None:
         raise typer.BadParameter("give --connection or --workflow, not both")
@@ -94,9 +94,11 @@ def try_tools(  # noqa: PLR0913 - one parameter a flag
 
 @app.command()
 def lock(
-    names: Annotated[list[str] | None, typer.Argument(help="MCP connections.", metavar="[NAME]...")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="MCP and gRPC connections.", metavar="[NAME]...")
+    ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Every MCP connection.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every one of them.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 if there is a change.")
     ] = False,
@@ -104,7 +106,7 @@ def lock(
     workflows: WorkflowsFolder = None,
     output: OutputForm = Output.TEXT,
 ) -> None:
-    """Pin the tools of MCP servers as they are now, and show what has changed since they were pinned.
+    """Pin the tools of MCP and gRPC servers as they are now, and show what has changed since then.
 
     Writes the file that `lock` of the connection names; without one, connections/NAME.lock beside each
     workflow of the folder that uses the connection.
@@ -178,7 +180,7 @@ async def _listed(config: Config, wanted: _Wanted, output: Output) -> int:
         for one in groups:
             say(one.title, *indented(list(_group_lines(one)), "  "))
         if not groups:
-            say("there are no MCP connections and no workflows; name a file with --workflow")
+            say("there are no MCP or gRPC connections and no workflows; name a file with --workflow")
     return max((_code_of(one.refused) for one in groups if one.refused), default=0)
 
 
@@ -206,7 +208,7 @@ async def _groups(config: Config, wanted: _Wanted, bench: "Workbench") -> "Async
     elif wanted.workflow is not None:
         names, files = [], [wanted.workflow]
     else:
-        names, files = list(config.mcp_connections), await asyncio.to_thread(workflow_files, config)
+        names, files = list(config.pinned_connections), await asyncio.to_thread(workflow_files, config)
     for name in names:
         yield await toolshed.group_of_connection(name, bench)
     for path in files:
@@ -219,9 +221,9 @@ def _require_connection(config: Config, name: str) -> None:
     if name in config.connections:
         what = f"{name} is a connection of kind http: its tools are steps of workflows"
         fail(_TEST, EXIT_USAGE, f"{what}; name one with --workflow FILE")
-    if name not in config.mcp_connections:
-        hint = nearest(name, config.mcp_connections)
-        fail(_TEST, EXIT_USAGE, f"there is no MCP connection `{name}` in the config{hint}")
+    if name not in config.pinned_connections:
+        hint = nearest(name, config.pinned_connections)
+        fail(_TEST, EXIT_USAGE, f"there is no MCP or gRPC connection `{name}` in the config{hint}")
 
 
 def _lines(tool: "Shown") -> Iterator[str]:

@@ -14,6 +14,7 @@ from jackline_server.commands.pins import drift
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import (
     FunctionAction,
+    GrpcAction,
     HttpAction,
     JsonObject,
     JsonValue,
@@ -26,17 +27,18 @@ from jackline_server.core.plan import (
     ToolStep,
 )
 from jackline_server.definitions.files import Loaded
+from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.mcp_ports import (
     BadPins,
     Catalog,
-    McpConnection,
+    CatalogConnection,
     McpTool,
     ToolHint,
     pins_path,
 )
 from jackline_server.runtime.ports import Compilation, Severity, Source
-from jackline_server.tools.mcp.failures import ServerDown
-from jackline_server.tools.mcp.locks import read_lock_file
+from jackline_server.tools.catalogs import ServerDown, pinned_by
+from jackline_server.tools.locks import read_lock_file
 
 _ANY_MODEL = "none/none"
 """A name as a provider's: it compiles without a profile, and is never called here."""
@@ -119,7 +121,7 @@ async def tools_of_workflow(
     if compilation.plan is None:
         raise NoTools(*_errors(compilation, path, loaded.file))
     plan = compilation.plan
-    changed = frozenset(await bench.mcp.changed(plan))
+    changed = frozenset(await bench.catalogs.changed(plan))
     shown: dict[str, Shown] = {}
     for entry in _entries(plan, step_id):
         step = plan.steps[entry.ref]
@@ -149,10 +151,9 @@ def _entries(plan: Plan, step_id: str | None) -> Iterator[ToolEntry]:
 
 
 def _of_plan(step: ToolStep, entry: ToolEntry, pin: str) -> Shown:
-    action = step.action
     return Shown(
         name=entry.ref,
-        own_name=action.tool if isinstance(action, McpAction) else entry.ref,
+        own_name=own[1] if (own := pinned_by(step)) is not None else entry.ref,
         description=entry.description,
         parameters=_object(entry.parameters_json),
         bound=tuple(entry.bind),
@@ -172,6 +173,8 @@ def _origin(step: ToolStep) -> str:
             return f"function {function}"
         case McpAction(connection=connection, tool=tool):
             return f"mcp {connection}: {tool}"
+        case GrpcAction(connection=connection, method=method):
+            return f"grpc {connection}: {method}"
         case SqlAction(connection=connection):
             return f"sql {connection}"
         case ResultAction():
@@ -179,10 +182,11 @@ def _origin(step: ToolStep) -> str:
 
 
 def _pin_of(step: ToolStep, source: Source, bench: Workbench, changed: frozenset[str]) -> str:
-    if not isinstance(step.action, McpAction):
+    own = pinned_by(step)
+    if own is None:
         return ""
-    name = step.action.connection
-    connection = bench.mcp.connection(name)
+    name = own[0]
+    connection = bench.catalogs.connection(name)
     beside = pins_path(name)
     if beside in source.files:
         where = f"in {beside} beside the workflow"
@@ -205,10 +209,11 @@ def _errors(compilation: Compilation, path: Path, name: str) -> list[str]:
 
 
 async def tools_of_connection(name: str, bench: Workbench) -> list[Shown]:
-    """The tools of an MCP connection that its operator allows, as locked if they are. Raises NoTools."""
-    connection, link = bench.mcp.connection(name), bench.mcp.link(name)
-    if connection is None or link is None:
-        raise NoTools(f"there is no MCP connection {name!r}")
+    """The tools of a connection that its operator allows, as locked if they are. Raises NoTools."""
+    link = bench.catalogs.link(name)
+    if link is None:
+        raise NoTools(f"there is no connection {name!r} with tools of its own")
+    connection = link.connection
     listed: Catalog | None = None
     try:
         listed = await link.catalog(max_age_s=0)
@@ -225,7 +230,7 @@ async def tools_of_connection(name: str, bench: Workbench) -> list[Shown]:
     ]
 
 
-def read_lock(connection: McpConnection) -> Catalog | None:
+def read_lock(connection: CatalogConnection) -> Catalog | None:
     """What the lock file of the config pins; None without one. Raises NoTools."""
     if connection.lock is None:
         return None
@@ -239,13 +244,14 @@ def read_lock(connection: McpConnection) -> Catalog | None:
 
 
 async def _compiled_alone(
-    connection: McpConnection, tools: Sequence[McpTool], listed: Catalog | None, bench: Workbench
+    connection: CatalogConnection, tools: Sequence[McpTool], listed: Catalog | None, bench: Workbench
 ) -> AsyncIterator[Shown]:
     for tool in tools:
         effect = _effect(connection, tool)
-        compilation = await compiled(bench, _alone(connection.name, tool.name, effect))
+        kind = "grpc" if isinstance(connection, GrpcConnection) else "mcp"
+        compilation = await compiled(bench, _alone(connection.name, tool, kind, effect))
         pin = _lock_state(connection, tool, listed)
-        origin = f"mcp {connection.name}: {tool.name}"
+        origin = f"{kind} {connection.name}: {tool.name}"
         plan = compilation.plan
         step = plan.steps["tool"] if plan is not None else None
         entry = next(_entries(plan, None), None) if plan is not None else None
@@ -283,7 +289,7 @@ def _unusable(tool: McpTool, effect: str, origin: str, pin: str, refusal: str) -
     )
 
 
-def _effect(connection: McpConnection, tool: McpTool) -> str:
+def _effect(connection: CatalogConnection, tool: McpTool) -> str:
     hint = tool.hint if connection.trusted else ToolHint.NONE
     return {
         ToolHint.READ: "read",
@@ -293,7 +299,7 @@ def _effect(connection: McpConnection, tool: McpTool) -> str:
     }[hint]
 
 
-def _lock_state(connection: McpConnection, tool: McpTool, listed: Catalog | None) -> str:
+def _lock_state(connection: CatalogConnection, tool: McpTool, listed: Catalog | None) -> str:
     if connection.lock is None:
         return "not pinned"
     if listed is None:
@@ -303,12 +309,13 @@ def _lock_state(connection: McpConnection, tool: McpTool, listed: Catalog | None
     return f"changed since it was pinned in {connection.lock}" if found else f"pinned in {connection.lock}"
 
 
-def _alone(connection: str, tool: str, effect: str) -> Source:
+def _alone(connection: str, tool: McpTool, kind: str, effect: str) -> Source:
     """A workflow of one agent with that one tool. JSON is YAML."""
     step: Mapping[str, JsonValue] = {
-        "kind": "mcp",
+        "kind": kind,
         "connection": connection,
-        "tool": tool,
+        "description": " ".join(tool.description.split())[:1_000] or "(no description)",
+        "tool" if kind == "mcp" else "method": tool.name,
         "effect": "write" if effect == "destructive" else effect,
     }
     workflow: JsonObject = {

@@ -8,16 +8,17 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from jackline_server.config.grpc_connections import read_grpc
 from jackline_server.config.headers import read_headers
 from jackline_server.config.mcp_connections import read_mcp
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
 from jackline_server.core.frozen import frozen
+from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.http_ports import HttpConnection, Origin, Reach
 from jackline_server.runtime.mcp_ports import McpConnection
 
-_KINDS_NOT_BUILT = ("grpc",)
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9%!$&'()*+,;=:@._~-]+)*/?", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
@@ -30,35 +31,40 @@ class Connections:
 
     http: Mapping[str, HttpConnection]
     mcp: Mapping[str, McpConnection]
+    grpc: Mapping[str, GrpcConnection]
 
 
 def read_connections(section: Section) -> Connections:
     """The connections by name. One that is not well described is reported, and stands for nothing."""
     connections: dict[str, HttpConnection] = {}
     mcp: dict[str, McpConnection] = {}
+    grpc: dict[str, GrpcConnection] = {}
     for name, table in section.tables():
         if NAME.fullmatch(name) is None:
             section.problem(ProblemCode.BAD_VALUE, name, "a connection's name is letters, digits, _ and -")
         connection = read_connection(name, table)
         if isinstance(connection, HttpConnection):
             connections[name] = connection
+        elif isinstance(connection, GrpcConnection):
+            grpc[name] = connection
         elif connection is not None:
             mcp[name] = connection
-    return Connections(http=connections, mcp=mcp)
+    return Connections(http=connections, mcp=mcp, grpc=grpc)
 
 
-def read_connection(name: str, table: Section) -> HttpConnection | McpConnection | None:
+def read_connection(name: str, table: Section) -> HttpConnection | McpConnection | GrpcConnection | None:
     """One connection of any kind; None if it is not well described, which is then reported."""
     kind = table.text("kind")
     if kind == "mcp":
         return read_mcp(
             name, table, endpoint=lambda: (*_base(table, key="url"), read_headers(table, of="connection"))
         )
+    if kind == "grpc":
+        grpc = read_grpc(name, table)
+        table.finish()
+        return grpc
     if kind != "http":
-        if kind in _KINDS_NOT_BUILT:
-            table.problem(ProblemCode.NOT_BUILT, "kind", f"{kind} is not built yet; use http or mcp")
-        else:
-            table.problem(ProblemCode.BAD_VALUE, "kind", "must be http or mcp")
+        table.problem(ProblemCode.BAD_VALUE, "kind", "must be http, mcp or grpc")
         return None  # its other keys belong to another kind: saying so of each would help nobody
     origin, base_path = _base(table)
     connection = HttpConnection(

@@ -6,21 +6,16 @@ may run in the server.
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address
 
+from jackline_server.config.grpc_targets import read_target
 from jackline_server.config.headers import read_headers
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
 from jackline_server.core.gate_plans import OnHookError
-from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget, PolicyTls
+from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-_TARGET = re.compile(
-    r"(?:dns:///)?(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>\d{1,5})", re.ASCII
-)
-_SOCKET = re.compile(r"unix:/[^\s\x00]{1,100}")
-_LAST_PORT = 65_535
 
 
 def read_hooks(section: Section) -> Mapping[str, HookDeclaration]:
@@ -68,37 +63,12 @@ def _hook(name: str, table: Section) -> HookDeclaration:
 
 
 def _policy(name: str, table: Section) -> PolicyTarget:
-    target = table.text("target") or ""
-    if not target and not table.has_seen("target"):
-        table.missing("target", "say where the service is, such as policy.internal:443")
-    near = _is_near(target, table) if target else True
-    secure = table.boolean("tls", default=not near)
-    roots, certificate, key = table.path("ca"), table.path("certificate"), table.path("key")
-    for option, given in (("ca", roots), ("certificate", certificate), ("key", key)):
-        if given is not None and not secure:
-            table.problem(ProblemCode.BAD_VALUE, option, "belongs to TLS; set tls = true")
-    if (certificate is None) is not (key is None):
-        table.problem(ProblemCode.BAD_VALUE, "certificate", "certificate and key come together")
+    target, tls = read_target(table, example="policy.internal:443")
     policy = PolicyTarget(
         name=name,
         target=target,
-        tls=PolicyTls(roots=roots, certificate=certificate, key=key) if secure else None,
+        tls=tls,
         headers=read_headers(table, of="policy service"),
     )
     table.finish()
     return policy
-
-
-def _is_near(target: str, table: Section) -> bool:
-    """True for a target on this machine, to which plain text is the default."""
-    if _SOCKET.fullmatch(target) is not None:
-        return True
-    match = _TARGET.fullmatch(target)
-    if match is None or int(match["port"]) > _LAST_PORT:
-        table.problem(ProblemCode.BAD_VALUE, "target", "must be HOST:PORT, dns:///HOST:PORT or unix:/PATH")
-        return True
-    host = match["six"] or match["host"]
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -111,6 +111,7 @@ def _connections(texts: Texts) -> dict[str, Any]:
         ({"kind": "http"}, "http"),
         ({"kind": "mcp", "transport": "stdio"}, "mcp"),
         ({"kind": "mcp", "transport": "http"}, "mcp"),
+        ({"kind": "grpc"}, "grpc"),
     ]
     cases: list[dict[str, Any]] = []
     for answers, section in kinds:
@@ -124,7 +125,7 @@ def _connections(texts: Texts) -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["kind"],
-        "properties": {"kind": {"enum": ["http", "mcp"]}, "transport": {"enum": ["stdio", "http"]}},
+        "properties": {"kind": {"enum": ["http", "mcp", "grpc"]}, "transport": {"enum": ["stdio", "http"]}},
         "allOf": [
             *cases,
             {"if": {"properties": {"kind": {"const": "mcp"}}}, "then": {"required": ["transport"]}},
@@ -218,6 +219,10 @@ class _Sketch(Section):
         self._note(key, type="array", items={"type": "string"}, minItems=1)
         self._required.append(key)
         return ("/program",)
+
+    def peeked(self, key: str) -> str | None:
+        """Nothing is there."""
+        del key
 
     def usd_micros(self, key: str) -> int | None:
         self._note(key, type="number", minimum=0, maximum=_MOST_USD)

@@ -66,6 +66,7 @@ def read_config(
         models=read_models(sections["models"]),
         connections=connections.http,
         mcp_connections=connections.mcp,
+        grpc_connections=connections.grpc,
         data_sources=read_data_sources(sections["data_sources"]),
         function_roots=read_function_roots(sections["functions"]),
         run_stored_bytes=read_run_stored_bytes(sections["limits"]),

@@ -170,6 +170,11 @@ class Section:
         value = self.text(key)
         return default if value is None or given is None else given.folder / value
 
+    def peeked(self, key: str) -> str | None:
+        """The text of a key that stays to be taken; None if there is no text."""
+        given = self._peek(key)
+        return given.value if given is not None and isinstance(given.value, str) else None
+
     def plain(self, key: str) -> JsonValue:
         """Any value but a table, as JSON has it; None for one that JSON has not."""
         given = self._take(key)

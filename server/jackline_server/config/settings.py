@@ -9,8 +9,9 @@ from pathlib import Path
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import AttemptLimits, JsonValue, Price
 from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget
+from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.http_ports import HttpConnection
-from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
+from jackline_server.runtime.mcp_ports import CatalogConnection, McpConnection, McpProcess
 from jackline_server.runtime.secrets import Secret
 from jackline_server.runtime.sql_ports import DataSource, PostgresServer
 
@@ -98,6 +99,7 @@ class Config:
     models: Mapping[str, ModelProfile]
     connections: Mapping[str, HttpConnection]
     mcp_connections: Mapping[str, McpConnection]
+    grpc_connections: Mapping[str, GrpcConnection]
     data_sources: Mapping[str, DataSource]
     function_roots: tuple[str, ...]
     tenant: TenantLimits
@@ -106,6 +108,11 @@ class Config:
     policies: Mapping[str, PolicyTarget]
     notices: tuple[str, ...]
     hidden: tuple[Secret, ...]
+
+    @property
+    def pinned_connections(self) -> Mapping[str, CatalogConnection]:
+        """The connections whose tools are pinned. No name stands for two."""
+        return {**self.mcp_connections, **self.grpc_connections}
 
     @property
     def all_hidden(self) -> Iterator[Secret]:
@@ -119,6 +126,8 @@ class Config:
         for source in self.data_sources.values():
             if isinstance(source.database, PostgresServer):
                 yield source.database.url
+        for connection in self.grpc_connections.values():
+            yield from connection.metadata.values()
         for policy in self.policies.values():
             yield from policy.headers.values()
         for connection in self.mcp_connections.values():

@@ -512,11 +512,24 @@ class SqlAction:
 
 
 @frozen
+class GrpcAction:
+    """A unary method of a gRPC connection, `package.Service/Method`, pinned by the digest of its description.
+
+    `arguments_json` is an object of fixed fields whose strings may hold templates.
+    """
+
+    connection: str
+    method: str
+    arguments_json: str
+    method_digest: str
+
+
+@frozen
 class ResultAction:
     """Reading in a result of the same run: what the built-in tool does. No workflow has a step of it."""
 
 
-ToolAction = HttpAction | FunctionAction | McpAction | SqlAction | ResultAction
+ToolAction = HttpAction | FunctionAction | McpAction | SqlAction | GrpcAction | ResultAction
 
 
 @frozen

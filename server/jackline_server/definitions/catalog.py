@@ -15,7 +15,7 @@ from jackline_server.core.gate_plans import HookPlan
 from jackline_server.core.plan import ModelPlan
 from jackline_server.definitions import defaults
 from jackline_server.runtime.mcp_ports import Catalog as McpCatalog
-from jackline_server.runtime.mcp_ports import McpConnection
+from jackline_server.runtime.mcp_ports import CatalogConnection
 from jackline_server.runtime.model_providers import automatic_adapter
 from jackline_server.runtime.sql_ports import DataSource
 
@@ -45,7 +45,7 @@ class McpCatalogs(Protocol):
         """The connections."""
         ...
 
-    def connection(self, name: str) -> McpConnection | None:
+    def connection(self, name: str) -> CatalogConnection | None:
         """What the operator says of one."""
         ...
 
@@ -62,7 +62,7 @@ class NoMcpCatalogs:
         """There is none."""
         return ()
 
-    def connection(self, name: str) -> McpConnection | None:
+    def connection(self, name: str) -> CatalogConnection | None:
         """There is none."""
         del name
 
@@ -109,6 +109,7 @@ class Catalog:
     functions: Functions
     mcp: McpCatalogs = field(default_factory=NoMcpCatalogs)
     data_sources: Mapping[str, DataSource] = field(default_factory=dict[str, DataSource])
+    grpc: McpCatalogs = field(default_factory=NoMcpCatalogs)
     hooks: Hooks = field(default_factory=NoHooks)
     policies: frozenset[str] = frozenset()
     regions: frozenset[str] = frozenset()

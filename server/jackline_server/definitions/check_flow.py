@@ -25,7 +25,7 @@ from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.parameters import placeholders
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import HttpShape, McpShape, SqlShape
+from jackline_server.definitions.shapes import GrpcShape, HttpShape, McpShape, SqlShape
 from jackline_server.definitions.yaml_nodes import Path
 
 _ENGINE_KEYS = ("_last_error", "_last_error_type")
@@ -254,7 +254,7 @@ def _check_reads(plan: Plan, draft: Draft, report: Report, found: Graph) -> None
                 for name, pointer in entry.bind.items():
                     _check_pointer(pointer, known, (*path, name), report)
         shape = draft.steps[step_id]
-        if isinstance(shape, HttpShape | McpShape | SqlShape):
+        if isinstance(shape, HttpShape | McpShape | SqlShape | GrpcShape):
             _check_visit(shape, known, ("steps", step_id), report, visited=step_id in found.visited)
 
 
@@ -267,7 +267,12 @@ def _check_pointer(pointer: str, known: set[str], path: Path, report: Report) ->
 
 
 def _check_visit(
-    shape: HttpShape | McpShape | SqlShape, known: set[str], path: Path, report: Report, *, visited: bool
+    shape: HttpShape | McpShape | SqlShape | GrpcShape,
+    known: set[str],
+    path: Path,
+    report: Report,
+    *,
+    visited: bool,
 ) -> None:
     """A step that the flow visits has only its input: no model chooses arguments for it."""
     names = placeholders(shape, path, report)

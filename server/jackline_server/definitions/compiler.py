@@ -25,7 +25,8 @@ from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.gating import Gating
-from jackline_server.definitions.mcp_source import McpSource
+from jackline_server.definitions.grpc_steps import GrpcSteps
+from jackline_server.definitions.mcp_source import GRPC_WORDS, McpSource
 from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, SchemaChecker, json_text
 from jackline_server.definitions.presets import PRESETS, Preset
@@ -89,10 +90,12 @@ class WorkflowCompiler:
         mcp = McpSource(source=source, known=self._catalog.mcp, report=report)
         parameters = Parameters(schemas=self._schemas, report=report)
         steps = McpSteps(mcp=mcp, parameters=parameters, report=report)
+        methods = McpSource(source=source, known=self._catalog.grpc, report=report, words=GRPC_WORDS)
+        grpc = GrpcSteps(source=methods, parameters=parameters, report=report)
         draft = steps.expanded(draft)
-        plan = self._plan(draft, source, steps, report)
+        plan = self._plan(draft, source, steps, grpc)
         worst = self._check(plan, draft, report)
-        pins = mcp.pins()
+        pins = {**mcp.pins(), **methods.pins()}
         if not report.has_errors:
             plan = dataclasses.replace(plan, revision=revision(source, pins))
         return Compilation(
@@ -101,12 +104,12 @@ class WorkflowCompiler:
             plan=None if report.has_errors else self._sealed(plan),
             findings=report.findings(),
             worst_case=worst,
-            catalogs=mcp.catalogs,
+            catalogs={**mcp.catalogs, **methods.catalogs},
             pins={} if report.has_errors else pins,
         )
 
-    def _plan(self, draft: Draft, source: Source, mcp: McpSteps, report: Report) -> Plan:
-        top, parameters = draft.top, mcp.parameters
+    def _plan(self, draft: Draft, source: Source, mcp: McpSteps, grpc: GrpcSteps) -> Plan:
+        top, parameters, report = draft.top, mcp.parameters, mcp.report
         preset = PRESETS[top.preset]
         files = Assets(source=source, steps=draft.steps, report=report)
         resolver = Resolver(
@@ -115,6 +118,7 @@ class WorkflowCompiler:
             assets=files,
             parameters=parameters,
             mcp=mcp,
+            grpc=grpc,
             expressions=self._expressions,
             report=report,
             preset=preset,

@@ -133,7 +133,7 @@ def _load(root: int, file: str) -> Loaded:
 
 
 def mcp_connections_of(loaded: Loaded) -> list[str]:
-    """The MCP connections that a workflow's steps name, if the workflow can be read that far."""
+    """The connections with pinned tools that a workflow's steps name, if it can be read that far."""
     return [] if loaded.source is None else mcp_connections(_steps(loaded.source.yaml))
 
 

@@ -6,30 +6,47 @@ are made of tools (`mcp_steps`).
 
 from collections.abc import Mapping
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import RESERVED_SIGNALS
 from jackline_server.definitions.catalog import McpCatalogs, nearest
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import AgentShape, AnyStep, McpShape
+from jackline_server.definitions.shapes import AgentShape, AnyStep, GrpcShape, McpShape
 from jackline_server.definitions.yaml_nodes import Mark, Path
 from jackline_server.runtime import mcp_ports
-from jackline_server.runtime.mcp_ports import BadPins, McpConnection, McpTool
+from jackline_server.runtime.mcp_ports import BadPins, CatalogConnection, McpTool
 from jackline_server.runtime.ports import Source
 
 _MAX_NAME = 63
 
 
+@frozen
+class Words:
+    """How findings speak of a kind of connection and its tools."""
+
+    connection: str
+    tool: str
+    unavailable: str
+
+
+MCP_WORDS = Words(connection="MCP connection", tool="tool", unavailable="mcp_unavailable")
+GRPC_WORDS = Words(connection="gRPC connection", tool="method", unavailable="grpc_unavailable")
+
+
 class McpSource:
     """The catalogs that one source reads. `catalogs` fills with the versions of those not pinned."""
 
-    def __init__(self, *, source: Source, known: McpCatalogs, report: Report) -> None:
+    def __init__(
+        self, *, source: Source, known: McpCatalogs, report: Report, words: Words = MCP_WORDS
+    ) -> None:
         self.catalogs: dict[str, str | None] = {}
         self._source = source
         self._known = known
         self._report = report
+        self._words = words
         self._found: dict[str, mcp_ports.Catalog | None] = {}
         self._used: dict[str, dict[str, McpTool]] = {}
 
-    def connection(self, name: str) -> McpConnection | None:
+    def connection(self, name: str) -> CatalogConnection | None:
         """What the operator says of a connection."""
         return self._known.connection(name)
 
@@ -38,7 +55,7 @@ class McpSource:
         connection = self._known.connection(name)
         if connection is None:
             hint = nearest(name, self._known.names())
-            message = f"there is no MCP connection `{name[:64]}` in the server's config{hint}"
+            message = f"there is no {self._words.connection} `{name[:64]}` in the server's config{hint}"
             self._report.error("unknown_connection", message, place)
             return None
         if name not in self._found:
@@ -54,7 +71,8 @@ class McpSource:
         if tools is None:
             return None
         if name not in tools:
-            message = f"`{connection}` has no tool `{name[:64]}` that may be called{nearest(name, tools)}"
+            what = f"`{connection}` has no {self._words.tool} `{name[:64]}`"
+            message = f"{what} that may be called{nearest(name, tools)}"
             self._report.error("tool_unknown", message, place)
             return None
         self._used.setdefault(connection, {})[name] = tools[name]
@@ -83,8 +101,8 @@ class McpSource:
         found = self._known.catalog(name)
         if isinstance(found, str):
             self.catalogs[name] = None
-            message = f"the tools of `{name}` can't be listed: {found}"
-            self._report.error("mcp_unavailable", message, place)
+            message = f"the {self._words.tool}s of `{name}` can't be listed: {found}"
+            self._report.error(self._words.unavailable, message, place)
             return None
         self.catalogs[name] = mcp_ports.version_of(found)
         return found
@@ -97,10 +115,10 @@ def is_pins(name: str) -> bool:
 
 
 def mcp_connections(steps: Mapping[str, AnyStep]) -> list[str]:
-    """The MCP connections that the steps name, each once."""
+    """The connections with pinned tools that the steps name, each once."""
     named: dict[str, None] = {}
     for step in steps.values():
-        if isinstance(step, McpShape):
+        if isinstance(step, McpShape | GrpcShape):
             named[step.connection] = None
         elif isinstance(step, AgentShape):
             named.update((entry.from_, None) for entry in step.tools if entry.from_ is not None)

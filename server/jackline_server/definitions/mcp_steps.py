@@ -16,7 +16,15 @@ from jackline_server.definitions.mcp_source import McpSource, step_name
 from jackline_server.definitions.parameters import Parameters, json_text, placeholders, without
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import MAX_TOOLS, AgentShape, AnyStep, Document, McpShape, ToolShape
+from jackline_server.definitions.shapes import (
+    MAX_TOOLS,
+    AgentShape,
+    AnyStep,
+    Document,
+    GrpcShape,
+    McpShape,
+    ToolShape,
+)
 from jackline_server.definitions.yaml_nodes import Path
 from jackline_server.runtime.mcp_ports import McpTool, ToolHint
 
@@ -125,17 +133,9 @@ class McpSteps:
                 message = f"`{tool.name}` has no parameter `{name[:64]}`{nearest(name, _properties(tool))}"
                 self.report.warning("argument_unknown", message, (*path, "arguments", name), of_key=True)
         return FunctionDescription(
-            parameters_json=json_text(self._open(schema, shape, path)), docstring=tool.description
+            parameters_json=json_text(open_schema(schema, shape, path, self.report)),
+            docstring=tool.description,
         )
-
-    def _open(self, schema: Document, shape: McpShape, path: Path) -> Document:
-        """The schema of what is still to be given: no fixed arguments, but the names in their templates."""
-        left = without(schema, frozenset(shape.arguments))
-        named = [name for name in placeholders(shape, path, self.report) if name not in _of(schema)]
-        if named:
-            left["properties"] = {**_of(left), **{name: {"type": "string"} for name in named}}
-            left["required"] = [*left.get("required", []), *named]
-        return left
 
     def effect(self, step_id: str, shape: McpShape) -> Effect:
         """What a step may change: its own word, else a trusted server's, else a write."""
@@ -169,14 +169,25 @@ class McpSteps:
         )
 
 
+def open_schema(schema: Document, shape: McpShape | GrpcShape, path: Path, report: Report) -> Document:
+    """The schema of what is still to be given: no fixed arguments, but the names in their templates."""
+    left = without(schema, frozenset(shape.arguments))
+    named = [name for name in placeholders(shape, path, report) if name not in properties_of(schema)]
+    if named:
+        left["properties"] = {**properties_of(left), **{name: {"type": "string"} for name in named}}
+        left["required"] = [*left.get("required", []), *named]
+    return left
+
+
 def _has_from(step: AgentShape) -> bool:
     return any(entry.from_ is not None for entry in step.tools)
 
 
 def _properties(tool: McpTool) -> dict[str, Any]:
-    return _of(json.loads(tool.input_schema_json))
+    return properties_of(json.loads(tool.input_schema_json))
 
 
-def _of(schema: Document) -> dict[str, Any]:
+def properties_of(schema: Document) -> dict[str, Any]:
+    """The properties of an object's schema."""
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}  # pyright: ignore[reportUnknownVariableType] - any JSON

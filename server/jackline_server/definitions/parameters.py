@@ -18,6 +18,7 @@ from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import (
     Document,
     FunctionShape,
+    GrpcShape,
     HttpShape,
     McpShape,
     SqlShape,
@@ -40,10 +41,12 @@ def json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=float)
 
 
-def placeholders(step: HttpShape | McpShape | SqlShape, path: Path, report: Report) -> tuple[str, ...]:
+def placeholders(
+    step: HttpShape | McpShape | SqlShape | GrpcShape, path: Path, report: Report
+) -> tuple[str, ...]:
     """The names in all templates of a step, each once; malformed ones are reported."""
     texts: list[tuple[Path, object]]
-    if isinstance(step, McpShape):
+    if isinstance(step, McpShape | GrpcShape):
         texts = [((*path, "arguments", key), value) for key, value in step.arguments.items()]
     elif isinstance(step, SqlShape):
         texts = [((*path, "statement"), step.statement)]
@@ -133,7 +136,7 @@ class Parameters:
                 "additionalProperties": False,
             }
             return Signature(schema=schema, names=frozenset(every), explicit=False)
-        if isinstance(step, FunctionShape | McpShape) and function is not None:
+        if isinstance(step, FunctionShape | McpShape | GrpcShape) and function is not None:
             described: Document = json.loads(function.parameters_json)
             names_known = frozenset(described.get("properties", {}))
             return Signature(schema=without(described, given), names=names_known, explicit=False)

@@ -51,6 +51,7 @@ from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
 from jackline_server.definitions.contract import contract_of
 from jackline_server.definitions.expression_checks import ExpressionChecker
+from jackline_server.definitions.grpc_steps import GrpcSteps
 from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, as_json, json_text
 from jackline_server.definitions.presets import Preset, default_form
@@ -62,6 +63,7 @@ from jackline_server.definitions.shapes import (
     CompletionBoundsShape,
     CompletionShape,
     FunctionShape,
+    GrpcShape,
     HttpShape,
     McpShape,
     NamedToolShape,
@@ -73,7 +75,7 @@ from jackline_server.definitions.shapes import (
 from jackline_server.definitions.units import is_signal
 from jackline_server.definitions.yaml_nodes import Path
 
-AnyToolStep = HttpShape | FunctionShape | McpShape | SqlShape
+AnyToolStep = HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape
 
 MAX_TOOL_CHARACTERS = 1_000_000
 """Descriptions and parameters, counted for each agent that has the tool: the plan holds them so."""
@@ -88,6 +90,7 @@ class Resolver:
     assets: Assets
     parameters: Parameters
     mcp: McpSteps
+    grpc: GrpcSteps
     expressions: ExpressionChecker
     report: Report
     preset: Preset
@@ -104,11 +107,17 @@ class Resolver:
         for step_id, shape in self.draft.steps.items():
             if isinstance(shape, FunctionShape):
                 self._describe(step_id, shape)
-            elif isinstance(shape, McpShape) and (found := self.mcp.describe(step_id, shape)) is not None:
-                self._functions[step_id] = found
+            elif isinstance(shape, McpShape):
+                self._note(step_id, self.mcp.describe(step_id, shape))
+            elif isinstance(shape, GrpcShape):
+                self._note(step_id, self.grpc.describe(step_id, shape))
             if isinstance(shape, ToolStepShape):
                 self._effects[step_id] = self._effect(step_id, shape)
         return {step_id: self._step(step_id) for step_id in sorted(self.draft.steps)}
+
+    def _note(self, step_id: str, described: FunctionDescription | None) -> None:
+        if described is not None:
+            self._functions[step_id] = described
 
     def _step(self, step_id: str) -> StepPlan:
         match self.draft.steps[step_id]:
@@ -116,7 +125,7 @@ class Resolver:
                 return self._agent(step_id, agent)
             case CompletionShape() as completion:
                 return self._completion(step_id, completion)
-            case HttpShape() | FunctionShape() | McpShape() | SqlShape() as tool:
+            case HttpShape() | FunctionShape() | McpShape() | SqlShape() | GrpcShape() as tool:
                 return self._tool_step(step_id, tool)
             case RouterShape() as router:
                 return self._router(step_id, router)
@@ -417,7 +426,7 @@ class Resolver:
             self.report.error("tool_unknown", message, place)
             return None
         if not isinstance(step, ToolStepShape):
-            message = f"a step of kind `{step.kind}` can't be a tool yet; http, function, mcp and sql can"
+            message = f"a step of kind `{step.kind}` can't be a tool yet; those that do one thing can"
             self.report.error("tool_not_callable", message, place)
             return None
         return step
@@ -450,6 +459,8 @@ class Resolver:
             return self.mcp.effect(step_id, shape)
         if isinstance(shape, SqlShape):
             return sql_action.effect(shape)
+        if isinstance(shape, GrpcShape):
+            return self.grpc.effect(step_id, shape)
         if shape.effect is None:
             message = f"`{step_id}` declares no effect and counts as `write`: it is never run twice"
             self.report.warning("effect_undeclared", message, ("steps", step_id))
@@ -484,6 +495,8 @@ class Resolver:
             return self.mcp.action(step_id, shape)
         if isinstance(shape, SqlShape):
             return sql_action.build(shape, ("steps", step_id), self.catalog, self.report)
+        if isinstance(shape, GrpcShape):
+            return self.grpc.action(step_id, shape)
         return FunctionAction(function=shape.function)
 
     def _describe(self, step_id: str, shape: FunctionShape) -> None:

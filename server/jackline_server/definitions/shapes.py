@@ -424,7 +424,7 @@ class CompletionShape(ModelStepShape):
 
 
 class ToolStepShape(StepShape, PolicyShape):
-    """What `http`, `function`, `mcp` and `sql` have."""
+    """What every step has that does one thing."""
 
     not_built = _TOOL_NOT_BUILT
     input: dict[InputName, Pointer] | None = None
@@ -470,13 +470,23 @@ class SqlShape(ToolStepShape):
     max_rows: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
 
+class GrpcShape(ToolStepShape):
+    """A step of kind `grpc`."""
+
+    connection: str
+    method: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,200}/[A-Za-z_][A-Za-z0-9_]{0,100}$")]
+    arguments: Document = Field(default_factory=dict)
+
+
 class RouterShape(StepShape):
     """A step of kind `router`."""
 
     conditions: Annotated[tuple[ConditionShape, ...], Field(min_length=1, max_length=100)]
 
 
-AnyStep = AgentShape | CompletionShape | HttpShape | FunctionShape | McpShape | SqlShape | RouterShape
+AnyStep = (
+    AgentShape | CompletionShape | HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape | RouterShape
+)
 
 KINDS: dict[str, type[AnyStep]] = {
     "agent": AgentShape,
@@ -486,8 +496,9 @@ KINDS: dict[str, type[AnyStep]] = {
     "mcp": McpShape,
     "router": RouterShape,
     "sql": SqlShape,
+    "grpc": GrpcShape,
 }
-KINDS_NOT_BUILT = frozenset({"grpc", "worker", "human", "workflow"})
+KINDS_NOT_BUILT = frozenset({"worker", "human", "workflow"})
 
 
 class WorkflowShape(Shape):

@@ -14,7 +14,8 @@ from jackline.v1 import plan_pb2, policy_pb2, policy_pb2_grpc, run_pb2
 from jackline_server.core import json_text
 from jackline_server.core.gate_plans import ArgumentsView, MaskPlan, Pii
 from jackline_server.policies.timed import Timed
-from jackline_server.runtime.gate_ports import PolicyTarget, PolicyTls
+from jackline_server.runtime.gate_ports import PolicyTarget
+from jackline_server.runtime.grpc_ports import GrpcTls
 from jackline_server.runtime.ports import Consultation, ConsultReply, Masks
 
 _EVERYTHING = MaskPlan(kinds=frozenset(Pii))
@@ -109,7 +110,7 @@ class PolicyServices:
         return document if view is ArgumentsView.FULL else self._masks.json(document, _EVERYTHING)
 
 
-def _credentials(tls: PolicyTls) -> grpc.ChannelCredentials:
+def _credentials(tls: GrpcTls) -> grpc.ChannelCredentials:
     """Raises OSError for a file that can't be read."""
     return grpc.ssl_channel_credentials(
         root_certificates=None if tls.roots is None else tls.roots.read_bytes(),

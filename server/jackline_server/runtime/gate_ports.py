@@ -1,11 +1,11 @@
 """What an operator declares of hooks and policy services: shapes between the config and its users."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import OnHookError
 from jackline_server.core.plan import JsonValue
+from jackline_server.runtime.grpc_ports import GrpcTls
 from jackline_server.runtime.secrets import Secret
 
 
@@ -25,19 +25,10 @@ class HookDeclaration:
 
 
 @frozen
-class PolicyTls:
-    """How a policy service is known, and how it knows us. None stands for the system's roots, and nobody."""
-
-    roots: Path | None
-    certificate: Path | None
-    key: Path | None
-
-
-@frozen
 class PolicyTarget:
     """A policy service of the operator's: `target` as gRPC takes it, in the clear if `tls` is None."""
 
     name: str
     target: str
-    tls: PolicyTls | None
+    tls: GrpcTls | None
     headers: Mapping[str, Secret]

@@ -144,6 +144,29 @@ def _canonical(value: JsonValue) -> str:
 # --- connections -------------------------------------------------------------------------------
 
 
+class CatalogConnection(Protocol):
+    """A connection whose tools are pinned, whatever it speaks. What it says is believed if `trusted`."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the config."""
+        ...
+
+    @property
+    def trusted(self) -> bool:
+        """Whether what its server says of an effect is believed."""
+        ...
+
+    @property
+    def lock(self) -> Path | None:
+        """A file that pins its catalog."""
+        ...
+
+    def allows(self, tool: str) -> bool:
+        """True if the operator lets this tool be called."""
+        ...
+
+
 @frozen
 class McpProcess:
     """A server that we start ourselves and speak to over its standard input and output.

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from jackline_server.core.plan import (
     FunctionAction,
+    GrpcAction,
     HttpAction,
     McpAction,
     ResultAction,
@@ -16,6 +17,7 @@ from jackline_server.core.plan import (
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.attempt import Attempts
 from jackline_server.tools.function import FunctionTool
+from jackline_server.tools.grpc.tool import GrpcCalls
 from jackline_server.tools.http import HttpTool
 from jackline_server.tools.mcp.tool import McpToolCalls
 from jackline_server.tools.results import failed
@@ -27,7 +29,7 @@ _FUNCTION_NET_MS = 100
 
 
 class StepToolbox:
-    """Implements `Toolbox` for the step kinds `http`, `function` and, where there is one, `mcp` and `sql`."""
+    """Implements `Toolbox` for the step kinds `http`, `function` and, where there are, the others."""
 
     def __init__(
         self,
@@ -36,11 +38,13 @@ class StepToolbox:
         functions: FunctionTool,
         mcp: McpToolCalls | None = None,
         sql: SqlTool | None = None,
+        grpc: GrpcCalls | None = None,
     ) -> None:
         self._http = http
         self._functions = functions
         self._mcp = mcp
         self._sql = sql
+        self._grpc = grpc
         self._attempts = Attempts()
 
     @property
@@ -64,15 +68,22 @@ class StepToolbox:
                 return await self._http.call(action, invocation)
             case FunctionAction():
                 return await self._functions.call(action, invocation)
-            case McpAction():
-                if self._mcp is None:
-                    return failed("This server has no MCP connections.")
-                return await self._mcp.call(action, invocation)
-            case SqlAction():
-                if self._sql is None:
-                    return failed("This server has no data sources.")
-                return await self._sql.call(action, invocation)
+            case McpAction() | SqlAction() | GrpcAction():
+                return await self._reached(action, invocation)
             case ResultAction():
                 raise TypeError("results are read by the runtime itself")
             case _:
                 assert_never(action)
+
+    async def _reached(
+        self, action: McpAction | SqlAction | GrpcAction, invocation: Invocation
+    ) -> ToolResult:
+        match action:
+            case McpAction() if self._mcp is not None:
+                return await self._mcp.call(action, invocation)
+            case SqlAction() if self._sql is not None:
+                return await self._sql.call(action, invocation)
+            case GrpcAction() if self._grpc is not None:
+                return await self._grpc.call(action, invocation)
+            case _:
+                return failed(f"This server has no connections for steps of kind {invocation.step.kind}.")

@@ -9,7 +9,7 @@ import pytest
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect
 from jackline_server.runtime.ports import ToolEnding
-from jackline_server.tools.mcp.tool import TOOL_CHANGED
+from jackline_server.tools.pinned_calls import TOOL_CHANGED
 from tests.tools.mcp.scene import NAME, hostile
 
 COMPLETED, FAILED, UNCERTAIN = ToolEnding.COMPLETED, ToolEnding.FAILED, ToolEnding.UNCERTAIN

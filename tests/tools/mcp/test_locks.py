@@ -7,7 +7,7 @@ import pytest
 
 from jackline_server.plain_files import read_regular
 from jackline_server.runtime.mcp_ports import BadPins
-from jackline_server.tools.mcp.locks import MOST_BYTES, read_lock_file
+from jackline_server.tools.locks import MOST_BYTES, read_lock_file
 
 
 @pytest.mark.timeout(20)

@@ -17,6 +17,7 @@ from jackline_server.config import Config, ModelProfile
 from jackline_server.core.frozen import frozen
 from jackline_server.definitions.catalog import nearest
 from jackline_server.models.script import ScriptError, load_script
+from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.http_ports import (
     HttpClients,
     HttpConnection,
@@ -27,11 +28,12 @@ from jackline_server.runtime.http_ports import (
     Origin,
     Reach,
 )
-from jackline_server.runtime.mcp_ports import BadPins, Catalog, McpConnection, McpProcess
+from jackline_server.runtime.mcp_ports import BadPins, Catalog, CatalogConnection, McpConnection, McpProcess
 from jackline_server.runtime.model_providers import AZURE, OPENAI, read_model_name
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
-from jackline_server.tools.mcp.failures import ServerDown
-from jackline_server.tools.mcp.locks import read_lock_file
+from jackline_server.tools.catalogs import ServerDown
+from jackline_server.tools.grpc.link import GrpcLink
+from jackline_server.tools.locks import read_lock_file
 from jackline_server.tools.sql.databases import SourceDown
 
 _PORTS = {"http": 80, "https": 443}
@@ -76,6 +78,10 @@ def outside_checks(config: Config, bench: Workbench, *, limit_s: float) -> list[
         *(
             Check(subject=f"connection {name}", look=partial(_mcp, connection, bench))
             for name, connection in config.mcp_connections.items()
+        ),
+        *(
+            Check(subject=f"connection {name}", look=partial(_grpc, connection, bench))
+            for name, connection in config.grpc_connections.items()
         ),
     ]
 
@@ -221,7 +227,7 @@ async def _sql(source: DataSource, bench: Workbench) -> Sequence[Found]:
 
 async def _mcp(connection: McpConnection, bench: Workbench) -> Sequence[Found]:
     subject = f"connection {connection.name}"
-    link = bench.mcp.link(connection.name)
+    link = bench.catalogs.link(connection.name)
     if link is None:
         raise LookupError(connection.name)  # the workbench was made of the same config
     section = f"[connections.{connection.name}]"
@@ -236,13 +242,30 @@ async def _mcp(connection: McpConnection, bench: Workbench) -> Sequence[Found]:
     return [ok(subject, told), *_missing(subject, connection, listed), *_locked(subject, connection, allowed)]
 
 
-def _missing(subject: str, connection: McpConnection, listed: Catalog) -> Iterator[Found]:
+async def _grpc(connection: GrpcConnection, bench: Workbench) -> Sequence[Found]:
+    """Ask what is served, by reflection or by the file; connect all the same, so that TLS is tried."""
+    subject, section = f"connection {connection.name}", f"[connections.{connection.name}]"
+    link = bench.catalogs.link(connection.name)
+    if not isinstance(link, GrpcLink):
+        raise TypeError(connection.name)  # the workbench was made of the same config
+    try:
+        await link.ready(within_s=connection.start_timeout_ms / 1000)
+        listed = await link.catalog(max_age_s=0)
+    except ServerDown as down:
+        advice = f"look at target, tls and descriptors in {section}"
+        return [problem(subject, f"grpc: {down.message}", advice), *_locked(subject, connection, None)]
+    allowed = {name: listed[name] for name in listed if connection.allows(name)}
+    told = f"grpc: it answers; {len(allowed)} of its {len(listed)} methods may be used"
+    return [ok(subject, told), *_missing(subject, connection, listed), *_locked(subject, connection, allowed)]
+
+
+def _missing(subject: str, connection: McpConnection | GrpcConnection, listed: Catalog) -> Iterator[Found]:
     for name in sorted((connection.allow or frozenset()) - set(listed)):
         what = f"`allow` names {name}, which it does not have{nearest(name, listed)}"
         yield warning(subject, what, f"correct `allow` in [connections.{connection.name}]")
 
 
-def _locked(subject: str, connection: McpConnection, listed: Catalog | None) -> Iterator[Found]:
+def _locked(subject: str, connection: CatalogConnection, listed: Catalog | None) -> Iterator[Found]:
     if connection.lock is None:
         return
     again = f"look at the change, then: jackline tools lock {connection.name} --config FILE"

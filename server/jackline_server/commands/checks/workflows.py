@@ -75,7 +75,7 @@ def _told(subject: str, compilation: Compilation, path: Path, name: str) -> Iter
 
 async def _changed(subject: str, plan: Plan, bench: Workbench) -> list[Found]:
     """Tools that their servers describe differently from what is pinned: a run would not start."""
-    changed = await bench.mcp.changed(plan)
+    changed = await bench.catalogs.changed(plan)
     if not changed:
         return []
     what = f"{', '.join(changed)}: not what is pinned any more; a run would be refused with TOOL_CHANGED"

@@ -6,7 +6,6 @@
     session     one session of the SDK, owned by one task from its first scope to its last
     listing     a server's tools, page by page, within caps
     calling     the request that calls a tool
-    locks       reading a lock file
     answers     a tool's answer as a result
     failures    what can go wrong, as far as a call has to tell it apart
     stdio       the SDK's transport over a process of ours; `process` starts and kills it, `lines` cuts it up

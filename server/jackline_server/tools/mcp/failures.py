@@ -1,11 +1,16 @@
 """What can go wrong between us and an MCP server, as far as a call has to tell it apart.
 
+ServerDown           there is no session; nothing was asked
+
 McpFailure
-├── ServerDown       there is no session; nothing was asked
 ├── CallRefused      the server certainly did not do it
 └── CallLost         the server may have done it
     └── CallLate     its time was over first
 """
+
+from jackline_server.tools.catalogs import ServerDown
+
+__all__ = ["CallLate", "CallLost", "CallRefused", "McpFailure", "ServerDown"]
 
 
 class McpFailure(Exception):
@@ -14,17 +19,6 @@ class McpFailure(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-
-
-class ServerDown(McpFailure):
-    """There is no session with the server; nothing was asked of it.
-
-    Here `message` is for people, and may repeat what the server itself said: a model gets `brief`.
-    """
-
-    def __init__(self, message: str, *, brief: str = "") -> None:
-        super().__init__(message)
-        self.brief = brief or message
 
 
 class CallRefused(McpFailure):

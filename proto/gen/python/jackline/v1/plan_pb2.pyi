@@ -1664,6 +1664,7 @@ class ToolStepPlan(_message.Message):
     MCP_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     SQL_FIELD_NUMBER: _builtins.int
+    GRPC_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
@@ -1699,6 +1700,10 @@ class ToolStepPlan(_message.Message):
         """Runs a statement on a data source."""
 
     @_builtins.property
+    def grpc(self) -> Global___GrpcAction:
+        """Calls a method of a gRPC service."""
+
+    @_builtins.property
     def policy(self) -> Global___ToolPolicy:
         """What follows from its failures, and whether it is called again."""
 
@@ -1720,14 +1725,15 @@ class ToolStepPlan(_message.Message):
         mcp: Global___McpAction | None = ...,
         result: Global___ResultAction | None = ...,
         sql: Global___SqlAction | None = ...,
+        grpc: Global___GrpcAction | None = ...,
         policy: Global___ToolPolicy | None = ...,
         gates: Global___GatesPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "gates", b"gates", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "gates", b"gates", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql"]  # noqa: Y015
+    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql", "grpc"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
 
@@ -1925,6 +1931,40 @@ class SqlAction(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_rows) -> _WhichOneofReturnType__max_rows | None: ...
 
 Global___SqlAction: _TypeAlias = SqlAction  # noqa: Y015
+
+@_typing.final
+class GrpcAction(_message.Message):
+    """A unary method of a connection of the operator's that speaks gRPC."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTION_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
+    METHOD_DIGEST_FIELD_NUMBER: _builtins.int
+    connection: _builtins.str
+    """The connection."""
+    method: _builtins.str
+    """The method, as `package.Service/Method`."""
+    arguments_json: _builtins.str
+    """A JSON object of fixed fields of the request, strings with templates."""
+    method_digest: _builtins.str
+    """SHA-256 of the method's description as it was pinned, in hexadecimal. One that no longer has it is not called."""
+    def __init__(
+        self,
+        *,
+        connection: _builtins.str = ...,
+        method: _builtins.str = ...,
+        arguments_json: _builtins.str = ...,
+        method_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "connection", b"connection", "method", b"method", "method_digest", b"method_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrpcAction: _TypeAlias = GrpcAction  # noqa: Y015
 
 @_typing.final
 class RouterCase(_message.Message):
