@@ -18,6 +18,7 @@ from tests.docs.pages import ROOT
 from tests.policies.policy_double import DENY, served
 from tests.support.mcp_servers import served_over_http
 from tests.support.tool_service import tools_served
+from tests.tools.grpc.scene import odd
 
 
 @pytest.fixture
@@ -185,6 +186,20 @@ async def test_a_data_source_is_connected_to_and_one_that_is_not_there_is_a_prob
     assert found == {"shop": ["ok"], "gone": ["problem"], "far": ["problem"]}
     assert not any("hush-hush" in str(one) for one in checks)
     assert not await asyncio.to_thread((project.folder / "gone.db").exists)
+
+
+async def test_a_grpc_service_is_asked_what_it_serves(project: Project):
+    async with odd({}) as service:
+        project.config(
+            f'[connections.shop]\nkind = "grpc"\ntarget = "{service.address}"\n'
+            'allow = ["till.v1.Till/Charge", "till.v1.Till/Chrage"]\n'
+            '[connections.gone]\nkind = "grpc"\ntarget = "127.0.0.1:1"\n'
+        )
+        code, checks = await examined(project)
+    assert code == 1
+    assert verdicts(checks, "connection shop") == ["ok", "warning"]
+    assert verdicts(checks, "connection gone") == ["problem"]
+    assert service.calls == []
 
 
 async def test_a_model_server_that_refuses_the_key_is_a_problem(project: Project):

@@ -11,6 +11,7 @@ import pytest
 from jackline_server.runtime.mcp_ports import BadPins, read_pins
 from tests.cli.projects import WORKFLOW, Project
 from tests.support.tool_service import tools_served
+from tests.tools.grpc.scene import PROTO, odd
 
 ORDERS = """\
 name: orders
@@ -42,6 +43,14 @@ steps:
     description: Finds orders.
     connection: shop
     statement: SELECT id FROM orders WHERE id >= {{ least }}
+"""
+METHOD = """\
+name: payer
+model: fast
+flow: [ask]
+steps:
+  ask: {kind: agent, tools: [{ref: order}], answer: text, routes: {error: end}}
+  order: {kind: grpc, effect: read, description: Reads one., connection: till, method: till.v1.Till/GetOrder}
 """
 LOCK = "flows/connections/till.lock"
 
@@ -129,6 +138,40 @@ async def test_an_http_tool_of_a_workflow_takes_its_bound_values_from_the_argume
         )
         assert (code, result["output"]) == (0, {"tool": "refunds"})
         assert [entry.body for entry in service.entries] == [{"order": "A-1", "shop": "eu"}]
+
+
+async def test_the_methods_of_a_grpc_service_are_shown_locked_and_called(project: Project):
+    async def order(request: bytes, _: object) -> bytes:
+        return request
+
+    async with odd({"GetOrder": order}) as service:
+        project.write("flows/payer.yaml", METHOD)
+        head = f'[connections.till]\nkind = "grpc"\ntarget = "{service.address}"\ntrusted = true\n'
+        project.config(head + 'lock = "till.lock"\n')
+        code, _ = await tools(project, "lock", "till")
+        assert code == 0
+        code, groups = await tools(project, "test", "--connection", "till")
+        shown = {tool["name"]: tool for tool in groups[0]["tools"]}
+        assert shown["till.v1.Till/GetOrder"]["effect"] == "read"
+        assert shown["till.v1.Till/GetOrder"]["pin"].startswith("pinned in")
+        assert "streams" in shown["till.v1.Till/Watch"]["refusal"]
+        assert "holds itself" in shown["till.v1.Till/Plant"]["refusal"]
+        code, done = await tools(
+            project, "test", "order", "--workflow", "flows/payer.yaml", "--args", '{"order_id": "7"}'
+        )
+        assert (code, done["output"]["order_id"]) == (0, "7")
+    changed = PROTO.read_text("utf-8").replace("int64 total_cents = 2;", "string total_cents = 2;")
+    async with odd({"GetOrder": order}, proto=changed) as service:
+        project.config(
+            f'[connections.till]\nkind = "grpc"\ntarget = "{service.address}"\nlock = "till.lock"\n'
+        )
+        code, (found,) = await tools(project, "lock", "till", "--check")
+        assert (code, "till.v1.Till/GetOrder" in found["changed"]) == (1, True)
+        code, done = await tools(
+            project, "test", "order", "--workflow", "flows/payer.yaml", "--args", '{"order_id": "7"}'
+        )
+        assert (code, done["error"].partition(":")[0]) == (1, "tool_changed")
+        assert service.calls == []
 
 
 async def test_a_statement_of_a_workflow_is_shown_and_run_like_any_tool(project: Project):

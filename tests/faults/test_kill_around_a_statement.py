@@ -3,20 +3,18 @@
 The cases are F8 to F12 of the faults, with a database in place of a service.
 """
 
-import asyncio
 import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from jackline.v1.run_pb2 import RunState
-from jackline_client import TERMINAL_STATES
-from jackline_client.errors import CallError
+from tests.faults.one_write import PLACES, Write, killed
 from tests.support.postgres_server import Postgres, running_postgres
-from tests.support.server_process import ServerProcess, Servers
+from tests.support.server_process import Servers
 
 WORKFLOW = """\
 name: note
@@ -35,18 +33,6 @@ PLAIN = "INSERT INTO notes (key) VALUES ({{ _call_key }} || '-' || (SELECT count
 SLOW = "INSERT INTO notes (key) SELECT 'slow' FROM pg_sleep(30)"
 TABLE = "CREATE TABLE notes (key TEXT PRIMARY KEY)"
 
-RESTING = TERMINAL_STATES | {RunState.RUN_STATE_WAITING}
-
-PLACES = {
-    # F8: not announced. F9, F10: announced and not sent. F11: committed and not recorded. F12: recorded.
-    "tool.before_intent": (0, 1, False),
-    "tool.after_intent_before_call": (0, 0, True),
-    "tool.mid": (0, 0, True),
-    "tool.after_call_before_commit": (1, 1, True),
-    "tool.after_commit": (1, 1, False),
-}
-"""Rows when it dies, rows at the end, and whether the run asks what became of its write."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
@@ -58,6 +44,9 @@ class Notes:
     @property
     def rows(self) -> object:
         return self.value("SELECT count(*) FROM notes")
+
+    def write(self, workflow: str) -> Write:
+        return Write(config=self.config, workflow=workflow, count=lambda: self.rows)
 
 
 @pytest.fixture(scope="module")
@@ -83,61 +72,13 @@ def notes(request: pytest.FixtureRequest, tmp_path: Path) -> Notes:
     return Notes(config=f'[data_sources.shop]\nfile = "{file}"\nwrites = true\n', value=value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """The end of a run over a kill. `rows` are those that were there while nobody was."""
-
-    rows: object
-    asked: bool
-    state: "RunState.ValueType"
-
-
-async def killed(
-    servers: Servers, notes: Notes, workflow: str, *, failpoints: str = "", until: str = ""
-) -> Ended:
-    """Put it, run it, let it die: at the failpoint, or once that question to the database is true."""
-    server = servers.make(notes.config)
-    await server.start()
-    async with server.client() as client:
-        await client.put_workflow(workflow)
-    await server.kill()
-    await server.start(failpoints=failpoints)
-    async with server.client() as client:
-        with suppress(CallError):  # it may be quicker to die
-            await client.start_run("note", request_id="r-1")
-    if until:
-        async with asyncio.timeout(20):
-            while not await asyncio.to_thread(notes.value, until):
-                pass
-        await server.kill()
-    else:
-        await server.killed()
-    rows = notes.rows
-    await server.start()
-    return await ended(server, rows)
-
-
-async def ended(server: ServerProcess, rows: object) -> Ended:
-    """The run that goes on, to its end; its question is answered."""
-    async with server.client() as client:
-        run_id = (await client.start_run("note", request_id="r-1")).run.run_id
-        async with asyncio.timeout(30):
-            while (await client.get_run(run_id)).state not in RESTING:
-                pass
-        questions = [one async for one in client.list_interrupts(run_id)]
-        for question in questions:
-            await client.answer(run_id, question.interrupt_id, "succeeded")
-        done = await client.wait_run(run_id)
-    return Ended(rows=rows, asked=bool(questions), state=done.run.state)
-
-
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_write_is_made_once_and_asked_about_where_nobody_knows(
     place: str, servers: Servers, notes: Notes
 ) -> None:
     before, after, asks = PLACES[place]
     seen = await killed(
-        servers, notes, WORKFLOW.format(effect="write", statement=PLAIN), failpoints=f"{place}=kill"
+        servers, notes.write(WORKFLOW.format(effect="write", statement=PLAIN)), failpoints=f"{place}=kill"
     )
 
     assert (seen.rows, notes.rows, seen.asked) == (before, after, asks)
@@ -149,7 +90,7 @@ async def test_an_idempotent_write_is_made_again_under_its_key_and_stands_once(
     place: str, servers: Servers, notes: Notes
 ) -> None:
     seen = await killed(
-        servers, notes, WORKFLOW.format(effect="idempotent", statement=ONCE), failpoints=f"{place}=kill"
+        servers, notes.write(WORKFLOW.format(effect="idempotent", statement=ONCE)), failpoints=f"{place}=kill"
     )
 
     assert (notes.rows, seen.asked) == (1, False)
@@ -164,9 +105,8 @@ async def test_a_statement_whose_server_dies_is_rolled_back_and_asked_about(
     active = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(30)'"
     seen = await killed(
         servers,
-        Notes(config=config, value=postgres.value),
-        WORKFLOW.format(effect="write", statement=SLOW),
-        until=active,
+        Notes(config=config, value=postgres.value).write(WORKFLOW.format(effect="write", statement=SLOW)),
+        until=lambda: postgres.value(active),
     )
 
     assert (seen.rows, seen.asked) == (0, True)
