@@ -139,13 +139,6 @@ class LiveRun:
         if self._active_since_ms is not None:
             self._active_base_ms += gap_ms
 
-    async def turn(self) -> MessagesAppended | None:
-        """The fact that the run's turn in its thread has come; None if it has not, or it waits for none.
-
-        Raises what the store raises.
-        """
-        return await self._tools.threads.turn(self.tenant, self.state)
-
     def moment(self) -> Moment:
         """Now, for `decide`."""
         return Moment(active_ms=self.active_ms(), unix_ms=self._tools.clock.unix_ms())

@@ -36,9 +36,6 @@ GRACEFUL_MS = 9_000
 
 LONGEST_SLEEP_MS = 3_600_000
 
-TURN_POLL_MS = 1_000
-"""How often a run that is driven while it waits for its turn in a thread looks if that has come."""
-
 
 class Ending(Enum):
     """How a run left this process."""
@@ -130,29 +127,12 @@ class Runner:
                 await self._run.flush()
                 if until is None and not self._inbox.nudged:
                     return Ending.DORMANT
-                if not await self._turn_came():
-                    await self._sleep(until)
+                await self._sleep(until)
             case CallModel() | CallTools() | Consult():
                 await self._perform(step)
             case _:
                 assert_never(step)
         return None
-
-    async def _turn_came(self) -> bool:
-        """True if the turn of a run in its thread has come since it is driven here.
-
-        A run is claimed for a command while it waits, and one that can't be settled before keeps it here:
-        nobody else would find out.
-        """
-        if not self._run.state.waits_for_turn:
-            return False
-        try:
-            turn = await self._run.turn()
-        except StoreUnavailable:
-            return False
-        if turn is not None:
-            self._run.note(turn)
-        return turn is not None
 
     async def _settle_what_came(self) -> None:
         due = timing.due(self._run.state, self._tools.clock.unix_ms())
@@ -220,7 +200,7 @@ class Runner:
 
     async def _sleep(self, until_active_ms: int | None) -> None:
         """Wait for the active time or the next timer to come, or for a nudge."""
-        ms = TURN_POLL_MS if self._run.state.waits_for_turn else LONGEST_SLEEP_MS
+        ms = LONGEST_SLEEP_MS
         if until_active_ms is not None:
             ms = min(ms, until_active_ms - self._run.active_ms())
         wake = timing.wake_unix_ms(self._run.state)
