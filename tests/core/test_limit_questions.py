@@ -4,6 +4,7 @@ from typing import Unpack
 
 import pytest
 
+from jackline_server.core.boundaries import Entry
 from jackline_server.core.commands import AdjustBounds, Answer, Steer
 from jackline_server.core.facts import (
     BoundsAdjusted,
@@ -21,9 +22,11 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
-from jackline_server.core.plan import BoundsCap, OnLimit, OnQuestion, Plan, Price, RunBounds
+from jackline_server.core.plan import BoundsCap, OnLimit, OnQuestion, Plan, Price, ReflectPlan, RunBounds
+from jackline_server.core.replaying import replayed
 from jackline_server.testing import plans
-from jackline_server.testing.driving import Call, Driver, Ends, Reply, Says, Scenario
+from jackline_server.testing.driving import STARTED_UNIX_MS, Call, Driver, Ends, Reply, Says, Scenario
+from jackline_server.testing.instruments import instruments
 from jackline_server.testing.plans import StepBoundsFields
 
 LOOK = plans.tool("look")
@@ -292,3 +295,29 @@ def test_what_needs_no_other_bound_raises_no_other_bound() -> None:
     assert "also" not in question(driver).question
     answer(driver, "raise").run_to_end()
     assert adjusted(driver).visit == NewVisitBounds(max_iterations=2)
+
+
+# --- decided again -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["raise", "final_answer", "give_up"])
+@pytest.mark.parametrize("bounds", [StepBoundsFields(max_iterations=1), StepBoundsFields(tool_calls=1)])
+def test_an_answer_with_calls_that_are_not_made_is_decided_again_as_it_was(
+    bounds: StepBoundsFields, option: str
+) -> None:
+    step = plans.agent(
+        tools=(plans.entry("look"),),
+        bounds=plans.step_bounds(**bounds),
+        on_limit=OnLimit.ASK,
+        limit_expiry_ms=HOUR_MS,
+        reflect=ReflectPlan(every=1, guidance=True),
+    )
+    two = Says(calls=(Call("look"), Call("look", call_id="b")))
+    driver = answer(at_the_question(plans.plan_of(step, LOOK), two, ANSWER, ANSWER), option)
+    driver.run()
+    log = (
+        Entry(fact=fact, active_ms=active_ms, unix_ms=STARTED_UNIX_MS + active_ms)
+        for fact, active_ms in driver.log
+    )
+    found = replayed("run-1", log, driver.state.plan, instruments=instruments())
+    assert (found.difference, found.facts) == (None, len(driver.log))

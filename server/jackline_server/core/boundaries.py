@@ -4,6 +4,7 @@ Owns which facts belong together, and whether a call is in flight. Whoever cuts 
 (a replay) does it here and nowhere else. Does not own what is decided there (`decide`).
 """
 
+from jackline_server.core.evolve_calls import FAILED, SUCCEEDED
 from jackline_server.core.facts import (
     AnswerRejected,
     BoundsAdjusted,
@@ -86,7 +87,7 @@ def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911, PLR0912
         case InterruptResolved():
             return isinstance(before, CommandApplied | TimerFired | BoundsAdjusted)
         case ToolCallFinished():
-            answered = isinstance(before, InterruptResolved) and bool(before.option)
+            answered = isinstance(before, InterruptResolved) and before.option in (SUCCEEDED, FAILED)
             return answered or fact.problem is CallProblem.REPLY_DISCARDED
         case Noticed(code=NoticeCode.TOOL_CALLS_IN_TEXT):
             return isinstance(before, ModelReplied | ToolCallRequested)
