@@ -513,6 +513,24 @@ async def test_guidance_that_comes_too_late_stays_in_the_thread(here: Scene) -> 
     assert "be brief" in here.models.requests[-1].messages[1].text
 
 
+async def test_guidance_that_a_step_beside_the_conversation_has_heard_stays_in_the_thread(
+    here: Scene,
+) -> None:
+    sort = change(plans.agent(routes={"*": plans.AGENT}), step_id="sort")
+    here.plan = CODEC.decode_plan(CODEC.encode_plan(plans.plan_of(sort, plans.agent(thread=True))))
+    async with here.running() as jackline:
+        first = await start(jackline, "one")
+        await here.asked.wait()
+        await start(jackline, "be brief", on_busy=OnBusy.STEER)
+        here.gate.set()
+    async with here.running(worker="worker-2") as jackline:
+        log = await jackline.follow(first.row.run_id)
+        page = await conversation(jackline)
+    assert [one.text for one in facts(log, Steered) if isinstance(one, Steered)] == ["be brief"]
+    assert len(said(page)) == 3
+    assert said(page)[-1] == "user: be brief"
+
+
 async def test_a_start_that_finds_the_thread_idle_starts_whatever_on_busy_says(here: Scene) -> None:
     here.gate.set()
     async with here.running() as jackline:

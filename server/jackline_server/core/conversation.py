@@ -6,6 +6,8 @@ left out, and so is an answer that did not count, or that did not pass the guard
 that broke off is kept as far as it came, marked.
 """
 
+from collections.abc import Iterator
+
 from jackline_server.core import finish_tool, json_text, transcript
 from jackline_server.core.context import step_input
 from jackline_server.core.facts import CommandRejected, MessagesAppended
@@ -36,11 +38,21 @@ def left(state: RunState, visit: Visit, *, has_answer: bool) -> Talk | None:
     """What the run has said with this visit, which ends with an answer or without one."""
     talk = state.talk
     step = state.plan.step(visit.step_id)
-    if talk is None or not state.in_thread or not isinstance(step, ModelStep) or not step.thread:
+    if talk is None or not state.in_thread or not isinstance(step, ModelStep):
         return talk
+    if not step.thread:
+        heard = tuple(_guidance(visit))
+        return change(talk, unheard=(*talk.unheard, *heard)) if heard else talk
     is_guarded = step.gates is not None and bool(step.gates.output)
     said = _passed(talk, state, step, visit, has_answer=has_answer) if is_guarded else None
     return change(talk, said=(*talk.said, *(said or _of_visit(talk, state, visit))))
+
+
+def _guidance(visit: Visit) -> Iterator[UserMessage]:
+    """What people have said to a step; where it is none of the conversation, nobody there has heard it."""
+    for entry in visit.entries:
+        if isinstance(entry, Note) and entry.is_guidance:
+            yield UserMessage(text=entry.text, provenance=entry.provenance)
 
 
 def came_too_late(state: RunState, fact: CommandRejected) -> RunState:

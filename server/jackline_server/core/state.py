@@ -344,7 +344,7 @@ class Talk:
     """A run's part in a conversation: what had been said before it, and what it has said.
 
     `waits` until its turn in the thread has come. `opening` is the input of the visit under way, as JSON.
-    `unheard` is guidance that came too late for it.
+    `unheard` is guidance that came too late for it, or that only a step beside the conversation has heard.
     """
 
     history: tuple[ThreadMessage, ...]
