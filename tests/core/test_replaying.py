@@ -24,7 +24,15 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.frozen import change
-from jackline_server.core.plan import ChoiceMode, Effect, ModelStep, Plan, PromptSection, ToolChoice
+from jackline_server.core.plan import (
+    ChoiceMode,
+    Effect,
+    ModelStep,
+    Plan,
+    PromptSection,
+    TextToolCalls,
+    ToolChoice,
+)
 from jackline_server.core.replaying import Replayed, replayed
 from jackline_server.core.request_differences import Kind
 from jackline_server.testing.driving import (
@@ -243,6 +251,19 @@ def test_a_tool_that_would_be_called_otherwise_differs_at_its_call() -> None:
     where, kind, detail = met(driver, plan)
     assert (where, kind) == ("ToolCallStarted", Kind.TOOL_CALL)
     assert detail == "look with another timeout_ms"
+
+
+def test_calls_in_text_differ_at_the_reply_where_the_other_plan_does_not_take_them() -> None:
+    says = Says(text='<tool_call>{"name": "look", "arguments": {}}</tool_call>')
+    answer = Says(text='{"result": 1}')
+    auto = agent_plan(LOOK, text_tool_calls=TextToolCalls.AUTO)
+    driver = drive(auto, says, answer, look=[Ends(output=1)])
+    assert again(driver, change(auto, digest="2" * 64)).difference is None
+    off = with_agent(auto, text_tool_calls=TextToolCalls.OFF)
+    assert met(driver, off) == ("ModelReplied", Kind.DECISION, "its text would be no call")
+    driver = drive(off, says)
+    assert again(driver, change(off, digest="1" * 64)).difference is None
+    assert met(driver, auto) == ("ModelReplied", Kind.DECISION, "the calls in its text would be carried out")
 
 
 def test_another_route_differs_where_the_step_ends() -> None:

@@ -13,7 +13,7 @@ to another run. Pure, and as deep into a log as its reader hands out.
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from jackline_server.core import json_text
+from jackline_server.core import calls, json_text
 from jackline_server.core.boundaries import Entry, comes_from_outside, completes, in_flight
 from jackline_server.core.decide import decide
 from jackline_server.core.errors import CorruptLog
@@ -168,10 +168,19 @@ class _Walk:
         return in_flight(self.own) and isinstance(fact, ModelReplied | ModelCallFailed | ToolCallFinished)
 
     def _fold(self, entry: Entry) -> Difference | None:
+        otherwise = self._heard_otherwise(entry.fact)
         self.own = evolve(self.own, entry.fact, active_ms=entry.active_ms)
         self._last = entry
         if self.other is None:
             return None
+        if otherwise:
+            return Difference(
+                sequence=self.own.sequence,
+                kind=Kind.DECISION,
+                recorded=entry.fact,
+                decided=None,
+                detail=otherwise,
+            )
         try:
             self.other = evolve(self.other, entry.fact, active_ms=entry.active_ms)
         except (CorruptLog, KeyError, TypeError):
@@ -180,6 +189,17 @@ class _Walk:
                 sequence=self.own.sequence, kind=Kind.FOLD, recorded=entry.fact, decided=None, detail=detail
             )
         return None
+
+    def _heard_otherwise(self, fact: Fact) -> str:
+        """What the other plan makes of calls that stand in a reply's text, if that is not what was made."""
+        if self.other is None or not isinstance(fact, ModelReplied):
+            return ""
+        if fact.tool_calls and not fact.calls_in_text:
+            return ""
+        ours, theirs = (calls.heard(state, fact.text, ()) for state in (self.other, self.own))
+        if ours.asked == theirs.asked:
+            return ""
+        return "the calls in its text would be carried out" if ours.asked else "its text would be no call"
 
     # --- one decision --------------------------------------------------------------------------
 
