@@ -30,7 +30,7 @@ _REWRITTEN = "ignore::pytest.PytestAssertRewriteWarning"
 """A plugin that is imported already has its own assertions told plainly, which is no matter here."""
 _GREEN, _RED = "PASSED", ("FAILED", "ERROR")
 _ENDS = (_GREEN, *_RED)
-_COPIED = (*_IMPORTED, "tests", "examples", "pyproject.toml")
+_COPIED = (*_IMPORTED, "client/go", "tests", "examples", "pyproject.toml")
 
 
 class Verdict(Enum):

@@ -84,6 +84,19 @@ async def test_a_token_that_a_service_says_back_is_masked():
     assert SECRET.split()[1] not in result.error
 
 
+async def test_attempts_at_one_call_share_its_key():
+    keys: list[object] = []
+
+    async def answer(_: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        keys.extend(value for name, value in context.invocation_metadata() or () if name == "idempotency-key")
+        return b""
+
+    async with odd({"Charge": answer}) as service, scene(connection(service.address)) as there:
+        await there.call("Charge")
+        await there.call("Charge")
+    assert keys == ["key_1", "key_1"]
+
+
 async def test_a_long_error_is_cut_and_its_control_characters_shown():
     answers = {"Charge": ends(CODE.INTERNAL, "\x1b[31m" + "x" * 4_000)}
     async with odd(answers) as service, scene(connection(service.address)) as there:
@@ -195,12 +208,12 @@ async def test_a_service_without_reflection_says_what_to_do():
 
 
 def fan_out() -> bytes:
-    """Thirty messages, each with ten of the next: a schema of 10^30 fields."""
+    """Twelve messages, each with ten of the next: a schema of 10^12 fields."""
     lines = [
-        f"message M{n} {{ {' '.join(f'M{n + 1} f{i} = {i + 1};' for i in range(10))} }}" for n in range(30)
+        f"message M{n} {{ {' '.join(f'M{n + 1} f{i} = {i + 1};' for i in range(10))} }}" for n in range(12)
     ]
-    text = "\n".join(['syntax = "proto3";', "package x;", *lines, "message M30 { string a = 1; }"])
-    return descriptors(text + "\nservice S { rpc A(M0) returns (M30); }\n")
+    text = "\n".join(['syntax = "proto3";', "package x;", *lines, "message M12 { string a = 1; }"])
+    return descriptors(text + "\nservice S { rpc A(M0) returns (M12); }\n")
 
 
 def circle() -> bytes:
