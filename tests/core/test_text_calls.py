@@ -193,6 +193,13 @@ def test_looking_takes_time_in_proportion_to_the_text(piece: str) -> None:
     assert took(400_000) < 2.0
 
 
+def test_a_long_schema_is_not_read_for_each_call() -> None:
+    wide = json_text.write({"properties": {f"p{number}": {"type": "integer"} for number in range(3_000)}})
+    began = time.perf_counter()
+    find("<function=look></function>\n" * 15_000, (plans.entry("look", parameters_json=wide),))
+    assert time.perf_counter() - began < 3.0
+
+
 def test_a_text_that_is_too_long_and_too_many_calls_are_no_calls() -> None:
     assert find(" " * MOST_CHARS + JSON, TOOLS) is None
     assert find("<function=send></function>\n" * 256, TOOLS) is not None

@@ -14,6 +14,7 @@ Besides `arguments` it may be `parameters`; OpenAI's own form and lists are take
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from jackline_server.core import finish_tool, json_text, result_tool
 from jackline_server.core.frozen import frozen
@@ -184,9 +185,15 @@ def _without_line_ends(value: str) -> str:
 
 def _typed(arguments: JsonObject, parameters_json: str) -> JsonObject:
     """The texts as what the schema says they are; one that can't be read so stays a text, and is refused."""
-    properties = json_text.parse_object(parameters_json).get("properties")
-    schemas = properties if isinstance(properties, dict) else {}
+    schemas = _schemas(parameters_json)
     return {name: _value(value, schemas.get(name)) for name, value in arguments.items()}
+
+
+@lru_cache(maxsize=256)
+def _schemas(parameters_json: str) -> JsonObject:
+    """What the schema says of each parameter. A text may have calls by the thousand; it is read once."""
+    properties = json_text.parse_object(parameters_json).get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def _value(value: JsonValue, schema: JsonValue) -> JsonValue:
