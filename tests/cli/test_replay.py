@@ -126,6 +126,8 @@ async def test_no_content_is_shown_unless_it_is_asked_for(project: Project) -> N
         (("--workflow", "pair", "--against", "missing.yaml"), 65),
         (("--workflow", "pair", "--against", "broken.yaml"), 65),
         (("--workflow", "pair", "--against", "other.yaml"), 65),
+        (("--workflow", "mistyped"), 65),
+        (("--workflow", "mistyped", "--against", "other.yaml"), 65),
         (("--workflow", "pair", "--data", "nowhere"), 73),
     ],
     ids=str,

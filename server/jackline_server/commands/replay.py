@@ -113,7 +113,11 @@ async def _judged(
     found: list[Judged] = []
     async with reading_aside(config.server.data) as store:
         plan = await replaying.plan_against(store, config, against) if against else None
-        if plan is not None and not which.run_id and not which.workflow:
+        if plan is not None and not which.run_id:
+            if which.workflow and which.workflow != plan.name:
+                raise replaying.CannotReplay(
+                    f"--workflow is {which.workflow}, and --against names {plan.name}"
+                )
             which = which.of_workflow(plan.name)
         tools = replaying.instruments()
         async with aclosing(replaying.rows(store, which)) as rows:
@@ -126,6 +130,8 @@ async def _judged(
                 found.append(one)
                 if output is Output.TEXT:
                     say(*_lines(one, full=full))
+        if not found and plan is None:
+            await replaying.check_workflow(store, which)
     return found
 
 

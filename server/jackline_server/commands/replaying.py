@@ -7,6 +7,7 @@ are held against. Does not own the walk (`core.replaying`) nor the words (`repla
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
 from pathlib import Path
 
 from jackline_server.bootstrap import workbench
@@ -160,6 +161,22 @@ def instruments() -> Instruments:
 
 
 # --- what they are held against ----------------------------------------------------------------
+
+
+async def check_workflow(store: StoreAside, which: Which) -> None:
+    """Whether runs could have been found: a gate that names no workflow would hold for ever.
+
+    Raises CannotReplay.
+    """
+    async with aclosing(rows(store, change(which, phases=frozenset[Phase](), limit=1))) as any_run:
+        async for _ in any_run:
+            return
+    try:
+        await revision_of(store.revisions, DEFAULT_TENANT, which.workflow)
+    except Refused as refused:
+        raise CannotReplay(f"--workflow {which.workflow}: {refused.message}") from None
+    except StoreError as error:
+        raise CannotReplay(str(error)) from None
 
 
 async def plan_against(store: StoreAside, config: Config, reference: str) -> Plan:
