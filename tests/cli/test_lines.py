@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from jackline.v1.control_pb2 import CommandKind
 from jackline.v1.event_pb2 import (
     AnswerContent,
@@ -174,6 +176,28 @@ def test_each_answer_to_an_unknown_outcome_says_what_it_means() -> None:
     meanings = [line for line in shown if line.startswith("      ")]
     assert len(meanings) == 3
     assert "jackline submit run_1 c1 --output JSON" in meanings[0]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "raise_to", "words"),
+    [
+        ("step.max_iterations", 1600, "raise step.max_iterations to 1,600 and go on"),
+        ("run.cost_budget_usd", 1_250_000, "raise run.cost_budget_usd to $1.25 and go on"),
+        ("run.token_budget", 0, "raise the bound and go on"),
+    ],
+)
+def test_a_question_at_a_limit_says_how_far_the_bound_would_be_raised(
+    leaf: str, raise_to: int, words: str
+) -> None:
+    raised = InterruptRaised(
+        interrupt_id="limit-1",
+        kind=InterruptKind.INTERRUPT_KIND_LIMIT_REACHED,
+        options=["raise", "give_up"],
+        limit_leaf=leaf,
+        raise_to=raise_to,
+    )
+    shown = lines([StepEvent(run_id="run_1", interrupt_raised=raised)])
+    assert any(line.strip().startswith(words) for line in shown)
 
 
 def test_an_objection_says_who_made_it_where_and_why() -> None:

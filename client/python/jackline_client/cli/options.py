@@ -69,7 +69,7 @@ KindOption = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help="Only events of this kind, such as tool_call_finished; may be repeated.",
+        help="Only events of this kind, such as tool_call_finished.",
         autocompletion=completing.event_kinds,
     ),
 ]

@@ -31,6 +31,7 @@ from jackline_client.errors import (
     JacklineError,
     ScopeMissing,
     StreamCut,
+    ThreadBusy,
     Unauthenticated,
     Unavailable,
     WorkflowNotFound,
@@ -130,6 +131,8 @@ def explain(error: JacklineError, server: Chosen | None) -> Iterator[str]:
             yield f"jackline: {too_high(error)}{reason}"
         case BoundTooLow():
             yield f"jackline: {too_low(error)}{reason}"
+        case ThreadBusy():
+            yield f"jackline: {str(error).replace('by on_busy', 'by --on-busy')}{reason}"
         case _:
             yield f"jackline: {as_typed(str(error))}{reason}"
     yield from (f"  {hint}" for hint in _hints(error, server))
@@ -158,6 +161,8 @@ def _hints(error: JacklineError, server: Chosen | None) -> Iterator[str]:
             yield f"the token lacks the scope {error.metadata.get('scope', 'for it')}"
         case WorkflowNotFound():
             yield "`jackline workflow ls` lists them; `jackline workflow put FILE` adds one"
+        case ThreadBusy() if error.metadata.get("run_id"):
+            yield f"the active run is {error.metadata['run_id']}"
         case StreamCut():
             yield f"go on with `jackline watch {error.run_id} --after {error.sent_through}`"
         case Internal() if error.metadata.get("incident_id"):

@@ -25,7 +25,7 @@ _MEANINGS = {
     "retry": "call it again",
 }
 _AT_A_LIMIT = {
-    "raise": "raise the bound and go on; `jackline adjust` sets it to what you say",
+    "raise": "raise {bound} and go on; `jackline adjust` sets it to what you say",
     "final_answer": "one more call without tools, then the step ends",
     "give_up": "end the step with what there is",
 }
@@ -60,7 +60,15 @@ def answer_commands(run_id: str, asked: Interrupt | InterruptRaised, flag: str) 
             submit = _command("submit", run_id, asked.call_id) + " --output JSON" + flag
             yield "  " + _MEANINGS[option].format(submit=submit)
         if asked.kind == InterruptKind.INTERRUPT_KIND_LIMIT_REACHED and option in _AT_A_LIMIT:
-            yield f"  {_AT_A_LIMIT[option]}"
+            yield "  " + _AT_A_LIMIT[option].format(bound=_raised(asked))
+
+
+def _raised(asked: Interrupt | InterruptRaised) -> str:
+    """The bound that a question is about and what it would become."""
+    if not asked.raise_to:
+        return "the bound"
+    leaf, to = short(asked.limit_leaf), asked.raise_to
+    return f"{leaf} to ${to / 1_000_000:g}" if leaf.endswith("cost_budget_usd") else f"{leaf} to {to:,}"
 
 
 def _command(name: str, *words: str) -> str:
