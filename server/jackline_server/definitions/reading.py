@@ -211,8 +211,10 @@ def _wrong_length(detail: ErrorDetails, path: Path, report: Report) -> None:
     least, most = detail.get("ctx", {}).get("min_length", 0), detail.get("ctx", {}).get("max_length")
     if len(detail["input"]) >= least and most is None:
         return
-    wanted = f"at most {most}" if most is not None else f"at least {least}"
-    report.error("out_of_range", f"{wanted} entries are wanted here", path)
+    number = most if most is not None else least
+    wanted = f"at most {number}" if most is not None else f"at least {number}"
+    noun = "entry is" if number == 1 else "entries are"
+    report.error("out_of_range", f"{wanted} {noun} wanted here", path)
 
 
 def _bad_value(detail: ErrorDetails, path: Path, report: Report) -> None:

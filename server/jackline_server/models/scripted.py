@@ -36,6 +36,7 @@ from jackline_server.runtime.ports import (
 _PIECE_CHARS = 24
 _BYTES_PER_TOKEN = 4
 _MESSAGE_TOKENS = 4
+_NAMES_SHOWN, _NAME_SHOWN = 8, 64
 _PLACEHOLDER = re.compile(r"\{\{\s*user\.([A-Za-z_][\w]*)\s*\}\}")
 _UNCHARGED = frozenset(
     {
@@ -181,11 +182,17 @@ def _fill_text(text: str, user: JsonObject) -> str:
     return _PLACEHOLDER.sub(spell, text)
 
 
+def _keys_of(user: JsonObject) -> str:
+    """Whether a name is misspelt, or a step without `input` shows its values one level down."""
+    names = ", ".join(f"`{key[:_NAME_SHOWN]}`" for key in list(user)[:_NAMES_SHOWN])
+    return f"its keys are {names}" if names else "it has no keys"
+
+
 def _lookup(name: str, user: JsonObject) -> JsonValue:
     if name not in user:
         raise refused(
             FailureClass.BAD_REQUEST,
-            f"the script wants `user.{name}`, which the first user message does not have",
+            f"the script wants `user.{name}`, which the first user message does not have; {_keys_of(user)}",
         )
     return user[name]
 

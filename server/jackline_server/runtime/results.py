@@ -157,7 +157,8 @@ class Results:
 def _media_notice(tool: str, parts: Sequence[ResultMedia]) -> Noticed:
     """What is recorded of a result that holds more than text."""
     kept, size = sum(bool(part.blob) for part in parts), sum(part.size for part in parts)
-    text = f"the result of {tool} has {len(parts)} parts that are no text, {size} bytes in all"
+    told = "1 part that is" if len(parts) == 1 else f"{len(parts)} parts that are"
+    text = f"the result of {tool} has {told} no text, {size} bytes in all"
     text += "; they are kept outside the log" if kept == len(parts) else f"; {kept} of them are kept"
     return Noticed(code=NoticeCode.RESULT_STORED, text=text)
 

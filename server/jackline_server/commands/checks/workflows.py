@@ -60,7 +60,7 @@ async def _workflow(loaded: Loaded, folder: Path, bench: Workbench) -> Sequence[
         found += await _changed(subject, compilation.plan, bench)
     if all(one.verdict is Verdict.OK for one in found):
         steps = len(compilation.plan.steps) if compilation.plan is not None else 0
-        found = [ok(subject, f"{compilation.name}: no findings in {steps} steps")]
+        found = [ok(subject, f"{compilation.name}: no findings in {steps} step{'' if steps == 1 else 's'}")]
     return found
 
 
