@@ -182,6 +182,25 @@ async def test_the_oldest_runs_are_claimed_first_up_to_the_limit_from_all_tenant
     assert [claim.run_id for claim in rest] == ["run_c"]
 
 
+async def test_of_those_that_are_called_the_ones_that_a_command_waits_for_are_claimed(store: Store):
+    for name in ("run_a", "run_b", "run_c"):
+        await store.journal.create(new_run(name, owner=None))
+    for name in ("run_b", "run_c"):
+        await store.commands.submit(name, command_id="one", payload=b"p", limit=64)
+
+    claims = await store.leases.claim("other", limit=9, now_unix_ms=NOW, called={"run_a", "run_b"})
+
+    assert [claim.run_id for claim in claims] == ["run_b"]
+
+
+async def test_a_run_whose_time_has_come_is_claimed_whoever_is_called(store: Store):
+    await _released(store, append(at=head(Phase.WAITING, wake=NOW)))
+
+    (claim,) = await store.leases.claim("other", limit=9, now_unix_ms=NOW, called=())
+
+    assert claim.run_id == "run_a"
+
+
 async def test_workers_that_claim_at_once_never_get_the_same_run(store: Store):
     for number in range(60):
         await store.journal.create(new_run(f"run_{number:02}", owner=None))

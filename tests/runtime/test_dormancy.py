@@ -1,7 +1,7 @@
 """A run that waits for a person keeps no place in this process, whatever waits in its command table."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,8 +32,10 @@ class Seen:
     claimed: list[str] = field(default_factory=list[str])
     let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
-        claims = await self.leases.claim(worker, limit=limit, now_unix_ms=now_unix_ms)
+    async def claim(
+        self, worker: str, *, limit: int, now_unix_ms: int, called: Collection[str] | None = None
+    ) -> Sequence[Claim]:
+        claims = await self.leases.claim(worker, limit=limit, now_unix_ms=now_unix_ms, called=called)
         self.claimed += [claim.run_id for claim in claims]
         return claims
 

@@ -1,12 +1,13 @@
 """Drives one run for as long as this process owns it: decide, perform, until there is nothing to do.
 
 Owns the loop and its boundaries. A run leaves this process finished, dormant (paused or waiting for a
-person: it keeps no memory here, whatever waits in its command table), suspended for a drain, or lost to
-another worker.
+person: it keeps no memory here, whatever waits in its command table), suspended for a drain or for want of a
+place, or lost to another worker.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from enum import Enum
 from typing import assert_never
 
@@ -56,10 +57,18 @@ class RunnerTools:
 
 
 class Runner:
-    """The loop of one run."""
+    """The loop of one run.
 
-    def __init__(self, run: LiveRun, inbox: Inbox, *, tools: RunnerTools) -> None:
+    `takes_place` says whether there is a place for it now; a run that has none is driven as far as it goes
+    without a call, and asks again before each.
+    """
+
+    def __init__(
+        self, run: LiveRun, inbox: Inbox, *, tools: RunnerTools, takes_place: Callable[[], bool]
+    ) -> None:
         self._run = run
+        self._takes_place = takes_place
+        self._has_place = False
         self._inbox = inbox
         self._tools = tools
         self._suspending = False
@@ -109,8 +118,7 @@ class Runner:
             await failpoints.hit_async("loop.step.begin")
             await self._settle_what_came()
             if self._suspending and run.state.finished is None:
-                await self._let_go()
-                return Ending.SUSPENDED
+                return await self._suspended()
             step = decide(run.state, now=run.moment(), instruments=self._tools.instruments)
             ending = await self._carry_out(step)
             if ending is not None:
@@ -127,12 +135,25 @@ class Runner:
                 await self._run.flush()
                 if until is None and not self._inbox.nudged:
                     return Ending.DORMANT
+                if until is not None and not self._placed():
+                    return await self._suspended()
                 await self._sleep(until)
             case CallModel() | CallTools() | Consult():
+                if not self._placed():
+                    return await self._suspended()
                 await self._perform(step)
             case _:
                 assert_never(step)
         return None
+
+    def _placed(self) -> bool:
+        """True once the run has a place here; without one it makes no call and waits for no time."""
+        self._has_place = self._has_place or self._takes_place()
+        return self._has_place
+
+    async def _suspended(self) -> Ending:
+        await self._let_go()
+        return Ending.SUSPENDED
 
     async def _settle_what_came(self) -> None:
         due = timing.due(self._run.state, self._tools.clock.unix_ms())

@@ -6,9 +6,10 @@ look sooner than the next poll.
 """
 
 import asyncio
+import itertools
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from contextlib import contextmanager
 
 from jackline_server import failpoints
@@ -30,6 +31,9 @@ POLL_MS = 1_000
 
 READ_AT_ONCE = 8
 """Runs that are replayed at once after a restart, so that hundreds of them do not hold up the loop."""
+
+ERRANDS = 16
+"""Runs beyond the places here that are driven at once, as far as they go without a call."""
 
 CUT_OFF_S = 4
 """How long a run that was cut off may take to be suspended; the rest is left open, for recovery."""
@@ -69,6 +73,7 @@ class Scheduler:
         self._runners: dict[str, Runner] = {}
         self._background: list[asyncio.Task[None]] = []
         self._wake = asyncio.Event()
+        self._called: set[str] = set()
         self._reading = asyncio.Semaphore(READ_AT_ONCE)
         self._places = 0
         self._renewed_ms = tools.live.clock.monotonic_ms()
@@ -88,7 +93,7 @@ class Scheduler:
 
     @property
     def room(self) -> int:
-        """How many more runs can be driven here."""
+        """How many more runs can be driven here; below zero while some are driven beyond the places."""
         return 0 if self.draining else self._settings.max_active_runs - len(self._tasks) - self._places
 
     @contextmanager
@@ -111,6 +116,8 @@ class Scheduler:
         if runner is not None:
             runner.nudge()
         elif run_id not in self._tasks:
+            if self.room <= 0:
+                self._called.add(run_id)
             self._wake.set()
 
     def durable_state(self, run_id: str) -> RunState | None:
@@ -172,17 +179,43 @@ class Scheduler:
         if late_ms > self._settings.lease_ms // 2:
             await self._renew()  # this process was held up: its own leases come before others' runs
         room = self.room
-        if room <= 0:
+        if room > 0:
+            now = self._tools.live.clock.unix_ms()
+            claims = await self._tools.store.leases.claim(self.worker, limit=room, now_unix_ms=now)
+            self._take(claims, errand=False)
+        if self.room <= 0:
+            await self._claim_called()
+        else:
+            self._called.clear()
+
+    async def _claim_called(self) -> None:
+        """With every place taken: those that were sent a command here, and those whose time has come.
+
+        They are driven as far as they go without a call, so that no abort and no deadline waits for a place.
+        """
+        limit = ERRANDS + self.room
+        if self.draining or limit <= 0:
             return
+        called = frozenset(itertools.islice(self._called, limit))
         now = self._tools.live.clock.unix_ms()
-        claims = await self._tools.store.leases.claim(self.worker, limit=room, now_unix_ms=now)
+        claims = await self._tools.store.leases.claim(
+            self.worker, limit=limit, now_unix_ms=now, called=called
+        )
+        self._called -= called
+        self._take(claims, errand=True)
+        if self._called:
+            self._wake.set()
+
+    def _take(self, claims: Sequence[Claim], *, errand: bool) -> None:
         for claim in claims:
             failpoints.hit("claim.after")
             runner = self._runners.get(claim.run_id)
             if runner is not None:
                 runner.run.take_epoch(claim.epoch)  # it is driven here all along
                 continue
-            self._begin(claim.run_id, self._drive_claimed(claim, after=self._tasks.get(claim.run_id)))
+            self._called.discard(claim.run_id)
+            before = self._tasks.get(claim.run_id)
+            self._begin(claim.run_id, self._drive_claimed(claim, after=before, errand=errand))
 
     async def _renewing(self) -> None:
         while True:
@@ -240,7 +273,9 @@ class Scheduler:
         with self._live(row, state, epoch=1) as run:
             return await self._drive(run)
 
-    async def _drive_claimed(self, claim: Claim, *, after: asyncio.Task[None] | None) -> Ending | None:
+    async def _drive_claimed(
+        self, claim: Claim, *, after: asyncio.Task[None] | None, errand: bool
+    ) -> Ending | None:
         """Drive a claimed run, once the task that had it here before has ended."""
         if after is not None:
             after.cancel()  # the claim has fenced it, whatever it waits for
@@ -256,7 +291,7 @@ class Scheduler:
             if turn is not None:
                 run.note(turn)
             await run.flush()
-            return await self._drive(run)
+            return await self._drive(run, errand=errand)
 
     async def _read(self, claim: Claim) -> tuple[RunRow | None, RunState | None, MessagesAppended | None]:
         """The run, its state, and whether its turn in a thread has come; nothing if it has ended.
@@ -290,10 +325,16 @@ class Scheduler:
         finally:
             self._tools.feed.leave(row.run_id)
 
-    async def _drive(self, run: LiveRun) -> Ending:
+    def _has_place(self) -> bool:
+        """True unless more runs are driven here than there are places."""
+        return self.room >= 0
+
+    async def _drive(self, run: LiveRun, *, errand: bool = False) -> Ending:
         store = self._tools.store
         inbox = Inbox(run.run_id, commands=store.commands, codec=self._tools.live.codec)
-        runner = Runner(run, inbox, tools=self._tools.runner)
+        runner = Runner(
+            run, inbox, tools=self._tools.runner, takes_place=self._has_place if errand else _always
+        )
         self._runners[run.run_id] = runner
         if self.draining:
             runner.suspend()
@@ -308,6 +349,11 @@ class Scheduler:
             heard = runner.heard if ending is Ending.DORMANT else 0
             await store.leases.release(self.worker, run.run_id, epoch=run.epoch, heard=heard)
         return ending
+
+
+def _always() -> bool:
+    """Whether a run has its place, of one that was claimed for a free one."""
+    return True
 
 
 def _cause(state: RunState, claim: Claim) -> RecoveryCause:

@@ -8,7 +8,7 @@ the store's own clock. Cancelling a call does not undo it: it was applied wholly
 Shared errors: `StoreUnavailable`, `StoreFull`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -373,11 +373,14 @@ class Commands(Protocol):
 class Leases(Protocol):
     """Who drives which run. A claim raises the epoch, so that the last owner is fenced."""
 
-    async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
+    async def claim(
+        self, worker: str, *, limit: int, now_unix_ms: int, called: Collection[str] | None = None
+    ) -> Sequence[Claim]:
         """Take runs that need a worker and have none whose lease lives, oldest first.
 
         A run needs one if it is queued or running and does not wait for its turn in a thread, if a command
-        waits for it, or if its `wake_unix_ms` has come.
+        waits for it, or if its `wake_unix_ms` has come. With `called`, only those of them are taken
+        that a command waits for, and those whose `wake_unix_ms` has come.
         """
         ...
 

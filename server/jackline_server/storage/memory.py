@@ -4,7 +4,7 @@ Owns the roles over the tables of `memory_tables`; revisions and blobs have thei
 Several workers may share one instance on one event loop: no method awaits, so each is one atomic step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from jackline_server.core.facts import Phase
@@ -202,13 +202,17 @@ class MemoryLeases:
     def __init__(self, tables: MemoryTables) -> None:
         self._tables = tables
 
-    async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
+    async def claim(
+        self, worker: str, *, limit: int, now_unix_ms: int, called: Collection[str] | None = None
+    ) -> Sequence[Claim]:
         """As the port says."""
         now = self._tables.clock.monotonic_ms()
         free = [
             run
             for run in self._tables.runs.values()
-            if _needs_worker(run, now_unix_ms) and (run.owner is None or run.lease_until_ms <= now)
+            if _needs_worker(run, now_unix_ms)
+            and (run.owner is None or run.lease_until_ms <= now)
+            and (called is None or _is_called(run, called) or _is_due(run, now_unix_ms))
         ]
         free.sort(key=lambda run: run.age)
         return [self._take(run, worker, now) for run in free[:limit]]
@@ -286,7 +290,15 @@ def _is_beyond(run: MemoryRun, query: RunQuery) -> bool:
 def _needs_worker(run: MemoryRun, now_unix_ms: int) -> bool:
     if run.terminal:
         return False
-    wake = run.head.wake_unix_ms
     busy = run.head.phase in (Phase.QUEUED, Phase.RUNNING) and not run.waits_for_turn
     ready = busy or any(row.ordinal > run.heard for row in run.pending())
-    return ready or (wake is not None and wake <= now_unix_ms)
+    return ready or _is_due(run, now_unix_ms)
+
+
+def _is_called(run: MemoryRun, called: Collection[str]) -> bool:
+    return run.new.run_id in called and any(run.pending())
+
+
+def _is_due(run: MemoryRun, now_unix_ms: int) -> bool:
+    wake = run.head.wake_unix_ms
+    return wake is not None and wake <= now_unix_ms

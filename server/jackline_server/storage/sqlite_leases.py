@@ -5,8 +5,9 @@ voids every lease at once: it raises the epoch of owned runs, and brings the las
 which only the wall clock remembers, onto its own clock, clamped into the lease time.
 """
 
-from collections.abc import Sequence
-from typing import cast
+import json
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, cast
 
 from jackline_server.runtime.store_ports import Claim, Tenant
 from jackline_server.storage.clocks import StoreClock, silence_ms
@@ -18,7 +19,7 @@ _FREE = """
 SELECT run_id, run_key, tenant, epoch, seen_ms FROM (
   SELECT * FROM (
     SELECT run_id, run_key, tenant, epoch, seen_ms, created_unix_ms FROM runs
-    WHERE ready = 1 AND (owner IS NULL OR lease_until_ms <= :now)
+    WHERE ready = 1 AND (owner IS NULL OR lease_until_ms <= :now){among}
     ORDER BY created_unix_ms, run_id LIMIT :limit
   )
   UNION
@@ -27,6 +28,8 @@ SELECT run_id, run_key, tenant, epoch, seen_ms FROM (
 )
 ORDER BY created_unix_ms, run_id LIMIT :limit
 """
+_ANY = _FREE.format(among="")
+_CALLED = _FREE.format(among=" AND pending_commands > 0 AND run_id IN (SELECT value FROM json_each(:called))")
 _TAKE = """
 UPDATE runs SET epoch = ?, owner = ?, lease_until_ms = ?, seen_ms = ?, seen_unix_ms = ? WHERE run_key = ?
 """
@@ -52,9 +55,11 @@ class SqliteLeases:
     def __init__(self, *, writer: Writer) -> None:
         self._writer = writer
 
-    async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
+    async def claim(
+        self, worker: str, *, limit: int, now_unix_ms: int, called: Collection[str] | None = None
+    ) -> Sequence[Claim]:
         """As the port says."""
-        return await self._writer.run(_claim, (worker, limit, now_unix_ms))
+        return await self._writer.run(_claim, _Wish(worker, limit, now_unix_ms, called))
 
     async def renew(self, worker: str, run_ids: Sequence[str]) -> frozenset[str]:
         """As the port says."""
@@ -81,18 +86,28 @@ def void_leases(connection: Database, *, clock: StoreClock, lease_ms: int) -> in
     return voided
 
 
-def _claim(session: Session, wish: tuple[str, int, int]) -> Sequence[Claim]:
-    worker, limit, now_unix_ms = wish
+class _Wish(NamedTuple):
+    worker: str
+    limit: int
+    now_unix_ms: int
+    called: Collection[str] | None
+
+
+def _claim(session: Session, wish: _Wish) -> Sequence[Claim]:
     session.flush()
     now, now_unix = session.clock.monotonic_ms(), session.clock.unix_ms()
-    found = session.connection.execute(_FREE, {"now": now, "now_unix": now_unix_ms, "limit": limit})
+    values: dict[str, str | int] = {"now": now, "now_unix": wish.now_unix_ms, "limit": wish.limit}
+    if wish.called is None:
+        found = session.connection.execute(_ANY, values)
+    else:
+        found = session.connection.execute(_CALLED, {**values, "called": json.dumps(list(wish.called))})
     rows = cast("list[tuple[str, int, str, int, int | None]]", found.fetchall())
     claims: list[Claim] = []
     for run_id, run_key, tenant, epoch, seen_ms in rows:
         gap = None
         if seen_ms is not None:
             gap = silence_ms(now_ms=now, seen_ms=seen_ms, lease_ms=session.lease_ms)
-        lease = (epoch + 1, worker, now + session.lease_ms, now, now_unix, run_key)
+        lease = (epoch + 1, wish.worker, now + session.lease_ms, now, now_unix, run_key)
         session.connection.execute(_TAKE, lease)
         session.drop(run_id)
         claims.append(Claim(tenant=Tenant(tenant), run_id=run_id, epoch=epoch + 1, gap_ms=gap))

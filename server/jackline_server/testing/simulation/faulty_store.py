@@ -3,7 +3,7 @@
 Owns the faults and the record of what the store took. The store behind it is the real memory store.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -172,10 +172,13 @@ class FaultyLeases:
     line: Line
     store: Store
 
-    async def claim(self, worker: str, *, limit: int, now_unix_ms: int) -> Sequence[Claim]:
+    async def claim(
+        self, worker: str, *, limit: int, now_unix_ms: int, called: Collection[str] | None = None
+    ) -> Sequence[Claim]:
         """As the port says."""
         return await self.line.ask(
-            lambda: self.store.leases.claim(worker, limit=limit, now_unix_ms=now_unix_ms), mutates=True
+            lambda: self.store.leases.claim(worker, limit=limit, now_unix_ms=now_unix_ms, called=called),
+            mutates=True,
         )
 
     async def renew(self, worker: str, run_ids: Sequence[str]) -> frozenset[str]:

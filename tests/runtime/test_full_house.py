@@ -1,0 +1,133 @@
+"""With every place taken: what ends a run, or changes it, waits for no place; what needs a call does."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from jackline_server.codec.proto_codec import ProtoCodec
+from jackline_server.core.commands import Abort, Pause, Resume, Steer
+from jackline_server.core.facts import (
+    AbortMode,
+    Fact,
+    ModelCallStarted,
+    Paused,
+    RunFinished,
+    RunSuspended,
+    Steered,
+    StopReason,
+)
+from jackline_server.core.plan import Effect
+from jackline_server.models.limits import Guarded
+from jackline_server.runtime.ports import ModelRequest
+from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.use_cases import Stage
+from jackline_server.storage.memory import memory_store
+from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
+from jackline_server.testing.harness import Process, World, process, start_request
+from jackline_server.testing.plans import agent_plan, tool
+
+FOR_EVER_MS = 1_000_000
+ABORT = Abort(mode=AbortMode.NOW, skip_routes=False)
+
+
+class Asked:
+    """A model whose first calls, `held`, never end; says how often it was asked, and with what."""
+
+    def __init__(self, held: int) -> None:
+        self.held = held
+        self.requests: list[ModelRequest] = []
+
+    def __call__(self, request: ModelRequest) -> ScriptedReply:
+        self.requests.append(request)
+        return ScriptedReply(
+            text='{"outcome": "resolved", "result": "done"}',
+            wait_ms=FOR_EVER_MS if len(self.requests) <= self.held else 0,
+        )
+
+
+@asynccontextmanager
+async def full_house(places: int = 1) -> AsyncGenerator[tuple[Process, str, Asked]]:
+    """A server with so many places, one of the runs that have them, and what the model was asked."""
+    asked = Asked(places)
+    world = World(
+        store=memory_store(),
+        models=Guarded(FakeModels(answering=asked)),
+        toolbox=FakeTools(tools={}),
+        plans={"plan": agent_plan(tool("look", Effect.READ))},
+    )
+    async with asyncio.timeout(20), process(world, max_active_runs=places) as jackline:
+        holder = ""
+        for _ in range(places):
+            holder = await jackline.start()
+            await reached(jackline, holder, ModelCallStarted)
+        yield jackline, holder, asked
+
+
+async def reached(jackline: Process, run_id: str, kind: type[Fact]) -> None:
+    async for frame in jackline.runtime.runs.watch(DEFAULT_TENANT, run_id, after_sequence=0, deltas=False):
+        decoded = [ProtoCodec().decode(event).fact for event in frame.events]
+        if any(isinstance(fact, kind) for fact in decoded):
+            return
+    raise AssertionError(f"the run ended without {kind.__name__}")
+
+
+async def facts_of(jackline: Process, run_id: str) -> list[Fact]:
+    return [event.fact for event in await jackline.log(run_id)]
+
+
+async def test_an_abort_ends_a_queued_run() -> None:
+    async with full_house() as (jackline, _, asked):
+        queued = await jackline.start()
+        await jackline.control(queued, ABORT, wait=Stage.SETTLED)
+        end = (await facts_of(jackline, queued))[-1]
+        assert isinstance(end, RunFinished)
+        assert end.stop_reason is StopReason.OPERATOR
+        assert len(asked.requests) == 1
+
+
+async def test_a_deadline_ends_a_queued_run() -> None:
+    async with full_house() as (jackline, _, asked):
+        deadline = int(time.time() * 1000) + 200
+        request = replace(start_request(), deadline_unix_ms=deadline)
+        queued = (await jackline.runtime.runs.start(request)).row.run_id
+        await reached(jackline, queued, RunFinished)
+        end = (await facts_of(jackline, queued))[-1]
+        assert isinstance(end, RunFinished)
+        assert end.stop_reason is StopReason.DEADLINE
+        assert len(asked.requests) == 1
+
+
+async def test_a_steered_run_is_let_go_of_and_hears_the_guidance_when_its_turn_comes() -> None:
+    async with full_house() as (jackline, holder, asked):
+        queued = await jackline.start()
+        await jackline.control(queued, Steer(text="Look twice."))
+        await reached(jackline, queued, RunSuspended)
+        assert len(asked.requests) == 1, "it makes no call without a place"
+        await jackline.control(holder, ABORT, wait=Stage.SETTLED)
+        await reached(jackline, queued, RunFinished)
+        assert any(isinstance(fact, Steered) for fact in await facts_of(jackline, queued))
+        assert "Look twice." in repr(asked.requests[-1].messages)
+
+
+async def test_a_paused_run_is_resumed_and_waits_for_a_place() -> None:
+    async with full_house() as (jackline, holder, asked):
+        queued = await jackline.start()
+        await jackline.control(queued, Pause(), wait=Stage.SETTLED)
+        await jackline.control(queued, Resume(), wait=Stage.SETTLED)
+        await reached(jackline, queued, RunSuspended)
+        assert any(isinstance(fact, Paused) for fact in await facts_of(jackline, queued))
+        assert len(asked.requests) == 1
+        await jackline.control(holder, ABORT, wait=Stage.SETTLED)
+        await reached(jackline, queued, RunFinished)
+        assert len(asked.requests) == 2
+
+
+async def test_more_aborts_than_errands_are_all_carried_out() -> None:
+    async with full_house(places=4) as (jackline, _, asked):
+        queued = [await jackline.start() for _ in range(40)]
+        await asyncio.gather(*(jackline.control(run_id, ABORT, wait=Stage.SETTLED) for run_id in queued))
+        for run_id in queued:
+            assert isinstance((await facts_of(jackline, run_id))[-1], RunFinished)
+        assert len(asked.requests) == 4
