@@ -78,7 +78,7 @@ def test_a_page_of_lines_begins_where_its_line_does(text: str, line: int, most: 
 def test_a_search_finds_every_line_that_holds_the_text(text: str, wanted: str) -> None:
     data = text.encode()
     found = cast("list[JsonObject]", matches_from(data, wanted, line=1, offset=0, most=10_000)["matches"])
-    fold = str.maketrans("AB", "ab")
+    fold = str.maketrans("ABÉ", "abé")
     lines = [
         number
         for number, line in enumerate(text.split("\n"), start=1)
@@ -87,7 +87,14 @@ def test_a_search_finds_every_line_that_holds_the_text(text: str, wanted: str) -
     assert list(dict.fromkeys(match["line"] for match in found)) == lines[:MOST_MATCHES]
     for match in found:
         at = cast("int", match["offset"])
-        assert data[at:].lower().startswith(wanted.encode().lower())
+        assert data[at:].decode().translate(fold).startswith(wanted.translate(fold))
+
+
+@pytest.mark.parametrize("wanted", ["ÄRGER IN ŁÓDŹ", "ärger in łódź", "Ärger in łÓDŹ"])
+def test_a_search_takes_upper_and_lower_case_of_every_alphabet_for_the_same(wanted: str) -> None:
+    data = "Kein\nÄrger in Łódź\n".encode()
+    (found,) = cast("list[JsonObject]", matches_from(data, wanted, line=1, offset=0, most=100)["matches"])
+    assert (found["line"], found["text"]) == (2, "Ärger in Łódź")
 
 
 def test_a_search_is_bounded_and_says_where_it_goes_on() -> None:

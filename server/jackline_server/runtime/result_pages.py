@@ -9,6 +9,13 @@ MOST_MATCHES = 50
 _AROUND = 100
 """So many bytes of a long line are shown before and behind a match."""
 
+_LOWER = {
+    code: chr(code).lower()
+    for code in (*range(0x530), *range(0x10A0, 0x2000))
+    if len(chr(code).lower().encode()) == len(chr(code).encode())
+}
+"""Letters of the alphabets that have two cases, where both take as many bytes."""
+
 _CONTINUES = range(0x80, 0xC0)
 """The bytes that can't begin a character."""
 
@@ -54,15 +61,16 @@ def matches_from(data: bytes, wanted: str, *, line: int, offset: int, most: int)
     if start is None:
         return {"matches": [], "next_offset": None}
     begin = max(start, offset)
-    needle, hay = wanted.encode().lower(), data.lower()
+    letters = not wanted.isascii()
+    needle, hay = _lowered(wanted.encode(), letters=letters), _lowered(data, letters=letters)
     number = data.count(b"\n", 0, begin) + 1
     found: list[JsonValue] = []
     room, at, counted = most, hay.find(needle, begin), begin
     while at >= 0 and len(found) < MOST_MATCHES and room > 0:
+        behind = at + len(needle)
         number += data.count(b"\n", counted, at)
         counted = at
         line_start = data.rfind(b"\n", 0, at) + 1
-        behind = at + len(needle)
         line_end = data.find(b"\n", behind - 1)
         line_end = len(data) if line_end < 0 else line_end
         first = _aligned(data, max(line_start, at - _AROUND))
@@ -72,6 +80,13 @@ def matches_from(data: bytes, wanted: str, *, line: int, offset: int, most: int)
         room -= len(text)
         at = hay.find(needle, max(last, behind))
     return {"matches": found, "next_offset": at if at >= 0 else None}
+
+
+def _lowered(data: bytes, *, letters: bool) -> bytes:
+    """The text in lower case, byte for byte at its place; `letters` for those beyond ASCII too."""
+    if not letters:
+        return data.lower()
+    return data.decode(errors="surrogateescape").translate(_LOWER).encode(errors="surrogateescape")
 
 
 def _aligned(data: bytes, at: int) -> int:

@@ -115,7 +115,7 @@ class RunService:
         if part > len(call.media):
             raise Refused(
                 Reason.CALL_NOT_FOUND,
-                f"The result of the call has {len(call.media)} parts beside its text.",
+                f"The call's result has no part {part}; beside its text there are {len(call.media)}.",
                 metadata={"run_id": run_id, "call_id": call_id},
             )
         with refusing_store_errors():
