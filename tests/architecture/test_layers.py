@@ -15,14 +15,25 @@ SCRIPTS: dict[str, str] = PROJECT["project"]["scripts"]
 PLUGINS: dict[str, str] = PROJECT["project"]["entry-points"]["jackline.commands"]
 
 
+def layers_of(container: str) -> tuple[dict[str, Any], set[str]]:
+    """The contract that layers a package, and the names it has."""
+    (layers,) = [contract for contract in CONTRACTS if contract.get("containers") == [container]]
+    return layers, {name.strip(" ()") for layer in layers["layers"] for name in layer.split("|")}
+
+
 def test_every_package_of_the_server_has_a_layer() -> None:
-    (layers,) = [contract for contract in CONTRACTS if contract["type"] == "layers"]
-    named = {name.strip(" ()") for layer in layers["layers"] for name in layer.split("|")}
+    layers, named = layers_of("jackline_server")
     present = {path.name for path in SERVER.iterdir() if (path / "__init__.py").exists()}
     present |= {path.stem for path in SERVER.glob("*.py") if path.stem != "__init__"}
     assert layers["exhaustive"] is True
     assert present - named == set()
     assert named - present <= {"__main__"}
+
+
+def test_every_storey_of_the_core_has_a_layer() -> None:
+    _, named = layers_of("jackline_server.core")
+    storeys = {path.name for path in (SERVER / "core").iterdir() if (path / "__init__.py").exists()}
+    assert storeys - named == {"facts"}, "the facts are of the vocabulary"
 
 
 def test_the_contracts_look_at_every_package_of_ours() -> None:

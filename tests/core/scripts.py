@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from jackline_server.core import conditions as when
 from jackline_server.core.commands import Abort, Action, AdjustBounds, Answer, Pause, Resume, Steer
-from jackline_server.core.evolve_calls import UNKNOWN_OPTIONS
 from jackline_server.core.facts import (
     AbortMode,
     CallStatus,
@@ -16,6 +15,7 @@ from jackline_server.core.facts import (
     FinishReason,
     Usage,
 )
+from jackline_server.core.folding.evolve_calls import UNKNOWN_OPTIONS
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import (
     FINISH,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from jackline_server.core import boundaries, forking
 from jackline_server.core.commands import AdjustBounds, Command, Pause, Resume
 from jackline_server.core.facts import (
     BoundsAdjusted,
@@ -11,7 +10,6 @@ from jackline_server.core.facts import (
     ForkOrigin,
     ModelCallStarted,
     ModelReplied,
-    OnQuestion,
     Phase,
     Rejection,
     StepFinished,
@@ -19,7 +17,8 @@ from jackline_server.core.facts import (
     StopReason,
 )
 from jackline_server.core.new_bounds import NO_RUN_BOUNDS, NO_VISIT_BOUNDS, NewRunBounds, NewVisitBounds
-from jackline_server.core.plan import BoundsCap, Plan, Price, StepBounds
+from jackline_server.core.plan import BoundsCap, OnQuestion, Plan, Price, StepBounds
+from jackline_server.core.recorded import boundaries, forking
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Fails, Reply, Says, Scenario
 

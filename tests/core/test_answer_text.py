@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jackline_server.core import answer_text, json_text
+from jackline_server.core import json_text
+from jackline_server.core.deciding import answer_text
 from jackline_server.core.plan import JsonValue
 
 FENCED = {

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from jackline_server.core import outcome as reading
+from jackline_server.core.deciding import outcome as reading
+from jackline_server.core.deciding.outcome import Accepted, Wrong
 from jackline_server.core.facts import (
     AnswerProblem,
     AnswerRejected,
@@ -15,7 +16,6 @@ from jackline_server.core.facts import (
     StepFinished,
     StopReason,
 )
-from jackline_server.core.outcome import Accepted, Wrong
 from jackline_server.core.plan import (
     AnswerForm,
     ChoiceMode,

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from jackline_server.core.boundaries import Entry
 from jackline_server.core.commands import AdjustBounds
 from jackline_server.core.facts import Fact, ModelCallStarted, NoticeCode, Noticed, RunStarted, Usage
 from jackline_server.core.new_bounds import NO_RUN_BOUNDS, NO_VISIT_BOUNDS, NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import Plan, Price
-from jackline_server.core.replaying import replayed
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.replaying import replayed
 from jackline_server.testing import plans
 from jackline_server.testing.driving import STARTED_UNIX_MS, Call, Driver, Ends, Says, Scenario, drive
 from jackline_server.testing.instruments import instruments

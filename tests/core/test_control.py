@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from jackline_server.core import control
 from jackline_server.core.commands import Abort, Action, Answer, Command, Pause, Resume, Steer
+from jackline_server.core.deciding import control
 from jackline_server.core.facts import (
     AbortMode,
     CallStatus,

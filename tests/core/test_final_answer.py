@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.core.commands import Abort
+from jackline_server.core.deciding.turns import CLOSING_OUTPUT_TOKENS
 from jackline_server.core.facts import (
     AbortMode,
     CallStatus,
@@ -17,7 +18,6 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.messages import ToolMessage, UserMessage
 from jackline_server.core.plan import ModelStep, OnLimit, Plan
-from jackline_server.core.turns import CLOSING_OUTPUT_TOKENS
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Fails, Says, Scenario, drive
 

@@ -7,7 +7,6 @@ from typing import Unpack
 import pytest
 
 from jackline_server.core import json_text
-from jackline_server.core.boundaries import Entry
 from jackline_server.core.commands import Abort, Steer
 from jackline_server.core.facts import (
     AbortMode,
@@ -39,7 +38,8 @@ from jackline_server.core.gate_plans import (
     PolicyPlan,
 )
 from jackline_server.core.plan import AnswerForm, Effect, OnLimit, Plan
-from jackline_server.core.replaying import replayed
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.replaying import replayed
 from jackline_server.core.steps import Question
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Answers, Call, Driver, Ends, Fails, Reply, Says, Scenario

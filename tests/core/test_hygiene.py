@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline_server.core import json_text
-from jackline_server.core.hygiene import NO_RESULT, mended, usable_id, usable_name
 from jackline_server.core.messages import (
     AssistantMessage,
     Message,
@@ -16,6 +15,7 @@ from jackline_server.core.messages import (
     ToolMessage,
     UserMessage,
 )
+from jackline_server.core.reading.hygiene import NO_RESULT, mended, usable_id, usable_name
 from jackline_server.core.repairs import Repairs
 
 TEXTS = st.sampled_from(["", " ", "hello", "\n", "Bye."])

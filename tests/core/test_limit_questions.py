@@ -4,7 +4,6 @@ from typing import Unpack
 
 import pytest
 
-from jackline_server.core.boundaries import Entry
 from jackline_server.core.commands import AdjustBounds, Answer, Steer
 from jackline_server.core.facts import (
     BoundsAdjusted,
@@ -23,7 +22,8 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import BoundsCap, OnLimit, OnQuestion, Plan, Price, ReflectPlan, RunBounds
-from jackline_server.core.replaying import replayed
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.replaying import replayed
 from jackline_server.testing import plans
 from jackline_server.testing.driving import STARTED_UNIX_MS, Call, Driver, Ends, Reply, Says, Scenario
 from jackline_server.testing.instruments import instruments

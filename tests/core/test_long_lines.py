@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from jackline_server.core import answer_text, transcript
+from jackline_server.core.deciding import answer_text
 from jackline_server.core.json_text import JsonError
-from jackline_server.core.text_calls import find
+from jackline_server.core.reading import transcript
+from jackline_server.core.reading.text_calls import find
 from jackline_server.testing import plans
 
 SIZE = 20_000

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from jackline_server.core import timing
-from jackline_server.core.boundaries import Entry
 from jackline_server.core.commands import Abort, Pause, Resume
 from jackline_server.core.facts import (
     AbortMode,
@@ -18,9 +16,11 @@ from jackline_server.core.facts import (
     TimerFired,
     TimerKind,
 )
-from jackline_server.core.forking import Fork, ForkOrigin, taken_over
 from jackline_server.core.plan import OnPauseMax, OnQuestion, PausePlan, Plan
-from jackline_server.core.replaying import replayed
+from jackline_server.core.reading import timing
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.forking import Fork, ForkOrigin, taken_over
+from jackline_server.core.recorded.replaying import replayed
 from jackline_server.testing import plans
 from jackline_server.testing.driving import STARTED_UNIX_MS, Call, Driver, Ends, Says, Scenario
 from jackline_server.testing.instruments import instruments

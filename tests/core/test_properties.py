@@ -11,7 +11,6 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jackline_server.core import transcript
 from jackline_server.core.commands import Action, Answer, Resume
 from jackline_server.core.decide import decide
 from jackline_server.core.errors import CorruptLog
@@ -35,9 +34,10 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.frozen import change
-from jackline_server.core.hygiene import mended
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import BoundsCap, Effect, ModelStep, OnUnknown, Plan, ToolStep
+from jackline_server.core.reading import transcript
+from jackline_server.core.reading.hygiene import mended
 from jackline_server.core.state import RunState, bounds_of
 from jackline_server.testing.driving import Driver, Reply, Says, Scenario, ToolScript, then_for_ever
 from jackline_server.testing.instruments import instruments

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from jackline_server.core.boundaries import Entry
 from jackline_server.core.commands import Abort, Pause, Resume, Steer
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve import evolve
@@ -33,8 +32,9 @@ from jackline_server.core.plan import (
     TextToolCalls,
     ToolChoice,
 )
-from jackline_server.core.replaying import Replayed, replayed
-from jackline_server.core.request_differences import Kind
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.replaying import Replayed, replayed
+from jackline_server.core.recorded.request_differences import Kind
 from jackline_server.testing.driving import (
     STARTED_UNIX_MS,
     Call,

@@ -4,10 +4,10 @@ from typing import Unpack
 
 import pytest
 
-from jackline_server.core import result_tool
 from jackline_server.core.facts import CallProblem, CallStatus, ModelCallStarted, StopReason
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import READ_RESULT, Effect, OnLimit, Plan, ToolPolicy
+from jackline_server.core.reading import result_tool
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Fails, Says, Scenario
 

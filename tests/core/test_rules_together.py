@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from jackline_server.core.boundaries import is_boundary
 from jackline_server.core.commands import Steer
 from jackline_server.core.conditions import Iterations, ToolCalled
 from jackline_server.core.facts import (
@@ -27,6 +26,7 @@ from jackline_server.core.plan import (
     OnJudgeError,
     ToolPolicy,
 )
+from jackline_server.core.recorded.boundaries import is_boundary
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Fails, Says, Scenario, drive
 

@@ -23,6 +23,7 @@ from jackline_server.core.conditions import (
     Tokens,
     ToolCalled,
 )
+from jackline_server.core.deciding.stopping import MOST_RESULT_CHARS, VARIABLES
 from jackline_server.core.exits import STOPPED
 from jackline_server.core.facts import (
     CallStatus,
@@ -39,7 +40,6 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.plan import AnswerForm, ChoiceMode, Completion, OnLimit, Plan, Price, ToolChoice
-from jackline_server.core.stopping import MOST_RESULT_CHARS, VARIABLES
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Answers, Call, Driver, Ends, Fails, Reply, Says, Scenario, drive
 

@@ -10,7 +10,7 @@ from jackline_server.core import json_text
 from jackline_server.core.facts import CallProblem, CallStatus, ModelReplied, NoticeCode, Noticed
 from jackline_server.core.messages import AssistantMessage, ToolMessage
 from jackline_server.core.plan import Effect, Plan, TextToolCalls
-from jackline_server.core.text_calls import MOST_CHARS, TextCalls, find
+from jackline_server.core.reading.text_calls import MOST_CHARS, TextCalls, find
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Says, Scenario
 

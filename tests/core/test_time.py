@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from jackline_server.core import timing
 from jackline_server.core.facts import (
     CallStatus,
     FailureClass,
@@ -18,6 +17,7 @@ from jackline_server.core.facts import (
     TimerKind,
 )
 from jackline_server.core.plan import AttemptLimits, Plan
+from jackline_server.core.reading import timing
 from jackline_server.testing import plans
 from jackline_server.testing.driving import (
     STARTED_UNIX_MS,

@@ -11,8 +11,8 @@ from jackline_server.core.commands import Steer
 from jackline_server.core.facts import CallStatus
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import AnswerForm, PromptSection
+from jackline_server.core.reading.transcript import shown
 from jackline_server.core.state import ToolCall
-from jackline_server.core.transcript import shown
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Says, Scenario, drive
 

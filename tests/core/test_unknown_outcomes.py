@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.core.commands import Action, Answer, SubmitToolResult
-from jackline_server.core.evolve_calls import MOST_ATTEMPTS
 from jackline_server.core.facts import (
     CallProblem,
     CallStatus,
@@ -20,10 +19,11 @@ from jackline_server.core.facts import (
     TimerFired,
     ToolCallStarted,
 )
+from jackline_server.core.folding.evolve_calls import MOST_ATTEMPTS
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect, OnQuestion, OnUnknown, Plan
+from jackline_server.core.reading.timing import wake_unix_ms
 from jackline_server.core.steps import Wait
-from jackline_server.core.timing import wake_unix_ms
 from jackline_server.testing import plans
 from jackline_server.testing.driving import STARTED_UNIX_MS, Call, Driver, Ends, Reply, Says, Scenario, drive
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.core.request_differences import Kind
+from jackline_server.core.recorded.request_differences import Kind
 from tests.docs.pages import page, rows, section
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from jackline_server.core import timing
 from jackline_server.core.facts import Fact, RunFinished, RunRecovered
+from jackline_server.core.reading import timing
 from jackline_server.core.state import RunState
 from jackline_server.runtime.store_ports import (
     DEFAULT_TENANT,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from jackline_server.core import forking
-from jackline_server.core.boundaries import Entry
-from jackline_server.core.replaying import replayed
+from jackline_server.core.recorded import forking
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.replaying import replayed
 from jackline_server.testing.instruments import instruments
 from tests.logs.golden import CODEC, GoldenLog, every_log, read_log, records, states
 

@@ -11,7 +11,6 @@ import pytest_asyncio
 
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Abort, Pause, Resume, Steer
-from jackline_server.core.conversation import INTERRUPTED
 from jackline_server.core.facts import (
     AbortMode,
     CommandRejected,
@@ -30,6 +29,7 @@ from jackline_server.core.frozen import change
 from jackline_server.core.gate_plans import DenyPattern, GatesPlan, GuardrailPlan
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import AnswerForm, Effect, Plan
+from jackline_server.core.reading.conversation import INTERRUPTED
 from jackline_server.runtime.ports import ModelFailure, ModelRequest, Record
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import (

@@ -12,7 +12,7 @@ from jackline.v1 import run_pb2, run_service_pb2
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.core.frozen import frozen
-from jackline_server.core.limit_questions import RAISE
+from jackline_server.core.reading.limit_questions import RAISE
 from jackline_server.identity.principals import Principal, Scope
 from jackline_server.runtime.refusals import Violation
 

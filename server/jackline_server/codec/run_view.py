@@ -19,8 +19,8 @@ from jackline_server.core.evolve import summary_of
 from jackline_server.core.exits import RUNNING, is_abnormal
 from jackline_server.core.facts import CallStatus, RunFinished
 from jackline_server.core.plan import ModelStep, ToolStep
+from jackline_server.core.reading.transcript import shown
 from jackline_server.core.state import Interrupt, RunState, StepSummary, ToolCall, bounds_of
-from jackline_server.core.transcript import shown
 
 
 def encode_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> bytes:

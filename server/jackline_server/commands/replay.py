@@ -27,7 +27,7 @@ from jackline_server.commands.given import (
 )
 from jackline_server.config import Config
 from jackline_server.core.facts import Phase
-from jackline_server.core.request_differences import Kind
+from jackline_server.core.recorded.request_differences import Kind
 from jackline_server.exit_codes import EXIT_DATA, EXIT_FOUND, EXIT_USAGE, store_code
 from jackline_server.runtime.store_ports import StoreError
 

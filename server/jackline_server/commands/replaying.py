@@ -14,13 +14,13 @@ from jackline_server.bootstrap import workbench
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.commands.compiling import compiled, loaded_workflow, place_of
 from jackline_server.config import Config
-from jackline_server.core.boundaries import Entry
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.facts import Phase
 from jackline_server.core.frozen import change, frozen
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import Plan
-from jackline_server.core.replaying import Replayed, replayed
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.replaying import Replayed, replayed
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.linear_regex import LinearPatterns
 from jackline_server.expressions.schemas import JsonSchemas

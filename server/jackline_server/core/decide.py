@@ -22,24 +22,22 @@ The same state and moment always give the same answer.
 
 from typing import assert_never
 
-from jackline_server.core import (
+from jackline_server.core import exits
+from jackline_server.core.bounds import Limit
+from jackline_server.core.calling import calls
+from jackline_server.core.deciding import (
     batches,
     call_endings,
-    calls,
     compaction,
-    exits,
     finishing,
-    gatekeeping,
     grounding,
     judging,
     leaving,
     partial,
     routing,
     stopping,
-    timing,
     turns,
 )
-from jackline_server.core.bounds import Limit
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     CallStatus,
@@ -48,8 +46,10 @@ from jackline_server.core.facts import (
     StepStarted,
     StopReason,
 )
+from jackline_server.core.gating import gatekeeping
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import ModelStep, RouterStep, ToolStep
+from jackline_server.core.reading import timing
 from jackline_server.core.state import RunState, Visit
 from jackline_server.core.steps import Finish, Moment, Record, Step, Wait
 

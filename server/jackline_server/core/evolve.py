@@ -7,17 +7,7 @@ log is not one of ours.
 from collections.abc import Iterable
 from typing import assert_never
 
-from jackline_server.core import (
-    conversation,
-    evolve_calls,
-    evolve_control,
-    evolve_gates,
-    evolve_history,
-    evolve_progress,
-    evolve_turns,
-    json_text,
-    transcript,
-)
+from jackline_server.core import json_text
 from jackline_server.core.context import LAST_ERROR, LAST_ERROR_TYPE
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.exits import ABORTED, Exit, is_abnormal
@@ -54,8 +44,17 @@ from jackline_server.core.facts import (
     ToolCallRequested,
     ToolCallStarted,
 )
+from jackline_server.core.folding import (
+    evolve_calls,
+    evolve_control,
+    evolve_gates,
+    evolve_history,
+    evolve_progress,
+    evolve_turns,
+)
 from jackline_server.core.frozen import change
 from jackline_server.core.plan import ModelStep, Plan
+from jackline_server.core.reading import conversation, transcript
 from jackline_server.core.state import (
     Cleanup,
     History,

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import cast
 
+from jackline_server.core.deciding.stopping import RUN_VARIABLES
 from jackline_server.core.plan import JsonValue, ModelStep, Plan, RouterStep, ToolStep
-from jackline_server.core.stopping import RUN_VARIABLES
 from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.reading import Draft

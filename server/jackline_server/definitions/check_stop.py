@@ -27,10 +27,10 @@ from jackline_server.core.conditions import (
     Tokens,
     ToolCalled,
 )
+from jackline_server.core.deciding.stopping import VARIABLES
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import ExpressionError
 from jackline_server.core.plan import ModelPlan, ModelStep, Plan, ToolStep
-from jackline_server.core.stopping import VARIABLES
 from jackline_server.definitions import check_names
 from jackline_server.definitions.catalog import Functions, nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker

@@ -9,8 +9,9 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from jackline_server.core import gate_answers, json_text
+from jackline_server.core import json_text
 from jackline_server.core.facts import ConsultAnswer, Consulted, ConsultKind, Fact
+from jackline_server.core.gating import gate_answers
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Consult, Question
 from jackline_server.runtime.ports import Clock, Consultants, Consultation, ConsultReply, RunPlace

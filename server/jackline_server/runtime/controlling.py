@@ -5,10 +5,11 @@ a fact of it. What is certain to be rejected is refused at once, with the same r
 """
 
 from jackline_server import failpoints
-from jackline_server.core import adjusting, control, limit_questions
-from jackline_server.core.adjusting import Misfit
 from jackline_server.core.commands import Abort, AdjustBounds, Answer, Command, Steer, SubmitToolResult
+from jackline_server.core.deciding import adjusting, control
+from jackline_server.core.deciding.adjusting import Misfit
 from jackline_server.core.facts import CommandRejected, Phase
+from jackline_server.core.reading import limit_questions
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.feed import Feed

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 
 from jackline_server import failpoints
-from jackline_server.core import timing
 from jackline_server.core.facts import Phase
 from jackline_server.core.frozen import frozen
+from jackline_server.core.reading import timing
 from jackline_server.core.state import RunState
 from jackline_server.runtime.histories import named_by
 from jackline_server.runtime.ports import Chance, Clock, Codec, Record, Signals

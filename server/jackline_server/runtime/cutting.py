@@ -4,6 +4,7 @@ Owns the facts that settle them. Pure.
 """
 
 from jackline_server.core import bounds
+from jackline_server.core.deciding.usage_reports import full
 from jackline_server.core.facts import (
     CallStatus,
     Fact,
@@ -14,7 +15,6 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.plan import Effect, ModelPlan
 from jackline_server.core.state import RunState
-from jackline_server.core.usage_reports import full
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.masking import hides_replies
 

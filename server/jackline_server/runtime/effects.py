@@ -13,15 +13,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from jackline_server import failpoints
-from jackline_server.core import (
-    bounds,
-    calls,
-    gate_lookup,
-    json_text,
-    retries,
-    tool_retries,
-    usage_reports,
-)
+from jackline_server.core import bounds, json_text
+from jackline_server.core.calling import calls, tool_retries
+from jackline_server.core.calling.tool_retries import FailedAttempt
+from jackline_server.core.deciding import retries, usage_reports
+from jackline_server.core.deciding.usage_reports import Reported
 from jackline_server.core.facts import (
     CallStatus,
     Fact,
@@ -31,11 +27,10 @@ from jackline_server.core.facts import (
     ToolCallFinished,
 )
 from jackline_server.core.plan import Effect, JsonValue, ModelStep, ResultAction
+from jackline_server.core.reading import gate_lookup
 from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, ToolAttempt
-from jackline_server.core.tool_retries import FailedAttempt
-from jackline_server.core.usage_reports import Reported
 from jackline_server.runtime.consulting import consult
 from jackline_server.runtime.cutting import heard
 from jackline_server.runtime.deltas import DeltaMaker

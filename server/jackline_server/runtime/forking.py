@@ -11,16 +11,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from jackline_server.core import forking, json_text
-from jackline_server.core.boundaries import Entry
+from jackline_server.core import json_text
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve import begin, evolve
 from jackline_server.core.fact_names import fact_name
 from jackline_server.core.facts import Fact, ForkOrigin, RunStarted
-from jackline_server.core.forking import Fork
 from jackline_server.core.frozen import change, frozen
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import OnQuestion, Plan, RunBounds
+from jackline_server.core.recorded import forking
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.forking import Fork
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.creating import Birth, Creating, Draft, Order

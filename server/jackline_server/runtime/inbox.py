@@ -5,8 +5,8 @@ Owns the waiting commands of one run. The table is the truth; a nudge says only 
 
 from collections.abc import Callable
 
-from jackline_server.core import control
 from jackline_server.core.commands import Abort, AdjustBounds, Command, Steer
+from jackline_server.core.deciding import control
 from jackline_server.core.facts import AbortMode
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import Codec

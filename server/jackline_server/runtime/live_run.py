@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 
 from jackline_server import failpoints
-from jackline_server.core import timing
 from jackline_server.core.evolve import evolve
 from jackline_server.core.exits import RUNNING
 from jackline_server.core.facts import (
@@ -33,6 +32,7 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.frozen import change, frozen
+from jackline_server.core.reading import timing
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.committing import Committer

@@ -7,10 +7,11 @@ so that other runs go on meanwhile.
 import asyncio
 from collections.abc import Callable
 
-from jackline_server.core import gate_lookup, json_text
-from jackline_server.core.calls import Heard
+from jackline_server.core import json_text
+from jackline_server.core.calling.calls import Heard
 from jackline_server.core.frozen import change
 from jackline_server.core.gate_plans import GatesPlan, MaskPlan
+from jackline_server.core.reading import gate_lookup
 from jackline_server.core.state import RunState
 from jackline_server.runtime.ports import Masks, ToolResult
 from jackline_server.runtime.replies import Reply

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from jackline_server.core import timing
 from jackline_server.core.facts import AttemptLimit, FailureClass
+from jackline_server.core.reading import timing
 from jackline_server.core.steps import CallModel
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import ModelFailure

@@ -7,7 +7,7 @@ Does not own who is next (`models.places`).
 
 import asyncio
 
-from jackline_server.core import timing
+from jackline_server.core.reading import timing
 from jackline_server.core.steps import CallModel
 from jackline_server.runtime.live_run import LiveRun
 from jackline_server.runtime.ports import Clock, ModelPlace, ModelPlaces

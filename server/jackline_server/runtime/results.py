@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from jackline_server import failpoints
-from jackline_server.core import json_text, result_tool
+from jackline_server.core import json_text
 from jackline_server.core.facts import NoticeCode, Noticed
 from jackline_server.core.frozen import frozen
 from jackline_server.core.media import ResultMedia
 from jackline_server.core.plan import JsonObject, JsonValue
+from jackline_server.core.reading import result_tool
 from jackline_server.core.state import RunState, ToolCall
 from jackline_server.runtime.committing import RETRY_MS
 from jackline_server.runtime.ports import Clock, ToolEnding, ToolResult

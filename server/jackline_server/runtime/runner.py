@@ -12,11 +12,13 @@ from enum import Enum
 from typing import assert_never
 
 from jackline_server import failpoints
-from jackline_server.core import exits, leaving, partial, timing
+from jackline_server.core import exits
 from jackline_server.core.decide import decide
+from jackline_server.core.deciding import leaving, partial
 from jackline_server.core.facts import AbortMode, Fact, RunFinished, RunSuspended, StopReason
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
+from jackline_server.core.reading import timing
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, Finish, Record, Step, Wait
 from jackline_server.runtime.committing import RETRY_MS

@@ -6,11 +6,11 @@ Owns nothing but the composition: each use case has a module of its own.
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
-from jackline_server.core import transcript
 from jackline_server.core.facts import Fact, StepFinished
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import ModelStep
-from jackline_server.core.result_tool import handle_of
+from jackline_server.core.reading import transcript
+from jackline_server.core.reading.result_tool import handle_of
 from jackline_server.core.state import RunState, ToolCall
 from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.feed import Feed

@@ -4,8 +4,8 @@ Owns both moments: when its turn has come, and its end. The messages of the end 
 the commit that ends the run; the store moves the turn on in that same commit.
 """
 
-from jackline_server.core import conversation
 from jackline_server.core.facts import MessagesAppended
+from jackline_server.core.reading import conversation
 from jackline_server.core.state import RunState
 from jackline_server.runtime.committing import RETRY_MS
 from jackline_server.runtime.histories import MOST_BYTES, MOST_MESSAGES, Histories

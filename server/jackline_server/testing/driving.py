@@ -13,19 +13,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar, assert_never
 
-from jackline_server.core import (
-    bounds,
-    calls,
-    control,
-    gate_answers,
-    json_text,
-    retries,
-    timing,
-    tool_retries,
-    usage_reports,
-)
+from jackline_server.core import bounds, json_text
+from jackline_server.core.calling import calls, tool_retries
+from jackline_server.core.calling.tool_retries import FailedAttempt
 from jackline_server.core.commands import Action, Command
 from jackline_server.core.decide import decide
+from jackline_server.core.deciding import control, retries, usage_reports
+from jackline_server.core.deciding.usage_reports import Reported
 from jackline_server.core.evolve import begin, evolve, replay
 from jackline_server.core.facts import (
     CallStatus,
@@ -44,8 +38,10 @@ from jackline_server.core.facts import (
     ToolCallFinished,
     Usage,
 )
+from jackline_server.core.gating import gate_answers
 from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import JsonValue, ModelStep, Plan
+from jackline_server.core.reading import timing
 from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import (
@@ -60,8 +56,6 @@ from jackline_server.core.steps import (
     ToolAttempt,
     Wait,
 )
-from jackline_server.core.tool_retries import FailedAttempt
-from jackline_server.core.usage_reports import Reported
 from jackline_server.testing import plans
 from jackline_server.testing.instruments import instruments as real_instruments
 

@@ -1,0 +1,43 @@
+"""Questions to people, and what they decided."""
+
+from enum import Enum
+
+from jackline_server.core.facts.runs import StopReason
+from jackline_server.core.frozen import frozen
+
+
+class InterruptKind(Enum):
+    """What kind of answer an interrupt waits for."""
+
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    LIMIT_REACHED = "limit_reached"
+
+
+@frozen
+class InterruptRaised:
+    """A question was opened. It expires at `expires_unix_ms`, or never if that is None.
+
+    `call_id` is the tool call that it is about, `limit` with its leaf the bound; empty if it is about none.
+    `raise_to` is what the answer `raise` makes of the bound, 0 where that is not offered.
+    """
+
+    interrupt_id: str
+    kind: InterruptKind
+    call_id: str
+    options: tuple[str, ...]
+    expires_unix_ms: int | None
+    question: str  # content
+    limit: StopReason | None = None
+    limit_leaf: str = ""
+    raise_to: int = 0
+
+
+@frozen
+class InterruptResolved:
+    """A question was answered, or expired (then `option` and `principal` are empty)."""
+
+    interrupt_id: str
+    option: str
+    principal: str
+    text: str  # content
+    output_json: str | None  # content
