@@ -15,6 +15,7 @@ from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp,
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741  # columns of the table below
 HANDLE = "    kind: agent\n"
 AGENT = "name: a\nmodel: fast\nflow: [x]\nsteps:\n  x: {kind: agent, steering: s"
+FREE = "name: a\nmodel: free\nflow: [x]\nsteps:\n  x: {{kind: agent, steering: s, stop_when: {{cost_usd: {{gte: 1}}}}, {}}}\n"
 SECRET = "sk-" + "a1B2" * 8
 
 
@@ -229,6 +230,9 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_value", E, AGENT + ", on_model_unavailable: hope}\n", "steps.x.on_model_unavailable"),
     ("wait_unbounded", E, AGENT + ", on_model_unavailable: wait}\n", "steps.x.on_model_unavailable"),
     ("price_unknown", E, AGENT + ", fallbacks: [unpriced], bounds: {cost_budget_usd: 1}}\n", "steps.x.bounds.cost_budget_usd"),
+    ("price_unknown", E, AGENT + ", guardrails: {output: [judge: {criteria: c, model: unpriced}]}, bounds: {cost_budget_usd: 1}}\n", "steps.x.bounds.cost_budget_usd"),
+    ("price_unknown", E, gates("{input: [topic: {allow: [a], model: unpriced}]}"), "bounds.cost_budget_usd"),
+    ("price_unknown", E, gates("{tools: [judge: {criteria: c, model: unpriced}]}"), "bounds.cost_budget_usd"),
     ("finish_clash", E, AGENT + ", answer: finish_tool, tools: [{ref: finish}]}\n  finish: {kind: function, effect: read, function: 'shop.money:convert'}\n", "steps.x.answer"),
     ("finish_clash", E, AGENT + ", answer: finish_tool}\n  finish: {kind: function, effect: read, function: 'shop.money:convert'}\n", "steps.x.answer"),
     ("reserved_tool", E, AGENT + "}\n  read_result: {kind: function, effect: read, function: 'shop.money:convert'}\n", "steps.read_result"),
@@ -324,6 +328,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("stop_never", W, stops("{any: [{iterations: {gte: 6}}, {iterations: {gte: 9}}]}"), "steps.handle.stop_when.any[1].iterations"),
     ("stop_never", W, stops("{tokens: {gte: 40001}}"), "steps.handle.stop_when.tokens"),
     ("stop_never", W, stops("{cost_usd: {gte: 0.6}}"), "steps.handle.stop_when.cost_usd"),
+    ("stop_never", W, FREE.format("fallbacks: []"), "steps.x.stop_when.cost_usd"),
     ("stop_never", W, stops("{elapsed: {gte: 15m}}"), "steps.handle.stop_when.elapsed"),
     ("stop_never", W, stops("{expression: 2 < 1}"), "steps.handle.stop_when.expression"),
     ("stop_never", W, stops("{expression: 1 + 1}"), "steps.handle.stop_when.expression"),
@@ -593,6 +598,21 @@ def test_what_only_comes_close_is_not_found(code: str):
 
     assert code not in {one.code for one in done.findings}
     assert (done.plan is None) == (code in NOT_WHOLE), done.findings
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "fallbacks: [fast]",
+        "compaction: {mode: summarise, model: fast}",
+        "guardrails: {output: [judge: {criteria: c, model: fast}]}",
+    ],
+)
+def test_money_that_another_model_of_the_step_costs_can_stop_it(more: str):
+    done = compile_text(FREE.format(more))
+
+    assert done.plan is not None, done.findings
+    assert "stop_never" not in {one.code for one in done.findings}
 
 
 def test_all_problems_are_reported_at_once_errors_first():

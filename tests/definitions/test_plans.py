@@ -257,6 +257,18 @@ def test_a_cycle_multiplies_the_worst_case_by_the_bound_of_steps():
     assert worst.model_requests == 16 * 32
 
 
+@pytest.mark.parametrize(
+    ("more", "requests"),
+    [("model: thinker", 5), ("guardrails: {output: [judge: {criteria: c, model: thinker}]}", 5)],
+)
+def test_the_worst_case_knows_the_dearest_tokens_of_every_model_that_is_asked(more: str, requests: int):
+    text = f"name: a\nmodel: free\nflow: [x]\nsteps:\n  x: {{kind: completion, prompt: p, {more}}}\n"
+    worst = compile_text(text).worst_case
+
+    assert worst is not None
+    assert (worst.model_requests, worst.cost_micros) == (requests, requests * 8_000)
+
+
 def test_a_broken_workflow_still_has_its_name():
     done = compile_text(changed(("flow: [handle, reply]", "flow: 5")))
 

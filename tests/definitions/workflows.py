@@ -58,6 +58,7 @@ steps:
     prompt: Write a short reply.
     answer: text
 """
+THOUGHTS = Price(input_per_million=0, output_per_million=0, reasoning_per_million=1_000_000)
 TAKES_PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
 TONE = {"handle/steering/tone.md": b"Be kind."}
 
@@ -253,6 +254,8 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
         "fast": model("fast", price=Price(input_per_million=150_000, output_per_million=600_000)),
         "unpriced": model("unpriced", price=None, native_schema=False),
         "talker": model("talker", price=Price(input_per_million=0, output_per_million=0), calls_tools=False),
+        "free": model("free", price=Price(input_per_million=0, output_per_million=0)),
+        "thinker": model("thinker", price=THOUGHTS),
         "dear": model("dear", price=Price(input_per_million=15_000_000, output_per_million=60_000_000)),
     }
     return WorkflowCompiler(

@@ -6,8 +6,9 @@ Owns the worst case and the estimate of a fixed prompt. Does not own the ledger 
 import math
 from collections.abc import Iterator
 
-from jackline_server.core.plan import CompactionMode, ModelPlan, ModelStep, Plan, StepPlan, ToolStep
+from jackline_server.core.plan import ModelStep, Plan, StepPlan, ToolStep
 from jackline_server.definitions.check_flow import Graph
+from jackline_server.definitions.model_choice import askable
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.yaml_nodes import Path
 from jackline_server.runtime.ports import WorstCase
@@ -70,7 +71,7 @@ def _check_step(step: ModelStep, plan: Plan, report: Report) -> None:
 
 
 def _check_price(step: ModelStep, plan: Plan, report: Report) -> None:
-    for model in _models(step, plan):
+    for model in askable(step, plan):
         if model.price is not None:
             continue
         message = (
@@ -81,15 +82,6 @@ def _check_price(step: ModelStep, plan: Plan, report: Report) -> None:
             report.error("price_unknown", message, ("steps", step.step_id, "bounds", "cost_budget_usd"))
         if plan.bounds.cost_budget_micros is not None:
             report.error("price_unknown", message, ("bounds", "cost_budget_usd"))
-
-
-def _models(step: ModelStep, plan: Plan) -> list[ModelPlan]:
-    """The models that a step may ask, those of its judge and its summaries among them, each once."""
-    names = dict.fromkeys((step.model, *step.fallbacks))
-    names |= {step.ground.model: None} if step.ground is not None else {}
-    if step.compaction is not None and step.compaction.mode is CompactionMode.SUMMARISE:
-        names |= {step.compaction.model: None}
-    return [plan.models[name] for name in names if name in plan.models]
 
 
 def _fixed_prompt_tokens(step: ModelStep) -> int:
@@ -109,17 +101,17 @@ def _calls(step: StepPlan) -> int:
 
 
 def _tokens(step: ModelStep, plan: Plan) -> int:
-    window = max(model.context_window for model in _models(step, plan))
+    window = max(model.context_window for model in askable(step, plan))
     most = step.bounds.model_requests * window
     return most if step.bounds.token_budget is None else min(most, step.bounds.token_budget)
 
 
 def _cost(step: ModelStep, plan: Plan) -> int | None:
-    prices = [model.price for model in _models(step, plan)]
+    prices = [model.price for model in askable(step, plan)]
     known = [price for price in prices if price is not None]
     if len(known) < len(prices):
         return None
-    dearest = max(max(price.input_per_million, price.output_per_million) for price in known)
+    dearest = max(max(price.most_input, price.most_output) for price in known)
     most = math.ceil(_tokens(step, plan) * dearest / 1_000_000)
     return most if step.bounds.cost_budget_micros is None else min(most, step.bounds.cost_budget_micros)
 

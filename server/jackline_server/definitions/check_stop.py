@@ -34,6 +34,7 @@ from jackline_server.core.plan import ModelPlan, ModelStep, Plan, ToolStep
 from jackline_server.definitions import check_names
 from jackline_server.definitions.catalog import Functions, nearest
 from jackline_server.definitions.expression_checks import ExpressionChecker
+from jackline_server.definitions.model_choice import askable
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.stop_conditions import placed
 from jackline_server.definitions.yaml_nodes import Path
@@ -206,9 +207,10 @@ class _Check:
     def _cost(self, leaf: Cost) -> _Known | None:
         if leaf.gte_micros == 0:
             return _Known(value=True, why="there is no less than 0")
-        model = self.plan.models.get(self.step.model)
-        if model is not None and _is_free(model):
-            return _Known(value=False, why=f"the model `{model.profile}` has no price, so that it costs 0")
+        models = askable(self.step, self.plan)
+        if models and all(map(_is_free, models)):
+            why = f"the model `{models[0].profile}` has no price, so that it costs 0"
+            return _Known(value=False, why=why)
         budget = _least(self.step.bounds.cost_budget_micros, self.plan.bounds.cost_budget_micros)
         if budget is not None and leaf.gte_micros > budget:
             return _Known(value=False, why="the cost budget ends the step before")
@@ -249,7 +251,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 def _is_free(model: ModelPlan) -> bool:
     price = model.price
-    return price is None or not (price.input_per_million or price.output_per_million)
+    return price is None or not (price.most_input or price.most_output)
 
 
 def _unfilled(parameters_json: str) -> Iterator[str]:

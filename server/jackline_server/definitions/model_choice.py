@@ -1,14 +1,22 @@
 """The models of a step beside its own: which fallbacks it has, and what follows where none can be reached.
 
-Owns the checks of those keys, and how many requests they add to a visit that names no number. A step's own
-`fallbacks` come first; without the key those of its model's profile do. Does not own what a run makes of them
-(`core.fallbacks`).
+Owns the checks of those keys, how many requests they add to a visit that names no number, and which models a
+step may ask in all. A step's own `fallbacks` come first; without the key those of its model's profile do.
+Does not own what a run makes of them (`core.fallbacks`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jackline_server.core.plan import AnswerForm, ModelPlan, OnModelUnavailable
+from jackline_server.core.gate_plans import Judged
+from jackline_server.core.plan import (
+    AnswerForm,
+    CompactionMode,
+    ModelPlan,
+    ModelStep,
+    OnModelUnavailable,
+    Plan,
+)
 from jackline_server.definitions import defaults
 from jackline_server.definitions.catalog import Catalog
 from jackline_server.definitions.report import Report
@@ -94,3 +102,15 @@ def more_requests(fallbacks: tuple[str, ...], unavailable: OnModelUnavailable) -
     """The requests that a visit is given for its fallbacks and for waiting, where it names no number."""
     waiting = defaults.WAIT_MODEL_REQUESTS if unavailable is OnModelUnavailable.WAIT else 0
     return len(fallbacks) * defaults.FALLBACK_MODEL_REQUESTS + waiting
+
+
+def askable(step: ModelStep, plan: Plan) -> list[ModelPlan]:
+    """The models that a step may ask, each once: those of its judges and its summaries among them."""
+    names = [step.model, *step.fallbacks]
+    names += [step.ground.model] if step.ground is not None else []
+    if step.compaction is not None and step.compaction.mode is CompactionMode.SUMMARISE:
+        names.append(step.compaction.model)
+    if step.gates is not None:
+        rails = (*step.gates.input, *step.gates.output, *step.gates.tools)
+        names += [rail.check.model for rail in rails if isinstance(rail.check, Judged)]
+    return [plan.models[name] for name in dict.fromkeys(names) if name in plan.models]
