@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline_server.core.facts import AttemptLimit, FailureClass
 from jackline_server.core.messages import AssistantMessage, MessageToolCall, ToolMessage, UserMessage
 from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.egress.client import GuardedClients
@@ -16,8 +18,9 @@ from jackline_server.models.chunks import ChunkReader
 from jackline_server.models.litellm_adapter import LiteLLMModels
 from jackline_server.models.openai_adapter import OpenAIModels
 from jackline_server.models.profile import ModelProfile
+from jackline_server.models.thoughts import MAX_WEIGHT, Thoughts
 from jackline_server.models.translate import wire_messages
-from jackline_server.runtime.ports import Models
+from jackline_server.runtime.ports import ModelFailure, Models
 from jackline_server.runtime.replies import Reply, ReplyBuilder
 from jackline_server.runtime.secrets import Secret
 from tests.models.examples import model_plan, reply_of, request
@@ -255,3 +258,59 @@ async def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(fie
         assert (await reply_of(models, again)).text == "ok"
         assert (await reply_of(models, again)).text == "ok"
         assert len(server.hits) == 3
+
+
+# --- how much is kept --------------------------------------------------------------------------
+
+
+def details(*blocks: Mapping[str, Any]) -> dict[str, Any]:
+    return {"reasoning_details": list(blocks)}
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [details(*[{"type": "a"}, {"type": "b"}] * 50)] * 1_000,
+        [details({"type": "reasoning.text", "text": "z" * 999, "index": 0})] * 2_000,
+        [{"thinking_blocks": [{"type": "thinking", "thinking": "z" * 999, "signature": "s"}]}] * 2_000,
+        [details({"type": "a", "deep": [{"deeper": [[], [turn]]}] * 99}) for turn in range(1_000)],
+        [{"tool_calls": [{**CALL, "extra_content": {"n": [[turn]] * 99}}]} for turn in range(2_000)],
+    ],
+)
+def test_blocks_that_nobody_is_shown_are_cut_off_before_they_fill_the_memory(
+    deltas: Sequence[Mapping[str, Any]],
+) -> None:
+    caught = None
+    reader, taken = ChunkReader(), 0
+    for delta in deltas:
+        taken += len(json.dumps(delta))
+        try:
+            list(reader.read(chunk(dict(delta))))
+        except ModelFailure as failure:
+            caught = failure
+            break
+
+    assert caught is not None
+    assert (caught.failure, caught.limit) == (FailureClass.MALFORMED, AttemptLimit.BYTES)
+    assert taken < 2 * MAX_WEIGHT
+
+
+def test_a_long_thought_in_many_pieces_is_read_in_time_in_proportion_to_its_length() -> None:
+    piece = {"type": "reasoning.text", "text": "thought ", "format": "anthropic-claude-v1", "index": 0}
+    thoughts, pieces = Thoughts(), 120_000
+
+    began = time.process_time()
+    for _ in range(pieces):
+        thoughts.details([piece])
+    _, blocks = thoughts.fields()
+
+    assert json.loads(blocks) == {"reasoning_details": [{**piece, "text": "thought " * pieces}]}
+    assert time.process_time() - began < 2.5
+
+
+def test_what_hangs_on_a_call_and_comes_again_with_each_piece_of_it_counts_once() -> None:
+    call = {**CALL, "extra_content": {"google": {"thought_signature": SIGNATURE}}}
+
+    reply = read(*[{"tool_calls": [call]}] * 10_000)
+
+    assert blocks_of(reply)["tool_calls"] == [{"extra_content": call["extra_content"]}]
