@@ -27,7 +27,7 @@ from jackline_server.models.provider_words import read_error_body
 from jackline_server.models.router import profile_of
 from jackline_server.models.translate import said
 from jackline_server.models.wire_body import Option, body_of, options_of, refused_option
-from jackline_server.models.wire_caps import MAX_ERROR_BYTES, MAX_LINE_BYTES
+from jackline_server.models.wire_caps import MAX_ERROR_BYTES, MAX_LINE_BYTES, SLICE_BYTES
 from jackline_server.models.wire_endpoint import WireEndpoint, wire_endpoint
 from jackline_server.models.wire_events import EventReader, read_document, whole_as_chunk
 from jackline_server.runtime.http_ports import HttpFailure, Reach
@@ -161,13 +161,15 @@ class OpenAIModels:
 class _Body:
     """Reads the documents of an answer: a stream's, or the one of a reply in one piece."""
 
-    __slots__ = ("_answer", "_events", "_is_over")
+    __slots__ = ("_answer", "_at", "_events", "_is_over", "_part")
 
     def __init__(self, answer: HttpAnswer) -> None:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._answer = answer
         self._events = None if kind == "application/json" else EventReader()
         self._is_over = False
+        self._part = b""
+        self._at = 0
 
     async def next(self) -> Sequence[object] | None:
         """Those that the next bytes complete, None at the end. Raises ModelFailure and HttpFailure."""
@@ -176,10 +178,19 @@ class _Body:
         if self._events is None:
             self._is_over = True
             return (whole_as_chunk(await self._whole()),)
-        part = await self._answer.read()
+        part = await self._slice()
         documents = self._events.feed(part) if part else self._events.end()
         self._is_over = not part or self._events.is_done
         return documents
+
+    async def _slice(self) -> bytes:
+        """The next bytes, empty at the end. Others have their turn between two of them."""
+        if self._at >= len(self._part):
+            self._part, self._at = await self._answer.read(), 0
+        else:
+            await asyncio.sleep(0)
+        start, self._at = self._at, self._at + SLICE_BYTES
+        return self._part[start : self._at]
 
     async def _whole(self) -> object:
         body = bytearray()

@@ -14,6 +14,12 @@ MAX_STREAM_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 256 * 1024
 """The body of an answer that is no reply."""
 
+SLICE_BYTES = 16 * 1024
+"""What is read of an answer before others have their turn: what comes fast may be thousands of events."""
+
+SDK_SLICE_BYTES = 4 * 1024
+"""The same where a provider's SDK reads it."""
+
 SPARSE_BYTES = 64 * 1024
 """A document of so many bytes is read whatever it holds: in a few milliseconds at most."""
 

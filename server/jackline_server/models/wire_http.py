@@ -16,6 +16,7 @@ from jackline_server.models.wire_caps import (
     MAX_LINE_BYTES,
     MAX_SDK_MARKS,
     MAX_STREAM_BYTES,
+    SDK_SLICE_BYTES,
     SPARSE_BYTES,
 )
 from jackline_server.models.wire_density import Density
@@ -94,7 +95,10 @@ class _CappedBody(httpx.AsyncByteStream):
             is_dense = line > SPARSE_BYTES and density.marks > MAX_SDK_MARKS
             if total > self._cap or line > MAX_LINE_BYTES or is_dense:
                 raise OverSize("the response is over its size limit")
-            yield part
+            yield part[:SDK_SLICE_BYTES]
+            for start in range(SDK_SLICE_BYTES, len(part), SDK_SLICE_BYTES):
+                await asyncio.sleep(0)  # a reader that nobody waits for would keep all others waiting
+                yield part[start : start + SDK_SLICE_BYTES]
 
     async def aclose(self) -> None:
         await self._inner.aclose()
