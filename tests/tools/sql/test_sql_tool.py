@@ -356,6 +356,24 @@ async def test_the_event_loop_goes_on_while_a_database_works(db: Asked):
     assert longest < 0.3
 
 
+@pytest.mark.parametrize(
+    ("operator", "pattern"), [("LIKE", "%" + "a" * 5_000 + "b"), ("GLOB", "[a]" * 2_000)]
+)
+async def test_a_pattern_that_sqlite_would_match_for_long_is_refused(
+    tmp_path: Path, operator: str, pattern: str
+):
+    file = in_file(
+        tmp_path / "db", "CREATE TABLE texts (text)", f"INSERT INTO texts VALUES ('{'a' * 1_000}')"
+    )
+    statement = f"SELECT count(*) AS n FROM texts WHERE text {operator} {{{{ p }}}}"
+    async with asked(source(file), None) as db:
+        found = await db.rows(statement, {"p": pattern[:900] + ("%" if operator == "LIKE" else "*")})
+        refused = await db.run(statement, {"p": pattern})
+
+    assert found == [{"n": 1}]
+    assert refused.error == "The database refused the statement: LIKE or GLOB pattern too complex."
+
+
 async def test_no_more_statements_run_at_once_than_the_source_has_slots(tmp_path: Path):
     async with asked(source(in_file(tmp_path / "a.db"), concurrency=1), None) as db:
         slow = asyncio.create_task(db.run(SLOW["sqlite"], timeout_ms=700))

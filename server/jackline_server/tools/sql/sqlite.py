@@ -27,6 +27,10 @@ _PATIENCE_MS = 100
 _STEPS = 5_000
 """So many instructions of SQLite's machine between two looks at the time."""
 
+_PATTERN_BYTES = 1_000
+"""The longest pattern of LIKE and GLOB. Matching can't be interrupted, and takes its length times that of the
+text: a model that writes a pattern could keep a slot of the data source, and its lock, beyond its time."""
+
 _READS = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -109,6 +113,7 @@ def _connect(file: Path, *, writes: bool) -> sqlite3.Connection:
     )
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, HARD_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _PATTERN_BYTES)
     connection.text_factory = _read_text
     connection.execute("PRAGMA foreign_keys = ON")
     if not writes:
