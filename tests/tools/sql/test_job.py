@@ -34,6 +34,31 @@ def test_giving_up_interrupts_what_runs_and_nothing_that_has_ended():
     assert not called.is_set()
 
 
+def test_what_runs_next_on_a_connection_is_not_interrupted_for_the_one_before():
+    one, began, go = job(), threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    def interrupt() -> None:
+        began.set()
+        go.wait(timeout=10)
+        calls.append("interrupted")
+
+    def work() -> None:
+        with one.interrupted_by(interrupt):
+            one.give_up()
+            began.wait(timeout=10)
+        calls.append("put back")
+
+    working = threading.Thread(target=work)
+    working.start()
+    began.wait(timeout=10)
+    working.join(timeout=0.2)
+    go.set()
+    working.join(timeout=10)
+
+    assert calls == ["interrupted", "put back"]
+
+
 def test_a_job_is_over_with_its_time():
     assert Job(deadline=time.monotonic()).is_over
     assert not job().is_over

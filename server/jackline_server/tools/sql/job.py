@@ -16,6 +16,7 @@ class Job:
     def __init__(self, *, deadline: float) -> None:
         self.deadline = deadline
         self._lock = threading.Lock()
+        self._interrupting = threading.Lock()
         self._given_up = False
         self._committing = False
         self._interrupt: Callable[[], None] | None = None
@@ -32,13 +33,16 @@ class Job:
 
     @contextmanager
     def interrupted_by(self, interrupt: Callable[[], None]) -> Generator[None]:
-        """While the block runs, giving up calls this, in a thread of its own. It must not raise."""
+        """While the block runs, giving up calls this, in a thread of its own. It must not raise.
+
+        The block does not end while that is under way: whatever comes next on the connection is spared.
+        """
         with self._lock:
             self._interrupt = interrupt
         try:
             yield
         finally:
-            with self._lock:
+            with self._interrupting, self._lock:
                 self._interrupt = None
 
     def may_commit(self) -> bool:
@@ -52,8 +56,15 @@ class Job:
         """Stop it. True: nothing it did will be committed. False: a commit is on its way."""
         with self._lock:
             self._given_up = True
-            interrupt, committing = self._interrupt, self._committing
-        if interrupt is not None and not committing:
+            runs, committing = self._interrupt is not None, self._committing
+        if runs and not committing:
             with suppress(RuntimeError):  # no thread can be started: the server ends
-                threading.Thread(target=interrupt, name="jackline-sql-interrupt", daemon=True).start()
+                threading.Thread(target=self._stop, name="jackline-sql-interrupt", daemon=True).start()
         return not committing
+
+    def _stop(self) -> None:
+        with self._interrupting:
+            with self._lock:
+                interrupt = self._interrupt
+            if interrupt is not None:
+                interrupt()
