@@ -92,6 +92,13 @@ async def test_a_denial_has_its_reason_and_the_operators_headers_go_along() -> N
     assert double.headers[0]["authorization"] == "Bearer x"
 
 
+@pytest.mark.parametrize("length", [100_000, 5_000_000])
+async def test_no_denial_is_so_long_that_it_is_no_answer(length: int) -> None:
+    denial = policy_pb2.CheckResponse(decision=policy_pb2.POLICY_DECISION_DENY, reason="r" * length)
+    async with served(lambda _: denial) as double, services(double.address) as policies:
+        assert (await policies.ask(question())).answer is False
+
+
 def raises(_: policy_pb2.CheckRequest) -> policy_pb2.CheckResponse:
     raise ValueError("a bug of the service")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from jackline_server.definitions.yaml_nodes import Mark
 
 _PATTERNS = {
-    "an API key": r"\bsk-[A-Za-z0-9_-]{16,}",
+    "an API key": r"\bsk-(?=[A-Za-z_-]{0,200}[0-9])[A-Za-z0-9_-]{16,}",
     "a Slack token": r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\bxapp-[A-Za-z0-9-]{10,}",
     "an AWS key id": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     "a private key": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY",

@@ -29,7 +29,10 @@ _EFFECTS = {
     "idempotent": run_pb2.EFFECT_IDEMPOTENT,
     "write": run_pb2.EFFECT_WRITE,
 }
-_OPTIONS = (("grpc.enable_retries", 0), ("grpc.max_receive_message_length", 64 * 1024))
+_OPTIONS = (("grpc.enable_retries", 0), ("grpc.max_receive_message_length", 4 * 1024 * 1024))
+_TOO_LONG = "eceived message larger than max"
+"""How gRPC says that it did not read an answer; the code alone may be the service's own."""
+
 _NET_MS = 100
 """The service keeps its deadline; this much later it is cut anyway."""
 
@@ -66,6 +69,9 @@ class PolicyServices:
                 wait_for_ready=True,
             )
         except grpc.aio.AioRpcError as error:
+            if _TOO_LONG in (error.details() or ""):
+                # Whatever it says: an answer that can't be read must not become leave to go on.
+                return ConsultReply(answer=False, reason="the policy service's answer is too long")
             return ConsultReply(answer=None, error=f"the policy service answered {error.code().name}")
         except (OSError, ValueError) as error:
             return ConsultReply(answer=None, error=f"it can't be asked: {type(error).__name__}")
