@@ -47,6 +47,16 @@ async def test_tool_calls_are_listed_with_arguments_and_results(
     assert request.view == View.VIEW_FULL
 
 
+async def test_a_part_of_a_result_is_listed_with_the_command_that_reads_it(
+    console: Console, service: ScriptedService
+) -> None:
+    call = ToolCall(call_id="call_1", tool="draw", media=2, result="[image]")
+    service.script("ListToolCalls", wire.ListToolCallsResponse(tool_calls=[call]))
+    done = await console.run("calls", RUN_ID)
+    for part in (1, 2):
+        assert f"jackline result RUN call_1 --part {part} --to FILE" in done.out
+
+
 async def test_messages_of_one_visit_are_shown_as_the_model_saw_them(
     console: Console, service: ScriptedService
 ) -> None:

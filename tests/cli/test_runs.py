@@ -18,6 +18,8 @@ from jackline.v1.event_pb2 import (
     ModelCallPurpose,
     ModelCallStarted,
     ModelReplied,
+    Reflected,
+    ReflectionPattern,
     ReplyContent,
     StepEvent,
     StepFinished,
@@ -104,6 +106,41 @@ async def test_a_run_is_shown_event_by_event_to_its_end(console: Console, servic
         'result: {"refunded":true}\n',
     ):
         assert line in done.out
+
+
+async def test_an_event_of_a_kind_that_was_asked_for_is_shown_although_it_says_nothing_new(
+    console: Console, service: ScriptedService
+) -> None:
+    looked = Reflected(pattern=ReflectionPattern.REFLECTION_PATTERN_ADVANCING, succeeded=3)
+    service.log = small_log(3, make=lambda _: StepEvent(reflected=looked))
+    for given, is_shown in ((("--kind", "reflected"), True), ((), False)):
+        service.script("GetRun", ended_run(service.log))
+        done = await console.run("watch", RUN_ID, *given)
+        assert ("advancing" in done.out.lower()) is is_shown
+
+
+async def test_a_deadline_goes_along_with_the_start(console: Console, service: ScriptedService) -> None:
+    service.script("StartRun", started())
+    done = await console.run("run", "refunds", "--detach", "--deadline", "2999-03-01T18:30Z")
+    assert done.code == 0
+    (request,) = service.requests(wire.StartRunRequest)
+    assert request.deadline.ToJsonString() == "2999-03-01T18:30:00Z"
+
+
+async def test_a_kind_that_is_refused_is_named_by_its_flag(
+    console: Console, service: ScriptedService
+) -> None:
+    words = "kinds[0]: no kind of event"
+    refused = Failure(
+        code=grpc.StatusCode.INVALID_ARGUMENT,
+        reason="INVALID_ARGUMENT",
+        message=words,
+        violations=(("kinds[0]", words),),
+    )
+    service.streams.append(StreamScript(frames=(), end=refused))
+    done = await console.run("watch", RUN_ID, "--kind", "nonsense")
+    assert "--kind: no kind of event" in done.err
+    assert "kinds[0]" not in done.err
 
 
 async def test_events_are_numbered_as_a_fork_names_them_if_asked_for(

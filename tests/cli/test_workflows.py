@@ -26,6 +26,16 @@ async def test_findings_are_printed_with_their_place(console: Console, service: 
     assert (done.code, done.out) == (1, "flow.yaml:3:5: error: no such key [unknown_key]\n")
 
 
+async def test_findings_as_json_name_the_file_that_was_given(
+    console: Console, service: ScriptedService
+) -> None:
+    (console.home / "flow.yaml").write_text("name: x\n")
+    error = wire.Finding(severity=wire.SEVERITY_ERROR, code="unknown_key", file="workflow.yaml", line=3)
+    service.script("ValidateWorkflow", wire.ValidateWorkflowResponse(findings=[error]))
+    done = await console.run("validate", "flow.yaml", "--json")
+    assert json.loads(done.out)["file"] == "flow.yaml"
+
+
 @pytest.mark.parametrize("words", [("run", "--file", "flow.yaml"), ("workflow", "put", "flow.yaml")])
 async def test_errors_of_a_file_that_was_sent_have_its_own_name_and_place(
     console: Console, service: ScriptedService, words: tuple[str, ...]

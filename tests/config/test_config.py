@@ -334,6 +334,18 @@ def test_an_unknown_key_is_answered_with_the_nearest_one_and_its_line(load: Load
     assert "'listen'" in problem.message
 
 
+def test_a_mistyped_key_is_one_problem_and_not_also_a_missing_one(load: Load):
+    assert problems_of(load, "[models.a]\nscrpt = 'a.yaml'") == [(ProblemCode.UNKNOWN_KEY, "models.a.scrpt")]
+
+
+def test_a_key_that_is_missing_is_told_with_the_line_of_its_section(load: Load):
+    with pytest.raises(ConfigError) as caught:
+        load("[models.a]\nadapter = 'litellm'\n")
+    [problem] = caught.value.problems
+    assert problem.code is ProblemCode.MISSING
+    assert problem.where.endswith("jackline.toml:2")
+
+
 @pytest.mark.parametrize(
     ("toml", "key"),
     [

@@ -98,6 +98,13 @@ def test_every_bound_that_can_be_raised_is_asked_about(plan: Plan, leaf: str) ->
     assert question(driver).limit_leaf == leaf
 
 
+@pytest.mark.parametrize(("requests", "told"), [(2, "1 of 2 are used"), (3, "2 of 3 are used")])
+def test_a_request_that_is_held_back_is_told_as_the_reason(requests: int, told: str) -> None:
+    driver = at_the_question(asking(model_requests=requests), LOOKS, LOOKS, LOOKS)
+    assert told in question(driver).question
+    assert "held back for the closing answer" in question(driver).question
+
+
 def test_a_budget_of_money_is_asked_about() -> None:
     priced = plans.model(price=Price(input_per_million=1_000_000, output_per_million=1_000_000))
     step = plans.agent(bounds=plans.step_bounds(cost_budget_micros=100), on_limit=OnLimit.ASK)

@@ -14,9 +14,13 @@ from jackline_server.core.facts import (
     StepStarted,
     StopReason,
 )
+from jackline_server.core.frozen import change
 from jackline_server.core.plan import JsonValue
+from jackline_server.core.recorded.boundaries import Entry
+from jackline_server.core.recorded.replaying import replayed
 from jackline_server.testing import plans
-from jackline_server.testing.driving import Driver, Ends, Fails, Says, Scenario, drive
+from jackline_server.testing.driving import STARTED_UNIX_MS, Driver, Ends, Fails, Says, Scenario, drive
+from jackline_server.testing.instruments import instruments
 
 ANSWER = Says(text="done")
 
@@ -49,6 +53,20 @@ def test_a_condition_without_a_value_counts_as_false_and_is_noticed() -> None:
     driver = run_router({"input.missing > 100": "many", "true": "some"}, "{}")
     assert path(driver) == ["route", "some"]
     assert [fact.code for fact in driver.facts if isinstance(fact, Noticed)] == [NoticeCode.CONDITION_FAILED]
+
+
+def test_a_log_with_other_words_about_a_condition_without_a_value_replays_the_same() -> None:
+    driver = run_router({"input.missing > 100": "many", "true": "some"}, "{}")
+    log = [
+        Entry(
+            fact=change(fact, text="said otherwise") if isinstance(fact, Noticed) else fact,
+            active_ms=active_ms,
+            unix_ms=STARTED_UNIX_MS + active_ms,
+        )
+        for fact, active_ms in driver.log
+    ]
+    walked = replayed("run-1", log, driver.state.plan, instruments=instruments())
+    assert (walked.difference, walked.facts) == (None, len(log))
 
 
 def test_a_router_writes_nothing() -> None:

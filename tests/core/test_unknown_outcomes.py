@@ -57,6 +57,13 @@ def told(driver: Driver) -> ToolMessage:
     return result
 
 
+def test_what_was_said_of_a_cut_call_ends_in_one_stop() -> None:
+    late = Ends(status=CallStatus.UNKNOWN, error="The server did not answer in time.")
+    asked = question(asking(ends=(late,))).question
+    assert asked.endswith("did not answer in time.")
+    assert ".." not in asked
+
+
 # --- asking ------------------------------------------------------------------------------------
 
 

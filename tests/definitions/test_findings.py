@@ -657,6 +657,29 @@ def test_a_near_miss_is_told_what_was_meant(written: str, meant: str):
 
 
 @pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (changed((HANDLE, HANDLE + "    policy: {name: guard}\n")), "at the top"),
+        (changed((HANDLE, HANDLE + "    max_iterations: 3\n")), "in `bounds` of agent steps"),
+        (changed((HANDLE, HANDLE + "    bounds: {steps: 3}\n")), "in `bounds` at the top"),
+        (changed(("answer: text", "answer: text\n    ground: {}")), "agent steps have it"),
+        (changed(("steps: 32", "model_requests: 3")), "in `bounds` of agent and completion steps"),
+        (changed(("model: fast", "model: fast\nsteering: x")), "steps have it"),
+    ],
+)
+def test_a_key_that_belongs_elsewhere_is_told_where(text: str, place: str):
+    (found,) = [one for one in compile_text(text).findings if one.code == "unknown_key"]
+    assert place in found.message
+    assert "did you mean" not in found.message
+
+
+def test_a_deadline_in_a_workflow_is_told_what_takes_one():
+    (found, _) = compile_text(changed(("steps: 32", "deadline: 18h"))).findings
+    assert found.code == "not_built"
+    assert "--deadline" in found.message
+
+
+@pytest.mark.parametrize(
     "text",
     [
         changed(("Verify the order first.", SECRET)),

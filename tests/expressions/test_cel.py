@@ -15,6 +15,11 @@ from jackline_server.expressions.cel import CelExpressions
 CEL = CelExpressions()
 
 
+def test_a_key_that_is_not_there_is_named_as_one():
+    with pytest.raises(ExpressionError, match=r"^there is no key `missing`$"):
+        CEL.is_true("refund.missing > 1", {"refund": {}})
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

@@ -126,7 +126,9 @@ async def test_a_turn_can_fail_before_or_after_its_text(turn: str, usage: Usage 
         ("turns: &a [*a]\n", "script.yaml:1:8", "aliases"),
         ("", "script.yaml", ""),
         ("[" * 3_000, "script.yaml", ""),
-        ("turns: [{text: !!python/name:os.system x}]", "script.yaml:1:16", "not YAML"),
+        ("turns: [{text: !!python/name:os.system x}]", "script.yaml:1:16", "tags"),
+        ("turns: [{answer: {1: a}}]", "script.yaml:1:19", "in quotes"),
+        ("turns: [{answer: .inf}]", "script.yaml:1:18", "infinity"),
     ],
 )
 def test_a_bad_script_is_refused_with_its_place(source: str, where: str, what: str) -> None:
@@ -149,3 +151,9 @@ def test_a_pipe_in_the_place_of_a_script_is_refused_and_not_waited_for(tmp_path:
     os.mkfifo(tmp_path / "script.yaml")
     with pytest.raises(ScriptError):
         load_script(tmp_path / "script.yaml")
+
+
+def test_plain_words_of_a_script_mean_what_they_mean_in_a_workflow() -> None:
+    words = "[yes, on, 2020-01-01, 1:30, 0o10, 1e1, 'true', true, ~]"
+    script = parse_script(f"turns: [{{answer: {words}}}]", file="script.yaml")
+    assert script.turns[0].answer == ["yes", "on", "2020-01-01", "1:30", 8, 10.0, "true", True, None]

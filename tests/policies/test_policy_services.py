@@ -12,7 +12,7 @@ from jackline.v1 import plan_pb2, policy_pb2, run_pb2
 from jackline_server.core.facts import ConsultKind
 from jackline_server.core.gate_plans import ArgumentsView, Point
 from jackline_server.policies.masking import PiiMasks
-from jackline_server.policies.policy_services import PolicyServices
+from jackline_server.policies.policy_services import NO_CONNECTION, PolicyServices
 from jackline_server.runtime.gate_ports import PolicyTarget
 from jackline_server.runtime.grpc_ports import GrpcTls
 from jackline_server.runtime.ports import Consultation, RunPlace
@@ -111,6 +111,18 @@ def undecided(_: policy_pb2.CheckRequest) -> policy_pb2.CheckResponse:
 async def test_an_error_and_a_decision_that_is_none_are_no_answer(check: Check) -> None:
     async with served(check) as double, services(double.address) as policies:
         assert (await policies.ask(question())).answer is None
+
+
+async def test_where_nothing_listens_there_is_no_connection() -> None:
+    async with served(lambda _: ALLOW) as double:
+        address = double.address
+    async with services(address) as policies:
+        assert (await policies.ask(question(timeout_ms=200))).error == NO_CONNECTION
+
+
+async def test_a_service_that_is_connected_and_silent_is_said_to_be_late() -> None:
+    async with served(lambda _: ALLOW, held=True) as double, services(double.address) as policies:
+        assert (await policies.ask(question(timeout_ms=500))).error.endswith("DEADLINE_EXCEEDED")
 
 
 async def test_a_service_that_does_not_answer_is_no_answer_in_its_time() -> None:

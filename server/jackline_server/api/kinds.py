@@ -20,8 +20,8 @@ def check_kinds(checks: Checks, field: str, kinds: Iterable[str]) -> None:
     for index, kind in enumerate(kinds):
         if kind not in KINDS:
             near = difflib.get_close_matches(kind[:_LONGEST], sorted(KINDS), n=1)
-            hint = f"; the nearest is `{near[0]}`" if near else ""
-            words = f"no kind of event, which is the name of a member of StepEvent.fact{hint}"
+            hint = f"the nearest is `{near[0]}`" if near else f"there are {', '.join(sorted(KINDS))}"
+            words = f"no kind of event, which is the name of a member of StepEvent.fact; {hint}"
             checks.fail(f"{field}[{index}]", words, "UNKNOWN_VALUE")
 
 

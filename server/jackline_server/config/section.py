@@ -249,9 +249,17 @@ class Section:
         """Where a key that was read was given, as problems say it; empty if it was not."""
         return self._places.get(key, "")
 
-    def missing(self, key: str, message: str) -> None:
-        """Report a key that has to be there."""
-        self._report(ProblemCode.MISSING, key, "config", message)
+    def missing(self, key: str, message: str, *, instead: Collection[str] = ()) -> None:
+        """Report a key that has to be there, or one of those in place of it.
+
+        Says nothing where a key that is left looks like a slip of one of these: `finish` reports that.
+        """
+        wanted = [name for name in (key, *instead) if name not in self._places]
+        if any(difflib.get_close_matches(left, wanted, n=1) for left in self._left):
+            return
+        nodes = (self._left.get(name) for name in self._left)
+        places = (*self._places.values(), *map(_first_place, nodes))
+        self._report(ProblemCode.MISSING, key, next(filter(None, places), "config"), message)
 
     def _take(self, key: str) -> Given | None:
         self._known.add(key)

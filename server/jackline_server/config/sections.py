@@ -196,7 +196,7 @@ def _adapter(table: Section, given: _Given) -> str:
     elif adapter == SCRIPTED and given.script is None:
         table.missing("script", "a scripted model needs its script file")
     elif adapter in (OPENAI, LITELLM) and given.model is None:
-        table.missing("model", "name the model, such as openai/gpt-4o-mini")
+        table.missing("model", "name the model, such as openai/gpt-4o-mini", instead=("script",))
     elif adapter == OPENAI and not given.has_url and not read_model_name(given.model or "").provider:
         table.missing(
             "base_url", f"say where the model is, or name one of {', '.join(WIRE_PROVIDERS)} before it"

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from jackline_server.core.plan import RESERVED_SIGNALS
 from jackline_server.definitions.catalog import nearest
+from jackline_server.definitions.key_places import elsewhere, keys, shape_in
 from jackline_server.definitions.report import MAX_FINDINGS, Report
 from jackline_server.definitions.shapes import (
     KINDS,
@@ -193,17 +194,17 @@ _RANGES = {
 """What a kind of error names its limit, and the words around it."""
 
 
+_INSTEAD = "; a run gets one when it starts: `deadline` of StartRun, `jackline run --deadline`"
+
+
 def _unknown_key(owner: type[Shape] | None, path: Path, report: Report) -> None:
     key = str(path[-1])
     if owner is not None and key in owner.not_built:
-        report.error("not_built", f"`{key}` is not built yet", path, of_key=True)
+        instead = _INSTEAD if path == ("bounds", "deadline") else ""
+        report.error("not_built", f"`{key}` is not built yet{instead}", path, of_key=True)
         return
-    known = _keys(owner) if owner is not None else set[str]()
-    hint = nearest(key, known)
-    others = [kind for kind, shape in KINDS.items() if key in _keys(shape)]
-    if not hint and others and len(path) == 3:  # noqa: PLR2004  # steps, name, key
-        hint = f" of this kind of step; {' and '.join(others)} steps have it"
-    report.error("unknown_key", f"`{key[:64]}` is not a known key{hint}", path, of_key=True)
+    hint = elsewhere(path) or nearest(key, keys(owner) if owner is not None else ())
+    report.error("unknown_key", f"`{key[:64]}` is not a known key here{hint}", path, of_key=True)
 
 
 def _wrong_length(detail: ErrorDetails, path: Path, report: Report) -> None:
@@ -227,10 +228,6 @@ def _bad_value(detail: ErrorDetails, path: Path, report: Report) -> None:
     report.error("bad_value", f"wanted here: {expected}", path)
 
 
-def _keys(shape: type[BaseModel]) -> set[str]:
-    return {field.alias or name for name, field in shape.model_fields.items()}
-
-
 def _inner_path(loc: tuple[int | str, ...]) -> Path:
     """The path of the file inside pydantic's location, which also names members of unions."""
     return tuple(part for part in loc if not (isinstance(part, str) and _is_no_key(part)))
@@ -244,21 +241,9 @@ def _owner(shape: type[Shape], path: Path) -> type[Shape] | None:
     """The shape that a path inside `shape` leads to, if it leads to one."""
     current: object = shape
     for part in path:
-        found = _shape_in(current)
+        found = shape_in(current)
         if found is not None and isinstance(part, str):
-            field = next(
-                (one for name, one in found.model_fields.items() if (one.alias or name) == part), None
-            )
-            current = field.annotation if field is not None else None
+            current = keys(found).get(part)
         elif isinstance(part, str):
             current = None
-    return _shape_in(current)
-
-
-def _shape_in(annotation: object) -> type[Shape] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Shape):
-        return annotation
-    for inner in typing.get_args(annotation):
-        if (found := _shape_in(inner)) is not None:
-            return found
-    return None
+    return shape_in(current)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jackline_server.core.frozen import frozen
-from jackline_server.definitions.yaml_scalars import Scalar
+from jackline_server.yaml_scalars import Scalar
 
 Path = tuple[str | int, ...]
 

@@ -13,8 +13,9 @@ from typing import Protocol, cast
 
 import yaml
 
+from jackline_server import yaml_scalars
 from jackline_server.core.frozen import frozen
-from jackline_server.definitions import yaml_messages, yaml_scalars
+from jackline_server.definitions import yaml_messages
 from jackline_server.definitions.yaml_nodes import Entry, ListNode, MapNode, Mark, Node, Problem, ScalarNode
 
 MAX_BYTES = 256 * 1024

@@ -21,6 +21,7 @@ CACHE_BYTES = 16 * 1024 * 1024
 
 _BYTES_AN_ENTRY, _BYTES_A_CHARACTER = 8 * 1024, 256
 
+_LONGEST_KEY = 64
 _NAMED_FUNCTIONS = frozenset(
     {
         "size",
@@ -173,4 +174,6 @@ def _regex_problem(found: Shape) -> str | None:
 
 
 def _said(error: Exception) -> str:
+    if isinstance(error, KeyError) and error.args:
+        return f"there is no key `{str(error.args[0])[:_LONGEST_KEY]}`"
     return said_plainly(str(error)) or type(error).__name__

@@ -23,12 +23,15 @@ Owns the YAML format and its errors. `scripted` plays it. A script:
         finish: stop                    # stop | length | tool_calls | content_filter
         error: {class: rate_limited, message: "...", retry_after_ms: 100}   # after the text, if there is any
 
+Plain words are read by the core schema of YAML 1.2, as in workflows: `yes`, `on` and `2020-01-01` are texts.
 The first turn that fits is played. `{{ user.NAME }}` stands for a key of the JSON object in the first user
 message; a string that is nothing else takes the value with its type.
 """
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -45,6 +48,7 @@ from pydantic import (
     model_validator,
 )
 
+from jackline_server import yaml_scalars
 from jackline_server.core import json_text
 from jackline_server.core.facts import FailureClass, FinishReason
 from jackline_server.plain_files import read_regular
@@ -155,6 +159,17 @@ class Script(_Strict):
     turns: Annotated[tuple[Turn, ...], BeforeValidator(_as_tuple), Field(min_length=1)]
 
 
+_PLAIN = "plain"
+"""The tag of a scalar that stands without quotes and without a tag of its own."""
+_TAGS = frozenset({_PLAIN, *(f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map"))})
+
+
+class _Loader(yaml.SafeLoader):
+    """Leaves it to `yaml_scalars` what a plain scalar is."""
+
+    yaml_implicit_resolvers = {None: [(_PLAIN, re.compile(""))]}  # noqa: RUF012 - as the library declares it
+
+
 def load_script(path: Path) -> Script:
     """Read a script file.
 
@@ -173,11 +188,11 @@ def load_script(path: Path) -> Script:
 def parse_script(source: str | bytes, *, file: str) -> Script:
     """Read a script's text; `file` is the name that errors cite. Raises ScriptError."""
     try:
-        root = yaml.compose(source, Loader=yaml.SafeLoader)
+        root = yaml.compose(source, Loader=_Loader)
         problems = list(_yaml_problems(root, file))
         if problems:
             raise ScriptError("\n".join(problems))
-        loaded: object = yaml.safe_load(source)
+        loaded = None if root is None else _value(root)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if isinstance(mark, yaml.Mark) else file
@@ -190,26 +205,56 @@ def parse_script(source: str | bytes, *, file: str) -> Script:
         raise ScriptError("\n".join(_problems(error, root, file))) from None
 
 
-def _yaml_problems(node: yaml.Node | None, file: str) -> Iterator[str]:
-    """Aliases and duplicate keys, which YAML allows and a script does not need."""
+def _yaml_problems(root: yaml.Node | None, file: str) -> Iterator[str]:
+    """What YAML allows and a script does not need, and numbers that are none."""
     seen: set[int] = set()
-    stack: list[yaml.Node] = [node] if node is not None else []
+    stack: list[yaml.Node] = [root] if root is not None else []
     while stack:
         node = stack.pop()
         if id(node) in seen:
             yield f"{_where(node, file)}: aliases are not allowed"
             continue
         seen.add(id(node))
+        if node.tag not in _TAGS:
+            yield f"{_where(node, file)}: tags (`!name`) are not allowed"
         if isinstance(node, yaml.SequenceNode):
             stack.extend(node.value)
         elif isinstance(node, yaml.MappingNode):
-            keys: set[str] = set()
-            for key, value in node.value:
-                if key.value in keys:
-                    yield f"{_where(key, file)}: the key `{key.value}` is there twice"
-                if isinstance(key, yaml.ScalarNode):
-                    keys.add(key.value)
-                stack.append(value)
+            yield from _key_problems(node, file)
+            stack.extend(value for _, value in node.value)
+        elif problem := _number_problem(node):
+            yield f"{_where(node, file)}: {problem}"
+
+
+def _key_problems(node: yaml.MappingNode, file: str) -> Iterator[str]:
+    keys: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode) or (
+            key.tag == _PLAIN and yaml_scalars.is_not_text(key.value)
+        ):
+            yield f"{_where(key, file)}: a key is a text; put it in quotes"
+            continue
+        if key.value in keys:
+            yield f"{_where(key, file)}: the key `{key.value}` is there twice"
+        keys.add(key.value)
+
+
+def _number_problem(node: yaml.Node) -> str:
+    try:
+        _value(node)
+    except yaml_scalars.ScalarError as error:
+        return str(error)
+    return ""
+
+
+def _value(node: yaml.Node) -> object:
+    """What a tree without problems holds, as JSON has it."""
+    if isinstance(node, yaml.MappingNode):
+        return {key.value: _value(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item) for item in node.value]
+    value = yaml_scalars.resolve(node.value) if node.tag == _PLAIN else node.value
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _problems(error: ValidationError, root: yaml.Node | None, file: str) -> Iterator[str]:

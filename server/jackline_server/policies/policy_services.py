@@ -33,6 +33,8 @@ _OPTIONS = (("grpc.enable_retries", 0), ("grpc.max_receive_message_length", 4 * 
 _TOO_LONG = "eceived message larger than max"
 """How gRPC says that it did not read an answer; the code alone may be the service's own."""
 
+NO_CONNECTION = "there is no connection to the policy service"
+"""The error of a question that reached nobody."""
 _NET_MS = 100
 """The service keeps its deadline; this much later it is cut anyway."""
 
@@ -62,6 +64,9 @@ class PolicyServices:
             return ConsultReply(answer=None, error="this server's config has no such policy service")
         try:
             channel = await self._channel(target)
+        except (OSError, ValueError) as error:
+            return ConsultReply(answer=None, error=f"it can't be asked: {type(error).__name__}")
+        try:
             answer = await policy_pb2_grpc.PolicyServiceStub(channel).Check(
                 self._request(question),
                 timeout=question.timeout_ms / 1000,
@@ -72,7 +77,7 @@ class PolicyServices:
             if _TOO_LONG in (error.details() or ""):
                 # Whatever it says: an answer that can't be read must not become leave to go on.
                 return ConsultReply(answer=False, reason="the policy service's answer is too long")
-            return ConsultReply(answer=None, error=f"the policy service answered {error.code().name}")
+            return ConsultReply(answer=None, error=_failed(error.code(), channel))
         except (OSError, ValueError) as error:
             return ConsultReply(answer=None, error=f"it can't be asked: {type(error).__name__}")
         return _reply(answer)
@@ -114,6 +119,14 @@ class PolicyServices:
 
     def _shown(self, document: str, view: ArgumentsView) -> str:
         return document if view is ArgumentsView.FULL else self._masks.json(document, _EVERYTHING)
+
+
+def _failed(code: grpc.StatusCode, channel: grpc.aio.Channel) -> str:
+    """A call that ran out of time before there was a connection was not answered by anybody."""
+    ran_out = code is grpc.StatusCode.DEADLINE_EXCEEDED
+    if ran_out and channel.get_state() is not grpc.ChannelConnectivity.READY:
+        return NO_CONNECTION
+    return f"the policy service answered {code.name}"
 
 
 def _credentials(tls: GrpcTls) -> grpc.ChannelCredentials:

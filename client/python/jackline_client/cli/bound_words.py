@@ -3,8 +3,11 @@
 Owns these words for `run --bound`, `fork --bound` and `adjust`. Does not own what a bound may be.
 """
 
+import re
+
 from jackline_client.errors import BoundTooHigh, BoundTooLow
 
+_KIND = re.compile(r"\bkinds\[\d+\]")
 _ADJUST = "adjust_bounds."
 FLAGS = {
     "run.token_budget": "--tokens",
@@ -51,6 +54,7 @@ def _amount(field: str, number: str) -> str:
 
 def as_typed(text: str) -> str:
     """The same with each field of the request under the name by which a person gave it."""
+    text = _KIND.sub("--kind", text)
     for field, flag in FLAGS.items():
         text = text.replace(f"{_ADJUST}{field}", flag)
     return text.replace("changes.bounds.", "bounds.").replace(

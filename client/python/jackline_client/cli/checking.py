@@ -38,6 +38,7 @@ def validate(
         answer = await client.validate_workflow(given.yaml, given.files)
         for finding in answer.findings:
             if as_json:
+                finding.file = given.path_of(finding.file)
                 screen.raw(json_line(finding))
             else:
                 is_error = finding.severity == Severity.SEVERITY_ERROR

@@ -4,6 +4,7 @@ Owns the wording of live progress: one compact line an event. Does not own safet
 the stream. A fact that this version does not know has no line.
 """
 
+import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from jackline.v1.event_pb2 import (
     TimerKind,
 )
 from jackline.v1.run_pb2 import GatePoint, InterruptKind, RunState, StopReason, ToolCallStatus, Usage
+from jackline_client.cli.forms import message_document
 from jackline_client.cli.printable import printable
 from jackline_client.cli.wording import (
     LONG,
@@ -115,6 +117,12 @@ class EventLines:
         """Yields the lines of one event: mostly one, none for facts that say nothing new to a person."""
         maker = self._makers.get(event.WhichOneof("fact") or "")
         return maker(event) if maker else iter(())
+
+    def plain(self, event: StepEvent) -> Line:
+        """One line for any event: its kind, and what it says in the contract's own names."""
+        kind = event.WhichOneof("fact")
+        said = "" if kind is None else json.dumps(message_document(getattr(event, kind)))
+        return Line(text=f"  {kind or 'event'} {printable(said, limit=LONG)}", style="dim")
 
     def _run_started(self, event: StepEvent) -> Iterator[Line]:
         fact = event.run_started

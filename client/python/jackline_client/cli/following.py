@@ -20,7 +20,7 @@ from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
-from jackline_client.cli.wording import short, summary
+from jackline_client.cli.wording import Line, short, summary
 from jackline_client.errors import JacklineError
 
 if TYPE_CHECKING:
@@ -237,6 +237,7 @@ class _LiveView:
         self._screen = screen
         self._lines = EventLines(address_flag=how.server.flag)
         self._numbers = how.numbers
+        self._kinds = frozenset(how.kinds)
         self._text = ""
         self._degraded = False
 
@@ -246,7 +247,7 @@ class _LiveView:
         for event in frame.events:
             self._text = ""
             number = f"{event.sequence:>5}  " if self._numbers else ""
-            for line in self._lines.of(event):
+            for line in self._lines_of(event):
                 self._screen.line(number + line.text, style=line.style)
                 number = " " * len(number)
         if frame.store_degraded and not self._degraded:
@@ -254,6 +255,16 @@ class _LiveView:
         self._degraded = frame.store_degraded
         if frame.deltas:
             self._show_live(self._text + "".join(delta_text(delta) for delta in frame.deltas))
+
+    def _lines_of(self, event: StepEvent) -> Iterator[Line]:
+        """The lines of an event; a silent one is shown all the same where its kind was asked for."""
+        silent = True
+        for line in self._lines.of(event):
+            silent = False
+            yield line
+        kind = event.WhichOneof("fact") or ""
+        if silent and kind in self._kinds:
+            yield self._lines.plain(event)
 
     def _show_live(self, text: str) -> None:
         self._text = text[-_LIVE_TEXT:]

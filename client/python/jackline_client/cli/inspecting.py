@@ -58,6 +58,9 @@ def _call(call: ToolCall) -> Iterator[Line]:
     if call.cut_from_bytes:
         kept = f"jackline result RUN {short(call.call_id)}" if call.stored else "only both ends were kept"
         yield Line(text=f"  {call.cut_from_bytes:,} bytes in all: {kept}")
+    for part in range(1, call.media + 1):
+        words = f"jackline result RUN {short(call.call_id)} --part {part} --to FILE"
+        yield Line(text=f"  part {part} is no text: {words}")
     if call.result:
         yield Line(text=f"  {printable(call.result, limit=LONG)}", style="dim")
 

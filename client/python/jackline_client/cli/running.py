@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ import jackline_client
 from jackline.v1.run_service_pb2 import StartDisposition, StartRunResponse
 from jackline.v1.thread_pb2 import OnBusy
 from jackline_client.cli import completing
+from jackline_client.cli.deadlines import read_deadline
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.following import Following, ResultView, follow, how_to_go_on
 from jackline_client.cli.given import (
@@ -140,6 +142,14 @@ def run(
             autocompletion=completing.on_busy,
         ),
     ] = "",
+    deadline: Annotated[
+        str,
+        typer.Option(
+            "--deadline",
+            metavar="WHEN",
+            help="When the run ends at the latest: a span such as 15m, or a time, with a date or without.",
+        ),
+    ] = "",
     detach: Annotated[bool, typer.Option("--detach", help="Print the run's id and leave.")] = False,
     result_only: Annotated[
         bool, typer.Option("--result-only", help="Print what came out and nothing else.")
@@ -183,7 +193,7 @@ def run(
         value=value,
         pairs=pairs or (),
         request_id=request_id,
-        options=_start_options(label or (), bound or (), thread=thread, on_busy=on_busy),
+        options=_start_options(label or (), bound or (), thread=thread, on_busy=on_busy, deadline=deadline),
     )
     server = Named(address=address, context=context)
     if show_workflow:
@@ -257,7 +267,7 @@ class _Start:
 
 
 def _start_options(
-    labels: Iterable[str], bounds: Iterable[str], *, thread: str, on_busy: str
+    labels: Iterable[str], bounds: Iterable[str], *, thread: str, on_busy: str, deadline: str
 ) -> "StartOptions":
     options = jackline_client.StartOptions(labels=read_labels(labels), thread_id=thread)
     if on_busy:
@@ -268,6 +278,8 @@ def _start_options(
         options["on_busy"] = OnBusy.Value(f"ON_BUSY_{on_busy.upper()}")
     if (read := read_bounds(bounds)) is not None:
         options["bounds"] = read
+    if deadline:
+        options["deadline"] = read_deadline(deadline, now=datetime.now().astimezone())
     return options
 
 

@@ -14,7 +14,7 @@ from jackline_server.config import Config
 from jackline_server.core.facts import ConsultKind
 from jackline_server.core.gate_plans import ArgumentsView
 from jackline_server.policies.hook_catalog import HookCatalog, HookProblem
-from jackline_server.policies.policy_services import PolicyServices
+from jackline_server.policies.policy_services import NO_CONNECTION, PolicyServices
 from jackline_server.runtime.gate_ports import PolicyTarget
 from jackline_server.runtime.ports import Consultation
 
@@ -26,8 +26,9 @@ _ADVICE = {
     "UNAUTHENTICATED": "it wants other headers: set `headers` in {section}",
     "PERMISSION_DENIED": "it refuses these headers: look at `headers` in {section}",
     "UNIMPLEMENTED": "it does not serve jackline.v1.PolicyService: look at `target` in {section}",
-    "DEADLINE_EXCEEDED": "look whether it is up, and at `target` and `tls` in {section}",
+    "DEADLINE_EXCEEDED": "it is connected and did not answer in time: look at that server's log",
     "UNAVAILABLE": "look whether it is up, and at `target` and `tls` in {section}",
+    NO_CONNECTION: "start that server, or correct `target` and `tls` in {section}",
 }
 
 
@@ -58,7 +59,7 @@ async def _policy(target: PolicyTarget, services: PolicyServices, wait_ms: int) 
     subject, section = f"policy {target.name}", f"[policies.{target.name}]"
     reply = await services.ask(_question(target.name, wait_ms))
     if reply.answer is None:
-        word = reply.error.rpartition(" ")[2]
+        word = reply.error if reply.error == NO_CONNECTION else reply.error.rpartition(" ")[2]
         advice = _ADVICE.get(word, "look at that server's log, and at {section}").format(section=section)
         return [problem(subject, f"{target.target}: {reply.error or 'it gave no answer'}", advice)]
     said = "allows" if reply.answer else "denies"

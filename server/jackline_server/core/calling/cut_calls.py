@@ -69,7 +69,7 @@ def _question(batch: Batch, call: ToolCall, now: Moment) -> InterruptRaised:
         call_id=call.call_id,
         options=UNKNOWN_OPTIONS if may_repeat(batch, call) else UNKNOWN_OPTIONS[:2],
         expires_unix_ms=now.unix_ms + step.unknown_expiry_ms,
-        question=f"Did {call.tool} take effect? It was cut off: {call.error}.{_given(call)}",
+        question=f"Did {call.tool} take effect? It was cut off: {call.error.rstrip('. ')}.{_given(call)}",
     )
 
 

@@ -65,7 +65,7 @@ def question(state: RunState, visit: Visit, step: ModelStep, limit: Limit, askin
         raise_to = 0
     together = "".join(f" `{RAISE}` also makes {leaf} {_amount(leaf, to)}." for leaf, to in (also or ())[1:])
     options = ((RAISE,) if raise_to else ()) + ((FINAL_ANSWER,) if asking.closes else ()) + (GIVE_UP,)
-    words = limit.words or "it is reached"
+    words = limit.words or _reached(visit, step, limit)
     oversight = state.oversight
     ordinal = len(oversight.decided) + len(oversight.expired) + len(oversight.interrupts) + 1
     return InterruptRaised(
@@ -79,6 +79,14 @@ def question(state: RunState, visit: Visit, step: ModelStep, limit: Limit, askin
         raise_to=raise_to,
         question=f"{step.step_id} stands at {limit.leaf}: {words}. How shall it go on?{together}",
     )
+
+
+def _reached(visit: Visit, step: ModelStep, limit: Limit) -> str:
+    """What is said of a bound that counts: a request that is held back is not used, and yet can't be had."""
+    most, used = bounds_of(visit, step).model_requests, visit.ledger.model_requests
+    if limit.leaf != "step.model_requests" or used >= most:
+        return "it is reached"
+    return f"{used} of {most} are used, and the last is held back for the closing answer"
 
 
 def granted(

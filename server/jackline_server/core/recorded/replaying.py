@@ -351,10 +351,12 @@ def _is(entry: Entry | None, kind: type[Fact]) -> bool:
 def _same(recorded: Fact, decided: Fact) -> bool:
     """True if the two are one decision. An expiry is a time of day, which no two walks share.
 
-    The words of a question are none. A notice that names no budget is one of before, when that was told of
-    all of them in one.
+    The words of a question are none, nor those of why a condition can't be evaluated. A notice that names no
+    budget is one of before, when that was told of all of them in one.
     """
     if isinstance(recorded, Noticed) and isinstance(decided, Noticed):
+        if recorded.code is NoticeCode.CONDITION_FAILED:
+            return recorded == change(decided, text=recorded.text)
         of_before = recorded.code is NoticeCode.BUDGET_NEARLY_USED and not recorded.subject
         return recorded.code is decided.code if of_before else recorded == decided
     if isinstance(recorded, InterruptRaised) and isinstance(decided, InterruptRaised):

@@ -22,7 +22,7 @@ _LONGEST_NUMBER = 64
 
 
 class ScalarError(ValueError):
-    """A number that a workflow can't hold."""
+    """A number that no file of ours can hold."""
 
 
 def resolve(text: str) -> Scalar:
