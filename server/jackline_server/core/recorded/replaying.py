@@ -359,6 +359,8 @@ def _same(recorded: Fact, decided: Fact) -> bool:
             return recorded == change(decided, text=recorded.text)
         of_before = recorded.code is NoticeCode.BUDGET_NEARLY_USED and not recorded.subject
         return recorded.code is decided.code if of_before else recorded == decided
+    if isinstance(recorded, Consulted) and isinstance(decided, Consulted) and decided.error:
+        return bool(recorded.error) and recorded == change(decided, error=recorded.error)
     if isinstance(recorded, InterruptRaised) and isinstance(decided, InterruptRaised):
         times = recorded.expires_unix_ms, decided.expires_unix_ms
         if times[0] is None or times[1] is None:
