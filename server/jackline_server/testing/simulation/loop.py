@@ -79,8 +79,19 @@ class Due(asyncio.TimerHandle):
 class NumberedTask(asyncio.Task[T]):
     """A task whose place in a set does not depend on where it lies in memory."""
 
-    number = 0
     process: Process | None = None
+
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        number: int,
+        loop: asyncio.AbstractEventLoop,
+        name: str | None,
+        context: contextvars.Context,
+    ) -> None:
+        self.number = number  # before asyncio puts it into a set of its own
+        super().__init__(coro, loop=loop, name=name, context=context)
 
     def __hash__(self) -> int:
         return self.number
@@ -150,8 +161,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[T]:
         """A task of this loop, kept until `close_down`."""
         within = contextvars.copy_context() if context is None else context
-        task: NumberedTask[T] = NumberedTask(coro, loop=self, name=name, context=within)
-        task.number = next(self._numbers)
+        number = next(self._numbers)
+        task: NumberedTask[T] = NumberedTask(coro, number=number, loop=self, name=name, context=within)
         task.process = within.get(PROCESS)
         self.tasks.append(task)
         return task
