@@ -259,7 +259,7 @@ class _Sketch(Section):
     def problem(self, code: ProblemCode, key: str, message: str) -> None:
         """Nothing is wrong with what is not there."""
 
-    def missing(self, key: str, message: str) -> None:
-        del message
+    def missing(self, key: str, message: str, *, instead: Collection[str] = ()) -> None:
+        del message, instead
         if key not in self._required:
             self._required.append(key)
