@@ -166,8 +166,13 @@ class Odd:
 
 
 @asynccontextmanager
-async def odd(answers: Mapping[str, Answer], *, proto: str | None = None) -> AsyncGenerator[Odd]:
-    """A server with the till's descriptors, or those of another proto, behind reflection."""
+async def odd(
+    answers: Mapping[str, Answer], *, proto: str | None = None, newer: grpc.StatusCode | None = None
+) -> AsyncGenerator[Odd]:
+    """A server with the till's descriptors, or of another proto, behind reflection of the older version.
+
+    `newer` is how it ends questions of the newer version; left out, it does not know them.
+    """
     made = Odd(answers=dict(answers), files=descriptors(proto))
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(made.files).file:
@@ -184,6 +189,8 @@ async def odd(answers: Mapping[str, Answer], *, proto: str | None = None) -> Asy
     server = grpc.aio.server(options=(("grpc.so_reuseport", 0), ("grpc.max_send_message_length", 64 << 20)))
     handlers = {name: handler(name) for name in methods}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("till.v1.Till", handlers),))
+    if newer is not None:
+        server.add_generic_rpc_handlers((_ending_reflection(newer),))
     reflection.enable_server_reflection(("till.v1.Till",), server, pool=pool)
     made.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
@@ -191,6 +198,14 @@ async def odd(answers: Mapping[str, Answer], *, proto: str | None = None) -> Asy
         yield made
     finally:
         await server.stop(grace=0)
+
+
+def _ending_reflection(code: grpc.StatusCode) -> Any:
+    async def ended(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await context.abort(code, "not now")
+
+    known = {"ServerReflectionInfo": cast(Any, grpc).stream_stream_rpc_method_handler(ended)}
+    return grpc.method_handlers_generic_handler("grpc.reflection.v1.ServerReflection", known)
 
 
 def tls(folder: Path, *, client: str = "") -> GrpcTls:

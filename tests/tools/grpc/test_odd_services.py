@@ -191,6 +191,20 @@ async def test_a_change_elsewhere_is_none_of_the_method():
         assert await there.digest("till.v1.Till/Charge") == pinned
 
 
+@pytest.mark.parametrize("code", [CODE.UNIMPLEMENTED, CODE.INTERNAL])
+async def test_the_older_reflection_is_asked_where_the_newer_one_is_refused(code: grpc.StatusCode):
+    """INTERNAL is what is left of UNIMPLEMENTED if it comes while the question is being sent."""
+    async with odd({}, newer=code) as service, scene(connection(service.address)) as there:
+        assert await there.digest("till.v1.Till/Charge")
+
+
+async def test_another_refusal_of_the_newer_reflection_is_told():
+    async with odd({}, newer=CODE.PERMISSION_DENIED) as service, scene(connection(service.address)) as there:
+        with pytest.raises(ServerDown) as caught:
+            await there.digest("till.v1.Till/Charge")
+    assert "PERMISSION_DENIED" in caught.value.message
+
+
 async def test_a_service_without_reflection_says_what_to_do():
     server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
     port = server.add_insecure_port("127.0.0.1:0")
