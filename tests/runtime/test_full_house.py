@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Abort, Pause, Resume, Steer
@@ -21,7 +21,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.plan import Effect
 from jackline_server.models.limits import Guarded
 from jackline_server.runtime.ports import ModelRequest
-from jackline_server.runtime.store_ports import DEFAULT_TENANT
+from jackline_server.runtime.store_ports import DEFAULT_TENANT, Claim, Leases, Store
 from jackline_server.runtime.use_cases import Stage
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
@@ -47,12 +47,36 @@ class Asked:
         )
 
 
+@dataclass
+class SlowToLetGo:
+    """A store's leases; a run is let go of once it may be."""
+
+    leases: Leases
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    may_leave: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def claim(
+        self, worker: str, *, limit: int, now_unix_ms: int, called: Collection[str] | None = None
+    ) -> Sequence[Claim]:
+        return await self.leases.claim(worker, limit=limit, now_unix_ms=now_unix_ms, called=called)
+
+    async def renew(self, worker: str, run_ids: Sequence[str]) -> frozenset[str]:
+        return await self.leases.renew(worker, run_ids)
+
+    async def release(self, worker: str, run_id: str, *, epoch: int, heard: int = 0) -> None:
+        self.leaving.set()
+        await self.may_leave.wait()
+        await self.leases.release(worker, run_id, epoch=epoch, heard=heard)
+
+
 @asynccontextmanager
-async def full_house(places: int = 1) -> AsyncGenerator[tuple[Process, str, Asked]]:
+async def full_house(
+    places: int = 1, *, store: Store | None = None
+) -> AsyncGenerator[tuple[Process, str, Asked]]:
     """A server with so many places, one of the runs that have them, and what the model was asked."""
     asked = Asked(places)
     world = World(
-        store=memory_store(),
+        store=store or memory_store(),
         models=Guarded(FakeModels(answering=asked)),
         toolbox=FakeTools(tools={}),
         plans={"plan": agent_plan(tool("look", Effect.READ))},
@@ -109,6 +133,19 @@ async def test_a_steered_run_is_let_go_of_and_hears_the_guidance_when_its_turn_c
         await reached(jackline, queued, RunFinished)
         assert any(isinstance(fact, Steered) for fact in await facts_of(jackline, queued))
         assert "Look twice." in repr(asked.requests[-1].messages)
+
+
+async def test_an_abort_that_comes_while_a_run_is_being_let_go_of_is_carried_out() -> None:
+    store = memory_store()
+    leases = SlowToLetGo(store.leases)
+    async with full_house(store=replace(store, leases=leases)) as (jackline, _, asked):
+        queued = await jackline.start()
+        await jackline.control(queued, Pause())
+        await leases.leaving.wait()
+        await jackline.control(queued, ABORT)
+        leases.may_leave.set()
+        await reached(jackline, queued, RunFinished)
+        assert len(asked.requests) == 1
 
 
 async def test_a_paused_run_is_resumed_and_waits_for_a_place() -> None:

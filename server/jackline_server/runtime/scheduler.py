@@ -115,9 +115,9 @@ class Scheduler:
         runner = self._runners.get(run_id)
         if runner is not None:
             runner.nudge()
-        elif run_id not in self._tasks:
-            if self.room <= 0:
-                self._called.add(run_id)
+            return
+        self._called.add(run_id)
+        if run_id not in self._tasks:  # else its task is ending, and wakes us when it has let go of it
             self._wake.set()
 
     def durable_state(self, run_id: str) -> RunState | None:
@@ -186,7 +186,7 @@ class Scheduler:
         if self.room <= 0:
             await self._claim_called()
         else:
-            self._called.clear()
+            self._called &= self._tasks.keys()  # every other one was claimed, or needs nobody
 
     async def _claim_called(self) -> None:
         """With every place taken: those that were sent a command here, and those whose time has come.
@@ -196,14 +196,14 @@ class Scheduler:
         limit = ERRANDS + self.room
         if self.draining or limit <= 0:
             return
-        called = frozenset(itertools.islice(self._called, limit))
+        called = frozenset(itertools.islice(self._called - self._tasks.keys(), limit))
         now = self._tools.live.clock.unix_ms()
         claims = await self._tools.store.leases.claim(
             self.worker, limit=limit, now_unix_ms=now, called=called
         )
         self._called -= called
         self._take(claims, errand=True)
-        if self._called:
+        if self._called - self._tasks.keys():
             self._wake.set()
 
     def _take(self, claims: Sequence[Claim], *, errand: bool) -> None:

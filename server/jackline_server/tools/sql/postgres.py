@@ -28,12 +28,14 @@ from jackline_server.runtime.secrets import Secret
 from jackline_server.tools.results import clean_text
 from jackline_server.tools.sql.databases import Question, SourceDown, SqlFailure, late
 from jackline_server.tools.sql.job import Job
-from jackline_server.tools.sql.rows import Rows
+from jackline_server.tools.sql.rows import Rows, bound
 
 _Connection = psycopg.Connection[tuple[object, ...]]
 
 _CONNECT_S = 10
 _CANCEL_S = 1.0
+_CANCELLED_S = 0.2
+"""How long a session that was told to cancel has before its line is cut."""
 _SHORTEST_SECRET = 6
 _MASK = "***"
 _PASSING = ("08", "40", "53", "55P03", "57P")
@@ -69,7 +71,7 @@ class PostgresDatabase:
     def answer(self, question: Question, job: Job) -> JsonObject:
         """See `SqlDatabase.answer`."""
         text, names = marked(question.statement, lambda number: f"%(p{number})s", _doubled)
-        values = {f"p{number}": _value(question.values[name]) for number, name in enumerate(names)}
+        values = {f"p{number}": bound(question.values[name]) for number, name in enumerate(names)}
         held, connection = self._connected()
         whole = False
         try:
@@ -227,7 +229,7 @@ def _cut(connection: _Connection) -> None:
     """End what a connection is doing: by word to the server, or else by hanging up."""
     with suppress(psycopg.Error, OSError):
         connection.cancel_safe(timeout=_CANCEL_S)
-        time.sleep(0.2)
+        time.sleep(_CANCELLED_S)
     with suppress(psycopg.Error, OSError):
         if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
             with socket.socket(fileno=os.dup(connection.fileno())) as line:
@@ -246,14 +248,3 @@ def _is_near(host: str) -> bool:
 
 def _doubled(text: str) -> str:
     return text.replace("%", "%%")
-
-
-def _value(value: JsonValue) -> object:
-    """A value as the driver takes it: what is no plain value is its JSON."""
-    match value:
-        case str():
-            return json_text.clean(value)
-        case dict() | list():
-            return json_text.write(value)
-        case _:
-            return value

@@ -1,4 +1,6 @@
-"""What of a statement's rows is kept, as JSON: so many rows and bytes, and every value exactly.
+"""Values between JSON and a database: what a driver is given, and what of its rows is kept.
+
+So many rows and bytes are kept, and every value exactly.
 
 A number that JSON can't hold exactly (a decimal) is text, and so are dates and times, as ISO 8601 has them; a
 number without a finite value is the text `NaN`, `Infinity` or `-Infinity`; of binary data only the size is
@@ -15,6 +17,17 @@ from jackline_server.tools.results import clean_text
 from jackline_server.tools.sql.databases import SqlFailure
 
 _MOST_BITS = 64
+
+
+def bound(value: JsonValue) -> object:
+    """A value as a driver takes it: what is no plain value is its JSON."""
+    match value:
+        case str():
+            return json_text.clean(value)
+        case dict() | list():
+            return json_text.write(value)
+        case _:
+            return value
 
 
 class Rows:

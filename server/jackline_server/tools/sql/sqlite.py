@@ -13,13 +13,12 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
-from jackline_server.core import json_text
-from jackline_server.core.plan import JsonObject, JsonValue
+from jackline_server.core.plan import JsonObject
 from jackline_server.core.sql_text import marked
 from jackline_server.tools.results import HARD_BYTES, clean_text
 from jackline_server.tools.sql.databases import Question, SourceDown, SqlFailure, late
 from jackline_server.tools.sql.job import Job
-from jackline_server.tools.sql.rows import Rows
+from jackline_server.tools.sql.rows import Rows, bound
 
 _PRIMARY = 0xFF
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -50,7 +49,7 @@ class SqliteFileDatabase:
     def answer(self, question: Question, job: Job) -> JsonObject:
         """See `SqlDatabase.answer`."""
         text, names = marked(question.statement, lambda number: f":{_MARKER}{number}", _as_it_is)
-        values = {f"{_MARKER}{number}": _value(question.values[name]) for number, name in enumerate(names)}
+        values = {f"{_MARKER}{number}": bound(question.values[name]) for number, name in enumerate(names)}
         held, connection = self._connected(writes=question.writes)
         whole = False
         try:
@@ -212,17 +211,6 @@ def _read_text(data: bytes) -> str:
 
 def _as_it_is(text: str) -> str:
     return text
-
-
-def _value(value: JsonValue) -> object:
-    """A value as SQLite takes it: what is no plain value is its JSON."""
-    match value:
-        case str():
-            return json_text.clean(value)
-        case dict() | list():
-            return json_text.write(value)
-        case _:
-            return value
 
 
 def _code(error: sqlite3.Error) -> int:
