@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jackline_server.runtime.mcp_ports import BadPins, read_pins
+from jackline_server.runtime.pinned_tools import BadPins, read_pins
 from tests.cli.projects import WORKFLOW, Project
 from tests.support.tool_service import tools_served
 from tests.tools.grpc.scene import PROTO, odd

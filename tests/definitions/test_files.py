@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline_server.definitions.files import load_file, load_folder, mcp_connections_of
+from jackline_server.definitions.files import load_file, load_folder, pinned_connections_of
 from tests.definitions.workflows import RIGHT, Shelves, compiler
 
 
@@ -166,7 +166,7 @@ def test_the_pins_of_its_connections_come_with_a_workflow_and_no_others(tmp_path
 
     assert loaded.source is not None
     assert dict(loaded.source.files) == {"connections/till.lock": b"till", "connections/desk.lock": b"desk"}
-    assert mcp_connections_of(loaded) == ["till", "desk"]
+    assert pinned_connections_of(loaded) == ["till", "desk"]
 
 
 def test_pins_that_can_not_be_read_pin_nothing_and_are_not_left_out(tmp_path: Path):

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from jackline_server.core.plan import Effect, McpAction, ModelStep, ToolStep
-from jackline_server.runtime import mcp_ports
-from jackline_server.runtime.mcp_ports import pins_path, pins_text, read_pins
+from jackline_server.runtime import pinned_tools
+from jackline_server.runtime.pinned_tools import pins_path, pins_text, read_pins
 from jackline_server.runtime.ports import Compilation, Source
 from tests.definitions.workflows import SHELF, Shelves, compile_text, compiler, mcp
 
@@ -87,7 +87,7 @@ def test_a_pointer_of_from_is_found_wanting_once_and_where_it_stands():
 def test_the_tools_in_use_are_pinned_and_a_pinned_source_compiles_to_the_same_plan_without_a_server():
     text = mcp("from: shelf, allow: [read]")
     first = compile_text(text, {})
-    assert first.catalogs == {"shelf": mcp_ports.version_of({one.name: one for one in SHELF})}
+    assert first.catalogs == {"shelf": pinned_tools.version_of({one.name: one for one in SHELF})}
     assert read_pins(first.pins[pins_path("shelf")]) == {"read": READ}
 
     nobody = Shelves({"read": dataclasses.replace(READ, description="Does something else now.")})

@@ -11,7 +11,8 @@ from jackline_server.definitions.compiler import WorkflowCompiler
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.grpc_ports import GrpcConnection
-from jackline_server.runtime.mcp_ports import McpConnection, McpProcess, McpTool
+from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
+from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.ports import Compilation, Source
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 
@@ -123,8 +124,8 @@ class StrictEncoder:
         return repr(plan).encode()
 
 
-def described(name: str, *, annotations: str = "{}", schema: str = TAKES_PATH) -> McpTool:
-    return McpTool(
+def described(name: str, *, annotations: str = "{}", schema: str = TAKES_PATH) -> PinnedTool:
+    return PinnedTool(
         name=name,
         description=f"Does {name}.",
         input_schema_json=schema,
@@ -152,7 +153,7 @@ SHELF = [
 class Shelves:
     """MCP connections: one that is trusted, one that is not, one that is down, one that has too much."""
 
-    tools: dict[str, McpTool] = field(default_factory=lambda: {tool.name: tool for tool in SHELF})
+    tools: dict[str, PinnedTool] = field(default_factory=lambda: {tool.name: tool for tool in SHELF})
     connections: Mapping[str, McpConnection] = field(default_factory=dict[str, McpConnection])
 
     def names(self) -> tuple[str, ...]:
@@ -175,7 +176,7 @@ class Shelves:
             concurrency=1,
         )
 
-    def catalog(self, name: str) -> dict[str, McpTool] | str:
+    def catalog(self, name: str) -> dict[str, PinnedTool] | str:
         if name == "down":
             return "it can't be started"
         return self.tools if name != "crowd" else {f"t{n}": described(f"t{n}") for n in range(130)}
@@ -213,7 +214,7 @@ class Tills:
             concurrency=1,
         )
 
-    def catalog(self, name: str) -> dict[str, McpTool] | str:
+    def catalog(self, name: str) -> dict[str, PinnedTool] | str:
         if name == "quiet":
             return "nobody answers there"
         reads = '{"wire":"1","readOnlyHint":true}'

@@ -25,7 +25,8 @@ from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.models import script
 from jackline_server.policies.masking import REGIONS
 from jackline_server.runtime.http_ports import Origin
-from jackline_server.runtime.mcp_ports import CatalogConnection, McpConnection, McpEndpoint, McpTool
+from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint
+from jackline_server.runtime.pinned_tools import CatalogConnection, PinnedTool
 from jackline_server.runtime.ports import Severity, Source
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 from jackline_server.tools.function_catalog import FunctionCatalog
@@ -52,9 +53,9 @@ class ShopFunctions:
 class SupportServer:
     """The MCP connection that the page speaks of."""
 
-    tools: Mapping[str, McpTool] = field(
+    tools: Mapping[str, PinnedTool] = field(
         default_factory=lambda: {
-            name: McpTool(
+            name: PinnedTool(
                 name=name,
                 description=f"Does {name}.",
                 input_schema_json=schema,
@@ -84,7 +85,7 @@ class SupportServer:
             concurrency=1,
         )
 
-    def catalog(self, name: str) -> Mapping[str, McpTool] | str:
+    def catalog(self, name: str) -> Mapping[str, PinnedTool] | str:
         return self.tools
 
 
@@ -112,7 +113,7 @@ class BillingService:
     def connection(self, name: str) -> CatalogConnection | None:
         return replace(SupportServer().connection(name), name=name)
 
-    def catalog(self, name: str) -> Mapping[str, McpTool] | str:
+    def catalog(self, name: str) -> Mapping[str, PinnedTool] | str:
         tools = (
             ("billing.v1.Billing/GetOrder", '{"type":"object","properties":{"order_id":{"type":"string"}}}'),
             (
@@ -121,7 +122,7 @@ class BillingService:
             ),
         )
         return {
-            name: McpTool(
+            name: PinnedTool(
                 name=name,
                 description="",
                 input_schema_json=schema,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jackline_client.errors import ToolChanged, WorkflowNotFound
-from jackline_server.runtime.mcp_ports import pins_path, pins_text, read_pins
+from jackline_server.runtime.pinned_tools import pins_path, pins_text, read_pins
 from tests.cli.projects import WORKFLOW
 from tests.definitions.workflows import described
 from tests.outside import worlds

@@ -10,7 +10,7 @@ import pytest
 
 from jackline.v1.run_pb2 import RunState
 from jackline_client.errors import InvalidWorkflow, ToolChanged
-from jackline_server.runtime.mcp_ports import pins_path, read_pins
+from jackline_server.runtime.pinned_tools import pins_path, read_pins
 from tests.outside import worlds
 from tests.support.server_process import ServerProcess, Servers
 

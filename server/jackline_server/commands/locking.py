@@ -1,6 +1,6 @@
 """Writing and checking lock files: the pins of MCP and gRPC connections.
 
-Owns where they are kept. Does not own their format (`runtime.mcp_ports`) or what has changed (`pins`).
+Owns where they are kept. Does not own their format (`runtime.pinned_tools`) or what has changed (`pins`).
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from jackline_server.commands.writing import write_whole
 from jackline_server.config import Config
 from jackline_server.core.frozen import frozen
 from jackline_server.definitions.catalog import nearest
-from jackline_server.definitions.files import Loaded, load_folder, mcp_connections_of
+from jackline_server.definitions.files import Loaded, load_folder, pinned_connections_of
 from jackline_server.exit_codes import EXIT_CANT_CREATE, EXIT_FOUND, EXIT_USAGE
-from jackline_server.runtime.mcp_ports import BadPins, Catalog, pins_path, read_pins
+from jackline_server.runtime.pinned_tools import BadPins, Catalog, pins_path, read_pins
 from jackline_server.tools.locks import read_lock_file
 from jackline_server.tools.mcp.failures import ServerDown
 
@@ -87,7 +87,7 @@ def _places(config: Config) -> dict[str, list[Path]]:
     folder = config.server.workflows
     for one in _workflows(folder):
         beside = ((folder or Path()) / one.file).parent
-        for name in mcp_connections_of(one):
+        for name in pinned_connections_of(one):
             connection = config.pinned_connections.get(name)
             path = beside / pins_path(name)
             if connection is not None and connection.lock is None and path not in found.get(name, []):

@@ -1,6 +1,6 @@
 """What has changed between two lists of a server's tools: for people who keep a lock file.
 
-Owns the comparison and its lines. Does not own the format of a lock file (`runtime.mcp_ports`).
+Owns the comparison and its lines. Does not own the format of a lock file (`runtime.pinned_tools`).
 """
 
 import difflib
@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.mcp_ports import Catalog, McpTool
+from jackline_server.runtime.pinned_tools import Catalog, PinnedTool
 
 _LONGEST = 200
 
@@ -53,7 +53,7 @@ def drift_lines(found: Drift, pinned: Catalog, listed: Catalog) -> Iterator[str]
                 yield f"    {line[:_LONGEST]}"
 
 
-def _written(tool: McpTool) -> list[str]:
+def _written(tool: PinnedTool) -> list[str]:
     """A tool as lines, one value each."""
     shown = {
         "description": tool.description,

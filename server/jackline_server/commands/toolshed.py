@@ -28,11 +28,11 @@ from jackline_server.core.plan import (
 )
 from jackline_server.definitions.files import Loaded
 from jackline_server.runtime.grpc_ports import GrpcConnection
-from jackline_server.runtime.mcp_ports import (
+from jackline_server.runtime.pinned_tools import (
     BadPins,
     Catalog,
     CatalogConnection,
-    McpTool,
+    PinnedTool,
     ToolHint,
     pins_path,
 )
@@ -244,7 +244,7 @@ def read_lock(connection: CatalogConnection) -> Catalog | None:
 
 
 async def _compiled_alone(
-    connection: CatalogConnection, tools: Sequence[McpTool], listed: Catalog | None, bench: Workbench
+    connection: CatalogConnection, tools: Sequence[PinnedTool], listed: Catalog | None, bench: Workbench
 ) -> AsyncIterator[Shown]:
     for tool in tools:
         effect = _effect(connection, tool)
@@ -273,7 +273,7 @@ async def _compiled_alone(
         )
 
 
-def _unusable(tool: McpTool, effect: str, origin: str, pin: str, refusal: str) -> Shown:
+def _unusable(tool: PinnedTool, effect: str, origin: str, pin: str, refusal: str) -> Shown:
     return Shown(
         name=tool.name,
         own_name=tool.name,
@@ -289,7 +289,7 @@ def _unusable(tool: McpTool, effect: str, origin: str, pin: str, refusal: str) -
     )
 
 
-def _effect(connection: CatalogConnection, tool: McpTool) -> str:
+def _effect(connection: CatalogConnection, tool: PinnedTool) -> str:
     hint = tool.hint if connection.trusted else ToolHint.NONE
     return {
         ToolHint.READ: "read",
@@ -299,7 +299,7 @@ def _effect(connection: CatalogConnection, tool: McpTool) -> str:
     }[hint]
 
 
-def _lock_state(connection: CatalogConnection, tool: McpTool, listed: Catalog | None) -> str:
+def _lock_state(connection: CatalogConnection, tool: PinnedTool, listed: Catalog | None) -> str:
     if connection.lock is None:
         return "not pinned"
     if listed is None:
@@ -309,7 +309,7 @@ def _lock_state(connection: CatalogConnection, tool: McpTool, listed: Catalog | 
     return f"changed since it was pinned in {connection.lock}" if found else f"pinned in {connection.lock}"
 
 
-def _alone(connection: str, tool: McpTool, kind: str, effect: str) -> Source:
+def _alone(connection: str, tool: PinnedTool, kind: str, effect: str) -> Source:
     """A workflow of one agent with that one tool. JSON is YAML."""
     step: Mapping[str, JsonValue] = {
         "kind": kind,

@@ -11,7 +11,8 @@ from jackline_server.core.plan import AttemptLimits, JsonValue, Price
 from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget
 from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.http_ports import HttpConnection
-from jackline_server.runtime.mcp_ports import CatalogConnection, McpConnection, McpProcess
+from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
+from jackline_server.runtime.pinned_tools import CatalogConnection
 from jackline_server.runtime.secrets import Secret
 from jackline_server.runtime.sql_ports import DataSource, PostgresServer
 

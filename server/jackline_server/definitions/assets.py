@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 from jackline_server.core.plan import PromptSection
 from jackline_server.definitions import secret_scan
-from jackline_server.definitions.mcp_source import is_pins
+from jackline_server.definitions.pinned_source import is_pins
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import AgentShape, AnyStep
 from jackline_server.definitions.yaml_nodes import Mark, Path
-from jackline_server.runtime.mcp_ports import MAX_PINS_BYTES
+from jackline_server.runtime.pinned_tools import MAX_PINS_BYTES
 from jackline_server.runtime.ports import Source
 
 MAX_SOURCE_BYTES = 256 * 1024

@@ -14,9 +14,9 @@ from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import HookPlan
 from jackline_server.core.plan import ModelPlan
 from jackline_server.definitions import defaults
-from jackline_server.runtime.mcp_ports import Catalog as McpCatalog
-from jackline_server.runtime.mcp_ports import CatalogConnection
 from jackline_server.runtime.model_providers import automatic_adapter
+from jackline_server.runtime.pinned_tools import Catalog as McpCatalog
+from jackline_server.runtime.pinned_tools import CatalogConnection
 from jackline_server.runtime.sql_ports import DataSource
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}(?:/[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,126}){1,4}")
@@ -38,7 +38,7 @@ class Functions(Protocol):
         ...
 
 
-class McpCatalogs(Protocol):
+class ToolCatalogs(Protocol):
     """The MCP connections of the operator's config, and their tools as they were fetched last."""
 
     def names(self) -> Collection[str]:
@@ -107,9 +107,9 @@ class Catalog:
     models: Mapping[str, ModelPlan]
     http_connections: frozenset[str]
     functions: Functions
-    mcp: McpCatalogs = field(default_factory=NoMcpCatalogs)
+    mcp: ToolCatalogs = field(default_factory=NoMcpCatalogs)
     data_sources: Mapping[str, DataSource] = field(default_factory=dict[str, DataSource])
-    grpc: McpCatalogs = field(default_factory=NoMcpCatalogs)
+    grpc: ToolCatalogs = field(default_factory=NoMcpCatalogs)
     hooks: Hooks = field(default_factory=NoHooks)
     policies: frozenset[str] = frozenset()
     regions: frozenset[str] = frozenset()

@@ -26,9 +26,9 @@ from jackline_server.definitions.catalog import Catalog
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.gating import Gating
 from jackline_server.definitions.grpc_steps import GrpcSteps
-from jackline_server.definitions.mcp_source import GRPC_WORDS, McpSource
 from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, SchemaChecker, json_text
+from jackline_server.definitions.pinned_source import GRPC_WORDS, PinnedSource
 from jackline_server.definitions.presets import PRESETS, Preset
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report, TooManyErrors
@@ -87,10 +87,10 @@ class WorkflowCompiler:
         )
 
     def _compiled(self, draft: Draft, source: Source, report: Report) -> Compilation:
-        mcp = McpSource(source=source, known=self._catalog.mcp, report=report)
+        mcp = PinnedSource(source=source, known=self._catalog.mcp, report=report)
         parameters = Parameters(schemas=self._schemas, report=report)
         steps = McpSteps(mcp=mcp, parameters=parameters, report=report)
-        methods = McpSource(source=source, known=self._catalog.grpc, report=report, words=GRPC_WORDS)
+        methods = PinnedSource(source=source, known=self._catalog.grpc, report=report, words=GRPC_WORDS)
         grpc = GrpcSteps(source=methods, parameters=parameters, report=report)
         draft = steps.expanded(draft)
         plan = self._plan(draft, source, steps, grpc)

@@ -16,11 +16,11 @@ from pathlib import Path
 from jackline_server.core.frozen import frozen
 from jackline_server.definitions import yaml_text
 from jackline_server.definitions.assets import MAX_FILES, named_files, path_problem
-from jackline_server.definitions.mcp_source import is_pins, mcp_connections
+from jackline_server.definitions.pinned_source import is_pins, pinned_connections
 from jackline_server.definitions.reading import read
 from jackline_server.definitions.report import Report, TooManyErrors
 from jackline_server.definitions.shapes import AnyStep
-from jackline_server.runtime.mcp_ports import pins_path
+from jackline_server.runtime.pinned_tools import pins_path
 from jackline_server.runtime.ports import Finding, Severity, Source
 
 MAX_ENTRIES = 20_000
@@ -132,15 +132,15 @@ def _load(root: int, file: str) -> Loaded:
     return Loaded(file=file, source=source, problems=tuple(problems))
 
 
-def mcp_connections_of(loaded: Loaded) -> list[str]:
+def pinned_connections_of(loaded: Loaded) -> list[str]:
     """The connections with pinned tools that a workflow's steps name, if it can be read that far."""
-    return [] if loaded.source is None else mcp_connections(_steps(loaded.source.yaml))
+    return [] if loaded.source is None else pinned_connections(_steps(loaded.source.yaml))
 
 
 def _named(text: str) -> list[str]:
     """The files of a workflow: those that its steps name, and the pins of the connections that they name."""
     steps = _steps(text)
-    pins = [pins_path(name) for name in mcp_connections(steps)]
+    pins = [pins_path(name) for name in pinned_connections(steps)]
     return [name for name in (*pins, *named_files(steps)) if path_problem(name) is None][:MAX_FILES]
 
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from jackline_server.core.plan import Effect, GrpcAction
 from jackline_server.definitions import defaults
 from jackline_server.definitions.catalog import FunctionDescription, nearest
-from jackline_server.definitions.mcp_source import McpSource
-from jackline_server.definitions.mcp_steps import open_schema, properties_of
 from jackline_server.definitions.parameters import Parameters, json_text
+from jackline_server.definitions.pinned_source import PinnedSource, open_schema, properties_of
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import Document, GrpcShape
 from jackline_server.definitions.yaml_nodes import Path
-from jackline_server.runtime.mcp_ports import McpTool, ToolHint
+from jackline_server.runtime.pinned_tools import PinnedTool, ToolHint
 
 _HINTED = {ToolHint.READ: Effect.READ, ToolHint.IDEMPOTENT: Effect.IDEMPOTENT}
 
@@ -24,10 +23,10 @@ _HINTED = {ToolHint.READ: Effect.READ, ToolHint.IDEMPOTENT: Effect.IDEMPOTENT}
 class GrpcSteps:
     """The gRPC steps of one compilation."""
 
-    source: McpSource
+    source: PinnedSource
     parameters: Parameters
     report: Report
-    _methods: dict[str, McpTool] = field(default_factory=dict[str, McpTool])
+    _methods: dict[str, PinnedTool] = field(default_factory=dict[str, PinnedTool])
 
     def describe(self, step_id: str, shape: GrpcShape) -> FunctionDescription | None:
         """What the request of a step takes, without what is fixed; None if it can't be called."""

@@ -12,8 +12,8 @@ from typing import Any
 from jackline_server.core.plan import Effect, McpAction
 from jackline_server.definitions import defaults
 from jackline_server.definitions.catalog import FunctionDescription, nearest
-from jackline_server.definitions.mcp_source import McpSource, step_name
-from jackline_server.definitions.parameters import Parameters, json_text, placeholders, without
+from jackline_server.definitions.parameters import Parameters, json_text
+from jackline_server.definitions.pinned_source import PinnedSource, open_schema, properties_of, step_name
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import (
@@ -21,12 +21,11 @@ from jackline_server.definitions.shapes import (
     AgentShape,
     AnyStep,
     Document,
-    GrpcShape,
     McpShape,
     ToolShape,
 )
 from jackline_server.definitions.yaml_nodes import Path
-from jackline_server.runtime.mcp_ports import McpTool, ToolHint
+from jackline_server.runtime.pinned_tools import PinnedTool, ToolHint
 
 _HINTED = {ToolHint.READ: Effect.READ, ToolHint.IDEMPOTENT: Effect.IDEMPOTENT}
 
@@ -35,11 +34,11 @@ _HINTED = {ToolHint.READ: Effect.READ, ToolHint.IDEMPOTENT: Effect.IDEMPOTENT}
 class McpSteps:
     """The MCP steps of one compilation."""
 
-    mcp: McpSource
+    mcp: PinnedSource
     parameters: Parameters
     report: Report
     _places: dict[str, Path] = field(default_factory=dict[str, Path])
-    _tools: dict[str, McpTool] = field(default_factory=dict[str, McpTool])
+    _tools: dict[str, PinnedTool] = field(default_factory=dict[str, PinnedTool])
 
     # --- expansion -------------------------------------------------------------------------------
 
@@ -75,11 +74,11 @@ class McpSteps:
                     bind = {name: pointer for name, pointer in entry.bind.items() if name in properties}
                     yield index, entry.model_copy(update={"ref": ref, "from_": None, "bind": bind})
 
-    def _allowed(self, entry: ToolShape, connection: str, path: Path) -> list[McpTool]:
+    def _allowed(self, entry: ToolShape, connection: str, path: Path) -> list[PinnedTool]:
         tools = self.mcp.tools(connection, (*path, "from"))
         if tools is None:
             return []
-        found: list[McpTool] = []
+        found: list[PinnedTool] = []
         for index, name in enumerate(entry.allow if entry.allow is not None else sorted(tools)):
             place: Path = (*path, "allow", index) if entry.allow is not None else (*path, "from")
             tool = self.mcp.tool(connection, name, place)
@@ -92,7 +91,9 @@ class McpSteps:
                 self.report.error("bind_unknown", message, (*path, "bind", name), of_key=True)
         return found
 
-    def _step_for(self, connection: str, tool: McpTool, path: Path, steps: dict[str, AnyStep]) -> str | None:
+    def _step_for(
+        self, connection: str, tool: PinnedTool, path: Path, steps: dict[str, AnyStep]
+    ) -> str | None:
         """The step of a tool, made now if it is not there yet; None if its name is taken by another."""
         name = step_name(tool.name)
         if name is None:
@@ -169,25 +170,9 @@ class McpSteps:
         )
 
 
-def open_schema(schema: Document, shape: McpShape | GrpcShape, path: Path, report: Report) -> Document:
-    """The schema of what is still to be given: no fixed arguments, but the names in their templates."""
-    left = without(schema, frozenset(shape.arguments))
-    named = [name for name in placeholders(shape, path, report) if name not in properties_of(schema)]
-    if named:
-        left["properties"] = {**properties_of(left), **{name: {"type": "string"} for name in named}}
-        left["required"] = [*left.get("required", []), *named]
-    return left
-
-
 def _has_from(step: AgentShape) -> bool:
     return any(entry.from_ is not None for entry in step.tools)
 
 
-def _properties(tool: McpTool) -> dict[str, Any]:
+def _properties(tool: PinnedTool) -> dict[str, Any]:
     return properties_of(json.loads(tool.input_schema_json))
-
-
-def properties_of(schema: Document) -> dict[str, Any]:
-    """The properties of an object's schema."""
-    properties = schema.get("properties")
-    return properties if isinstance(properties, dict) else {}  # pyright: ignore[reportUnknownVariableType] - any JSON

@@ -17,7 +17,7 @@ from jackline_server.runtime.histories import Histories
 from jackline_server.runtime.joining import JoiningThreads
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
-from jackline_server.runtime.mcp_ports import Catalogs, NoCatalogs
+from jackline_server.runtime.pinned_tools import Catalogs, NoCatalogs
 from jackline_server.runtime.ports import (
     Chance,
     Clock,

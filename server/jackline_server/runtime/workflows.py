@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from jackline_server.core.plan import Plan
 from jackline_server.runtime.compilations import Compilations
 from jackline_server.runtime.loading import Loading
-from jackline_server.runtime.mcp_ports import Catalogs
+from jackline_server.runtime.pinned_tools import Catalogs
 from jackline_server.runtime.ports import Clock, Compilation, Compiler, Finding, Severity, Source
 from jackline_server.runtime.references import revision_of
 from jackline_server.runtime.refusals import Reason, Refused, Violation

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from jackline_server.core.plan import GrpcAction, McpAction, Plan, ToolStep
-from jackline_server.runtime import mcp_ports
-from jackline_server.runtime.mcp_ports import BadPins, Catalog, CatalogConnection
+from jackline_server.runtime import pinned_tools
+from jackline_server.runtime.pinned_tools import BadPins, Catalog, CatalogConnection
 from jackline_server.tools.locks import read_lock_file
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class PinnedCatalogs(Generic[LinkT_co]):
         """
         link = self._links[name]
         listed = await link.catalog(max_age_s=0)
-        return mcp_ports.pins_text({one: listed[one] for one in listed if link.connection.allows(one)})
+        return pinned_tools.pins_text({one: listed[one] for one in listed if link.connection.allows(one)})
 
     # --- within ----------------------------------------------------------------------------------
 
@@ -132,11 +132,11 @@ class PinnedCatalogs(Generic[LinkT_co]):
         if lock is not None:
             self._locked[name] = await asyncio.to_thread(_read_lock, lock)
             locked = self._locked[name]
-            return None if isinstance(locked, str) else mcp_ports.version_of(locked)
+            return None if isinstance(locked, str) else pinned_tools.version_of(locked)
         try:
-            return mcp_ports.version_of(await link.catalog(max_age_s=_COMPILE_AGE_S))
+            return pinned_tools.version_of(await link.catalog(max_age_s=_COMPILE_AGE_S))
         except ServerDown:
-            return None if link.known is None else mcp_ports.version_of(link.known)
+            return None if link.known is None else pinned_tools.version_of(link.known)
 
     async def _changed(self, name: str, steps: Mapping[str, tuple[str, str]]) -> list[str]:
         link = self._links[name]

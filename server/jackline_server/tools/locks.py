@@ -1,12 +1,12 @@
 """Lock files of MCP connections: reading one, wherever it is read.
 
-Owns what kind of file may be one, and how large. What stands in it is `runtime.mcp_ports`'.
+Owns what kind of file may be one, and how large. What stands in it is `runtime.pinned_tools`'.
 """
 
 from pathlib import Path
 
 from jackline_server.plain_files import read_regular
-from jackline_server.runtime.mcp_ports import BadPins, Catalog, read_pins
+from jackline_server.runtime.pinned_tools import BadPins, Catalog, read_pins
 
 MOST_BYTES = 16 * 1024 * 1024
 """Far more than all that one connection's catalog may hold."""

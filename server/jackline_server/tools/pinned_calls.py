@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from jackline_server.core import json_text, templates
 from jackline_server.core.plan import JsonObject, JsonValue
-from jackline_server.runtime.mcp_ports import Catalog, McpTool
+from jackline_server.runtime.pinned_tools import Catalog, PinnedTool
 from jackline_server.runtime.ports import Invocation
 from jackline_server.tools.http_message import filled
 
@@ -19,7 +19,7 @@ class ToolChanged(Exception):
     """The tool is not what the plan pinned."""
 
 
-def pinned(name: str, digest: str, catalog: Catalog) -> McpTool:
+def pinned(name: str, digest: str, catalog: Catalog) -> PinnedTool:
     """The tool, still as it was pinned. Raises ToolChanged."""
     tool = catalog.get(name)
     if tool is None:
@@ -34,7 +34,7 @@ def changed_words(changed: ToolChanged) -> str:
     return f"{TOOL_CHANGED}: {changed} Nothing was called."
 
 
-def arguments_of(arguments_json: str, tool: McpTool, invocation: Invocation) -> JsonObject:
+def arguments_of(arguments_json: str, tool: PinnedTool, invocation: Invocation) -> JsonObject:
     """What the tool gets: what it takes of the step's input, what the caller chose, what is fixed, on top.
 
     Raises:

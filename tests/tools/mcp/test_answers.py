@@ -9,7 +9,7 @@ from mcp_types import CallToolResult, JSONRPCResponse
 
 from jackline_server.core import json_text
 from jackline_server.expressions.schemas import JsonSchemas
-from jackline_server.runtime.mcp_ports import McpTool
+from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.ports import ToolEnding, ToolResult
 from jackline_server.tools.mcp.answers import result_of
 from jackline_server.tools.mcp.tidying import tidied
@@ -33,7 +33,7 @@ def result(
     item = tidied(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=1, result=answer)))
     assert isinstance(item, SessionMessage)
     assert isinstance(item.message, JSONRPCResponse)
-    tool = McpTool(
+    tool = PinnedTool(
         name="look",
         description="",
         input_schema_json="{}",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jackline_server.plain_files import read_regular
-from jackline_server.runtime.mcp_ports import BadPins
+from jackline_server.runtime.pinned_tools import BadPins
 from jackline_server.tools.locks import MOST_BYTES, read_lock_file
 
 

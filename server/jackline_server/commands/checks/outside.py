@@ -28,8 +28,9 @@ from jackline_server.runtime.http_ports import (
     Origin,
     Reach,
 )
-from jackline_server.runtime.mcp_ports import BadPins, Catalog, CatalogConnection, McpConnection, McpProcess
+from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.model_providers import AZURE, OPENAI, read_model_name
+from jackline_server.runtime.pinned_tools import BadPins, Catalog, CatalogConnection
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.grpc.link import GrpcLink

@@ -26,7 +26,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonObject
-from jackline_server.runtime.mcp_ports import Catalog, McpTool
+from jackline_server.runtime.pinned_tools import Catalog, PinnedTool
 from jackline_server.tools.grpc.comments import comments_of
 from jackline_server.tools.grpc.schemas import NoSchema, schema_of
 from jackline_server.tools.results import clean_text
@@ -119,7 +119,7 @@ def _read(files: Sequence[bytes]) -> Interface:
     for data in _in_order(protos):
         pool.AddSerializedFile(data)
     comments = {name: text for proto in protos.values() for name, text in comments_of(proto).items()}
-    catalog: dict[str, McpTool] = {}
+    catalog: dict[str, PinnedTool] = {}
     methods: dict[str, Method] = {}
     for method in _methods(protos.values(), pool):
         name = f"{method.containing_service.full_name}/{method.name}"
@@ -179,7 +179,7 @@ def _methods(protos: Collection[FileDescriptorProto], pool: DescriptorPool) -> I
                 yield from pool.FindServiceByName(full).methods
 
 
-def _described(name: str, method: MethodDescriptor, comments: Mapping[str, str]) -> McpTool:
+def _described(name: str, method: MethodDescriptor, comments: Mapping[str, str]) -> PinnedTool:
     """The method as a catalog has it. What can't be a tool says why in its annotations."""
     annotations: JsonObject = {"wire": _wire(method)}
     annotations |= _HINTS.get(int(method.GetOptions().idempotency_level), {})
@@ -191,7 +191,7 @@ def _described(name: str, method: MethodDescriptor, comments: Mapping[str, str])
             schema = schema_of(method.input_type, comments)
         except NoSchema as problem:
             annotations["refused"] = str(problem)
-    return McpTool(
+    return PinnedTool(
         name=name,
         description=clean_text(comments.get(method.full_name, "")),
         input_schema_json=json.dumps(schema, ensure_ascii=False, separators=(",", ":")),

@@ -13,7 +13,7 @@ import grpc.aio
 
 from jackline_server.plain_files import read_regular
 from jackline_server.runtime.grpc_ports import GrpcConnection, GrpcTls
-from jackline_server.runtime.mcp_ports import Catalog
+from jackline_server.runtime.pinned_tools import Catalog
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.grpc.interface import (
     MAX_BYTES,

@@ -19,7 +19,7 @@ from mcp_types import (
 from jackline_server.core import json_text
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.mcp_ports import McpTool
+from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.ports import MediaPart, ToolResult
 from jackline_server.tools.mcp.tidying import Held
 from jackline_server.tools.media import (
@@ -37,7 +37,7 @@ _MAX_NAME = 200
 
 def result_of(
     answer: CallToolResult | InputRequiredResult,
-    tool: McpTool,
+    tool: PinnedTool,
     schemas: SchemaValidator,
     *,
     repeatable: bool,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from jackline_server.core.plan import JsonObject
 from jackline_server.runtime.http_ports import HttpClients
-from jackline_server.runtime.mcp_ports import Catalog, McpConnection
+from jackline_server.runtime.mcp_ports import McpConnection
+from jackline_server.runtime.pinned_tools import Catalog
 from jackline_server.tools.mcp.failures import McpFailure, ServerDown
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from mcp_types import PaginatedRequestParams, Tool
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import JsonValue
-from jackline_server.runtime.mcp_ports import Catalog, McpTool
+from jackline_server.runtime.pinned_tools import Catalog, PinnedTool
 from jackline_server.tools.mcp.failures import ServerDown
 from jackline_server.tools.results import clean_text
 
@@ -19,7 +19,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 async def listed(session: ClientSession) -> Catalog:
     """Every tool of the server by name. Raises ServerDown if its list is none, and what the SDK raises."""
-    found: dict[str, McpTool] = {}
+    found: dict[str, PinnedTool] = {}
     size, cursor = 0, None
     for _ in range(MAX_PAGES):
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
@@ -37,13 +37,13 @@ async def listed(session: ClientSession) -> Catalog:
     raise ServerDown(f"its list of tools has more than {MAX_PAGES} pages")
 
 
-def _tool(tool: Tool) -> McpTool:
+def _tool(tool: Tool) -> PinnedTool:
     try:
         output = tool.output_schema
         annotations: JsonValue = {}
         if tool.annotations is not None:
             annotations = tool.annotations.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return McpTool(
+        return PinnedTool(
             name=clean_text(tool.name),
             description=clean_text(tool.description or tool.title or ""),
             input_schema_json=_sane(tool.input_schema),

@@ -7,7 +7,7 @@ import asyncio
 
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonObject, McpAction
-from jackline_server.runtime.mcp_ports import McpTool
+from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown
@@ -67,7 +67,7 @@ class McpToolCalls:
         return await self._answer(link, tool, arguments, invocation, deadline)
 
     async def _answer(
-        self, link: Link, tool: McpTool, arguments: JsonObject, invocation: Invocation, deadline: float
+        self, link: Link, tool: PinnedTool, arguments: JsonObject, invocation: Invocation, deadline: float
     ) -> ToolResult:
         repeatable = invocation.step.effect.repeatable
         left_s = max(deadline - asyncio.get_running_loop().time(), 0.001)

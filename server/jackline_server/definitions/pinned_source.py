@@ -1,19 +1,21 @@
-"""The tools of MCP servers, as one compilation sees them: pinned beside the source, or as fetched last.
+"""Tools that somebody else describes, as one compilation sees them, pinned or as fetched last.
 
-Owns where a catalog is taken from, and the pins that a compilation leaves behind. Does not own the steps that
-are made of tools (`mcp_steps`).
+Owns where a catalog is taken from, the pins that a compilation leaves behind, and what of a schema is left to
+be given. Does not own the steps that are made of tools (`mcp_steps`, `grpc_steps`).
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import RESERVED_SIGNALS
-from jackline_server.definitions.catalog import McpCatalogs, nearest
+from jackline_server.definitions.catalog import ToolCatalogs, nearest
+from jackline_server.definitions.parameters import placeholders, without
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import AgentShape, AnyStep, GrpcShape, McpShape
+from jackline_server.definitions.shapes import AgentShape, AnyStep, Document, GrpcShape, McpShape
 from jackline_server.definitions.yaml_nodes import Mark, Path
-from jackline_server.runtime import mcp_ports
-from jackline_server.runtime.mcp_ports import BadPins, CatalogConnection, McpTool
+from jackline_server.runtime import pinned_tools
+from jackline_server.runtime.pinned_tools import BadPins, CatalogConnection, PinnedTool
 from jackline_server.runtime.ports import Source
 
 _MAX_NAME = 63
@@ -32,25 +34,25 @@ MCP_WORDS = Words(connection="MCP connection", tool="tool", unavailable="mcp_una
 GRPC_WORDS = Words(connection="gRPC connection", tool="method", unavailable="grpc_unavailable")
 
 
-class McpSource:
+class PinnedSource:
     """The catalogs that one source reads. `catalogs` fills with the versions of those not pinned."""
 
     def __init__(
-        self, *, source: Source, known: McpCatalogs, report: Report, words: Words = MCP_WORDS
+        self, *, source: Source, known: ToolCatalogs, report: Report, words: Words = MCP_WORDS
     ) -> None:
         self.catalogs: dict[str, str | None] = {}
         self._source = source
         self._known = known
         self._report = report
         self._words = words
-        self._found: dict[str, mcp_ports.Catalog | None] = {}
-        self._used: dict[str, dict[str, McpTool]] = {}
+        self._found: dict[str, pinned_tools.Catalog | None] = {}
+        self._used: dict[str, dict[str, PinnedTool]] = {}
 
     def connection(self, name: str) -> CatalogConnection | None:
         """What the operator says of a connection."""
         return self._known.connection(name)
 
-    def tools(self, name: str, place: Path) -> mcp_ports.Catalog | None:
+    def tools(self, name: str, place: Path) -> pinned_tools.Catalog | None:
         """The tools that the operator lets be called; None if they can't be had, which is then reported."""
         connection = self._known.connection(name)
         if connection is None:
@@ -65,7 +67,7 @@ class McpSource:
             return None
         return {tool: found[tool] for tool in found if connection.allows(tool)}
 
-    def tool(self, connection: str, name: str, place: Path) -> McpTool | None:
+    def tool(self, connection: str, name: str, place: Path) -> PinnedTool | None:
         """One tool, from now on pinned; None if there is none, which is then reported."""
         tools = self.tools(connection, place)
         if tools is None:
@@ -81,20 +83,20 @@ class McpSource:
     def pins(self) -> dict[str, bytes]:
         """Files that pin the tools in use, by their path beside the workflow."""
         made = {
-            mcp_ports.pins_path(name): mcp_ports.pins_text(tools).encode()
+            pinned_tools.pins_path(name): pinned_tools.pins_text(tools).encode()
             for name, tools in sorted(self._used.items())
         }
-        if sum(map(len, made.values())) > mcp_ports.MAX_PINS_BYTES:
+        if sum(map(len, made.values())) > pinned_tools.MAX_PINS_BYTES:
             message = "the tools of this workflow have more than 256 KiB of descriptions; allow fewer"
             self._report.error("too_large", message)
         return made
 
-    def _catalog(self, name: str, place: Path) -> mcp_ports.Catalog | None:
-        path = mcp_ports.pins_path(name)
+    def _catalog(self, name: str, place: Path) -> pinned_tools.Catalog | None:
+        path = pinned_tools.pins_path(name)
         pinned = self._source.files.get(path)
         if pinned is not None:
             try:
-                return mcp_ports.read_pins(pinned)
+                return pinned_tools.read_pins(pinned)
             except BadPins as problem:
                 self._report.error_at("bad_pins", f"this pins nothing: {problem}", Mark(0, 0), file=path)
                 return None
@@ -104,17 +106,17 @@ class McpSource:
             message = f"the {self._words.tool}s of `{name}` can't be listed: {found}"
             self._report.error(self._words.unavailable, message, place)
             return None
-        self.catalogs[name] = mcp_ports.version_of(found)
+        self.catalogs[name] = pinned_tools.version_of(found)
         return found
 
 
 def is_pins(name: str) -> bool:
     """True if a file of a source pins a catalog."""
     folder, _, file = name.partition("/")
-    return folder == mcp_ports.PINS_FOLDER and file.endswith(".lock") and "/" not in file
+    return folder == pinned_tools.PINS_FOLDER and file.endswith(".lock") and "/" not in file
 
 
-def mcp_connections(steps: Mapping[str, AnyStep]) -> list[str]:
+def pinned_connections(steps: Mapping[str, AnyStep]) -> list[str]:
     """The connections with pinned tools that the steps name, each once."""
     named: dict[str, None] = {}
     for step in steps.values():
@@ -130,3 +132,19 @@ def step_name(tool: str) -> str | None:
     name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in tool.lower())
     fits = name[:1].isalpha() and len(name) <= _MAX_NAME and name not in RESERVED_SIGNALS
     return name if fits else None
+
+
+def open_schema(schema: Document, shape: McpShape | GrpcShape, path: Path, report: Report) -> Document:
+    """The schema of what is still to be given: no fixed arguments, but the names in their templates."""
+    left = without(schema, frozenset(shape.arguments))
+    named = [name for name in placeholders(shape, path, report) if name not in properties_of(schema)]
+    if named:
+        left["properties"] = {**properties_of(left), **{name: {"type": "string"} for name in named}}
+        left["required"] = [*left.get("required", []), *named]
+    return left
+
+
+def properties_of(schema: Document) -> dict[str, Any]:
+    """The properties of an object's schema."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}  # pyright: ignore[reportUnknownVariableType] - any JSON
