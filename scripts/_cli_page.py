@@ -1,12 +1,10 @@
-#!/usr/bin/env python3
 """Writes the commands into docs/cli.md: what the `jackline` command says about itself, as tables.
 
 Owns the part of the page between its two marks. Does not own the sections that people write.
-Without words it rewrites the page; `--check` fails if the page is stale.
+`_pages.py` writes or checks it.
 """
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -16,7 +14,7 @@ import typer
 from jackline_client.cli.main import app
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
-BEGIN = "<!-- From here on made by scripts/_cli_page.py. -->"
+BEGIN = "<!-- From here on made by scripts/generate. -->"
 SHARED = ("--address", "--context", "--output", "--json", "--reconnect-for", "--reason", "--no-deltas")
 """Flags that several commands have; described once."""
 _NO_DEFAULT = (None, "", False, ())
@@ -134,17 +132,6 @@ def _meaning(one: Parameter) -> str:
     return text.replace("|", "\\|").strip()
 
 
-def main() -> int:
-    """Rewrites or checks the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    fresh = with_commands(page)
-    if sys.argv[1:] == ["--check"]:
-        if page != fresh:
-            print(f"{PAGE.name} is stale: run scripts/_cli_page.py", file=sys.stderr)
-        return int(page != fresh)
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def page() -> str:
+    """The page as it has to be."""
+    return with_commands(PAGE.read_text(encoding="utf-8"))

@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """Writes the table of defaults into docs/workflow.md: a row for each, a column for each preset.
 
-Without words it rewrites the page; `--check` fails if the page is stale.
+`_pages.py` writes or checks it.
 """
 
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -15,7 +13,7 @@ from jackline_server.definitions import defaults
 from jackline_server.definitions.presets import PRESETS, Preset
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "workflow.md"
-BEGIN, END = "<!-- Made by scripts/_defaults_table.py. -->\n", "<!-- The end of what it makes. -->\n"
+BEGIN, END = "<!-- Made by scripts/generate. -->\n", "<!-- The end of what it makes. -->\n"
 
 ROWS: tuple[tuple[str, str], ...] = (
     ("`bounds.run_timeout`", "run_timeout_ms"),
@@ -154,17 +152,6 @@ def with_table(page: str) -> str:
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 
-def main() -> int:
-    """Rewrites or checks the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    fresh = with_table(page)
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(fresh, encoding="utf-8")
-    elif fresh != page:
-        print(f"{PAGE.name} is stale: run scripts/_defaults_table.py", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def page() -> str:
+    """The page as it has to be."""
+    return with_table(PAGE.read_text(encoding="utf-8"))

@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """Writes docs/findings.md: every code of a finding, from the table of the code.
 
-Without words it rewrites the page; `--check` fails if the page is stale.
+`_pages.py` writes or checks it.
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "findings.md"
 HEAD = """\
 # Findings
 
-<!-- Made by scripts/_findings_page.py. -->
+<!-- Made by scripts/generate. -->
 
 What `jackline validate` and ValidateWorkflow say of a [workflow file](workflow.md). Each finding has a
 severity, a code, a place (file, line, column, path of keys) and a sentence. An *error*: the file can't be
@@ -34,18 +32,3 @@ def _sections() -> Iterator[str]:
         for code, told in codes.items():
             severities = " or ".join(severity.value for severity in told.severities)
             yield f"| `{code}` | {severities} | {told.means} | {told.do} |\n"
-
-
-def main() -> int:
-    """Rewrites or checks the page."""
-    fresh = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(fresh, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != fresh:
-        print(f"{PAGE.name} is stale: run scripts/_findings_page.py", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,10 +1,8 @@
-#!/usr/bin/env python3
 """Writes examples/options/README.md: what each example there shows.
 
-Without words it rewrites the page; `--check` fails if the page is stale.
+`_pages.py` writes or checks it.
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,7 @@ PAGE = FOLDER / "README.md"
 HEAD = """\
 # An example of each option
 
-<!-- Made by scripts/_options_page.py. -->
+<!-- Made by scripts/generate. -->
 
 Each file holds small workflows, one a document. They show what keys of a
 [workflow file](../../docs/workflow.md) do: `about` says what, `shows` which keys, and `expect` what comes of
@@ -54,18 +52,3 @@ def _sections() -> Iterator[str]:
 
 def _places(shows: str | dict[str, object]) -> list[str]:
     return [shows] if isinstance(shows, str) else list(shows)
-
-
-def main() -> int:
-    """Rewrites or checks the page."""
-    fresh = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(fresh, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != fresh:
-        print(f"{PAGE.name} is stale: run scripts/_options_page.py", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

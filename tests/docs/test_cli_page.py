@@ -18,7 +18,7 @@ PAGE = page("cli.md")
 
 
 def test_the_commands_of_the_page_are_fresh() -> None:
-    assert _cli_page.with_commands(PAGE) == PAGE, "run scripts/_cli_page.py"
+    assert _cli_page.with_commands(PAGE) == PAGE, "run scripts/generate"
 
 
 def test_every_command_and_every_flag_of_it_is_on_the_page() -> None:

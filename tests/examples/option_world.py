@@ -29,6 +29,7 @@ from jackline_server.storage.boot_errors import StoreError
 from tests.examples.option_sights import of_events, of_run, word
 from tests.policies.policy_double import ALLOW, DENY, PolicyDouble, served
 from tests.support.mcp_servers import ROOT
+from tests.support.web_server import serving
 from tests.tools.grpc.scene import odd
 
 FOLDER = ROOT / "examples" / "options"
@@ -158,15 +159,8 @@ async def _service(replies: Mapping[str, Any]) -> AsyncGenerator[Service]:
     service = Service(replies=replies)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", service.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        service.port = runner.addresses[0][1]
+    async with serving(app) as service.port:
         yield service
-    finally:
-        await runner.cleanup()
 
 
 def _decides(word: str, asked: dict[str, list[str]]) -> Any:

@@ -19,6 +19,7 @@ from jackline_server.runtime.ports import ModelRequest
 from jackline_server.runtime.secrets import Secret
 from tests.models.examples import failure_of, model_plan, reply_of, request
 from tests.support.openai_endpoint import DONE, chunk, sse
+from tests.support.web_server import serving
 
 KEY = "planted0123456789abcdef"
 
@@ -43,17 +44,14 @@ async def answering(pieces: Sequence[bytes]) -> AsyncGenerator[ModelRouter]:
 
     app = web.Application()
     app.router.add_post("/{any:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    profile = ModelProfile(api_key=Secret(KEY), base_url=f"http://127.0.0.1:{runner.addresses[0][1]}")
-    adapter = LiteLLMModels({"p": profile})
-    await adapter.load()
-    try:
-        yield ModelRouter(adapters={"litellm": adapter}, profiles={"p": profile})
-    finally:
-        await adapter.close()
-        await runner.cleanup()
+    async with serving(app) as port:
+        profile = ModelProfile(api_key=Secret(KEY), base_url=f"http://127.0.0.1:{port}")
+        adapter = LiteLLMModels({"p": profile})
+        await adapter.load()
+        try:
+            yield ModelRouter(adapters={"litellm": adapter}, profiles={"p": profile})
+        finally:
+            await adapter.close()
 
 
 def ask(model: str) -> ModelRequest:

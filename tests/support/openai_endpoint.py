@@ -35,6 +35,7 @@ from jackline_server.models.script import Script, ScriptUsage, Turn, load_script
 from jackline_server.models.scripted import choose, play
 from jackline_server.runtime.ports import ModelFailure
 from jackline_server.runtime.replies import fold
+from tests.support.web_server import serving
 
 Json = dict[str, Any]
 
@@ -327,15 +328,8 @@ async def serve(
     endpoint = Endpoint(behaviour, hits_file)
     app = web.Application(client_max_size=64 * 1024 * 1024)
     app.router.add_post("/{base:.+}/chat/completions", endpoint.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", port)
-        await site.start()
-        endpoint.port = runner.addresses[0][1]
+    async with serving(app, port=port) as endpoint.port:
         yield endpoint
-    finally:
-        await runner.cleanup()
 
 
 # --- scripts -----------------------------------------------------------------------------------

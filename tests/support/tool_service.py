@@ -14,6 +14,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.web_server import serving
+
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
@@ -94,12 +96,5 @@ async def tools_served() -> AsyncGenerator[ToolService]:
     service = ToolService()
     app = web.Application()
     app.router.add_route("*", "/{tool}", service.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        service.port = runner.addresses[0][1]
+    async with serving(app) as service.port:
         yield service
-    finally:
-        await runner.cleanup()

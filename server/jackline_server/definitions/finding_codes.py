@@ -1,7 +1,7 @@
 """The codes of findings: what each means, and what to do about it.
 
 Owns this table and nothing else; the words of a single finding are those of the check that makes it. A code is
-stable: programs may look for it. Its page is made of this table by `scripts/_findings_page.py`.
+stable: programs may look for it. Its page is made of this table by `scripts/generate`.
 """
 
 # ruff: noqa: E501  # a code of the table is one line
