@@ -57,6 +57,8 @@ const (
 	ErrorReason_ERROR_REASON_SCOPE_MISSING ErrorReason = 21
 	// PERMISSION_DENIED: the operator lets nobody do this to a run of their own. Keys: `run_id`.
 	ErrorReason_ERROR_REASON_OWN_RUN ErrorReason = 22
+	// PERMISSION_DENIED: the operator lets no worker of that pool serve this tool. Keys: `tool`, `pool`.
+	ErrorReason_ERROR_REASON_WORKER_TOOL_NOT_ALLOWED ErrorReason = 23
 	// NOT_FOUND: no such run for this caller. Keys: `run_id`.
 	ErrorReason_ERROR_REASON_RUN_NOT_FOUND ErrorReason = 30
 	// NOT_FOUND: no such workflow or revision for this caller. Keys: `workflow`.
@@ -67,6 +69,8 @@ const (
 	ErrorReason_ERROR_REASON_CALL_NOT_FOUND ErrorReason = 33
 	// NOT_FOUND: no such thread for this caller. Keys: `thread_id`.
 	ErrorReason_ERROR_REASON_THREAD_NOT_FOUND ErrorReason = 34
+	// NOT_FOUND: no such pool of workers for this caller. Keys: `pool`.
+	ErrorReason_ERROR_REASON_WORKER_POOL_NOT_FOUND ErrorReason = 35
 	// ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 40
 	// ALREADY_EXISTS: the command id was used with another content. Keys: `command_id`.
@@ -105,6 +109,8 @@ const (
 	ErrorReason_ERROR_REASON_THREAD_BUSY ErrorReason = 75
 	// ABORTED: the alias has moved. Keys: `alias`, `digest`.
 	ErrorReason_ERROR_REASON_ALIAS_MOVED ErrorReason = 60
+	// ABORTED: another stream has resumed this worker's session.
+	ErrorReason_ERROR_REASON_WORKER_SESSION_TAKEN ErrorReason = 61
 	// OUT_OF_RANGE: events that far back are gone. Keys: `oldest_sequence`.
 	ErrorReason_ERROR_REASON_EVENTS_EXPIRED ErrorReason = 70
 	// OUT_OF_RANGE: the run has no event that far ahead. Keys: `head_sequence`.
@@ -117,14 +123,18 @@ const (
 	ErrorReason_ERROR_REASON_COMMAND_LIMIT ErrorReason = 82
 	// RESOURCE_EXHAUSTED: the store has no room.
 	ErrorReason_ERROR_REASON_STORE_FULL ErrorReason = 83
-	// RESOURCE_EXHAUSTED: the watcher took nothing for too long. Keys: `sent_through`.
+	// RESOURCE_EXHAUSTED: the watcher, or the worker, took nothing for too long. Keys: `sent_through`, for a watcher.
 	ErrorReason_ERROR_REASON_SLOW_CONSUMER ErrorReason = 84
+	// RESOURCE_EXHAUSTED: the pool has as many workers as it may have. Keys: `limit`.
+	ErrorReason_ERROR_REASON_WORKER_LIMIT ErrorReason = 85
 	// UNAVAILABLE: the server is going down. Keys: `sent_through` for a stream.
 	ErrorReason_ERROR_REASON_DRAINING ErrorReason = 90
 	// UNAVAILABLE: the store can't be reached.
 	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 91
 	// DEADLINE_EXCEEDED: the call's own time, or the server's for one call, is over.
 	ErrorReason_ERROR_REASON_CALL_TIMED_OUT ErrorReason = 100
+	// DEADLINE_EXCEEDED: nothing was heard of the worker for three heartbeats.
+	ErrorReason_ERROR_REASON_WORKER_SILENT ErrorReason = 104
 	// UNIMPLEMENTED: this field or method is not served yet. Keys: `field`.
 	ErrorReason_ERROR_REASON_NOT_SERVED ErrorReason = 101
 	// DATA_LOSS: the store holds less than was committed, or it is damaged. Keys: `run_id`.
@@ -149,11 +159,13 @@ var (
 		20:  "ERROR_REASON_UNAUTHENTICATED",
 		21:  "ERROR_REASON_SCOPE_MISSING",
 		22:  "ERROR_REASON_OWN_RUN",
+		23:  "ERROR_REASON_WORKER_TOOL_NOT_ALLOWED",
 		30:  "ERROR_REASON_RUN_NOT_FOUND",
 		31:  "ERROR_REASON_WORKFLOW_NOT_FOUND",
 		32:  "ERROR_REASON_INTERRUPT_NOT_FOUND",
 		33:  "ERROR_REASON_CALL_NOT_FOUND",
 		34:  "ERROR_REASON_THREAD_NOT_FOUND",
+		35:  "ERROR_REASON_WORKER_POOL_NOT_FOUND",
 		40:  "ERROR_REASON_REQUEST_ID_REUSED",
 		41:  "ERROR_REASON_COMMAND_ID_REUSED",
 		42:  "ERROR_REASON_APPEND_ID_REUSED",
@@ -172,6 +184,7 @@ var (
 		74:  "ERROR_REASON_NO_BOUNDED_VISIT",
 		75:  "ERROR_REASON_THREAD_BUSY",
 		60:  "ERROR_REASON_ALIAS_MOVED",
+		61:  "ERROR_REASON_WORKER_SESSION_TAKEN",
 		70:  "ERROR_REASON_EVENTS_EXPIRED",
 		71:  "ERROR_REASON_SEQUENCE_IN_FUTURE",
 		80:  "ERROR_REASON_RUN_LIMIT",
@@ -179,9 +192,11 @@ var (
 		82:  "ERROR_REASON_COMMAND_LIMIT",
 		83:  "ERROR_REASON_STORE_FULL",
 		84:  "ERROR_REASON_SLOW_CONSUMER",
+		85:  "ERROR_REASON_WORKER_LIMIT",
 		90:  "ERROR_REASON_DRAINING",
 		91:  "ERROR_REASON_STORE_UNAVAILABLE",
 		100: "ERROR_REASON_CALL_TIMED_OUT",
+		104: "ERROR_REASON_WORKER_SILENT",
 		101: "ERROR_REASON_NOT_SERVED",
 		102: "ERROR_REASON_DATA_LOSS",
 		103: "ERROR_REASON_INTERNAL",
@@ -200,11 +215,13 @@ var (
 		"ERROR_REASON_UNAUTHENTICATED":         20,
 		"ERROR_REASON_SCOPE_MISSING":           21,
 		"ERROR_REASON_OWN_RUN":                 22,
+		"ERROR_REASON_WORKER_TOOL_NOT_ALLOWED": 23,
 		"ERROR_REASON_RUN_NOT_FOUND":           30,
 		"ERROR_REASON_WORKFLOW_NOT_FOUND":      31,
 		"ERROR_REASON_INTERRUPT_NOT_FOUND":     32,
 		"ERROR_REASON_CALL_NOT_FOUND":          33,
 		"ERROR_REASON_THREAD_NOT_FOUND":        34,
+		"ERROR_REASON_WORKER_POOL_NOT_FOUND":   35,
 		"ERROR_REASON_REQUEST_ID_REUSED":       40,
 		"ERROR_REASON_COMMAND_ID_REUSED":       41,
 		"ERROR_REASON_APPEND_ID_REUSED":        42,
@@ -223,6 +240,7 @@ var (
 		"ERROR_REASON_NO_BOUNDED_VISIT":        74,
 		"ERROR_REASON_THREAD_BUSY":             75,
 		"ERROR_REASON_ALIAS_MOVED":             60,
+		"ERROR_REASON_WORKER_SESSION_TAKEN":    61,
 		"ERROR_REASON_EVENTS_EXPIRED":          70,
 		"ERROR_REASON_SEQUENCE_IN_FUTURE":      71,
 		"ERROR_REASON_RUN_LIMIT":               80,
@@ -230,9 +248,11 @@ var (
 		"ERROR_REASON_COMMAND_LIMIT":           82,
 		"ERROR_REASON_STORE_FULL":              83,
 		"ERROR_REASON_SLOW_CONSUMER":           84,
+		"ERROR_REASON_WORKER_LIMIT":            85,
 		"ERROR_REASON_DRAINING":                90,
 		"ERROR_REASON_STORE_UNAVAILABLE":       91,
 		"ERROR_REASON_CALL_TIMED_OUT":          100,
+		"ERROR_REASON_WORKER_SILENT":           104,
 		"ERROR_REASON_NOT_SERVED":              101,
 		"ERROR_REASON_DATA_LOSS":               102,
 		"ERROR_REASON_INTERNAL":                103,
@@ -270,7 +290,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xd0\f\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\x88\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eERROR_REASON_MALFORMED_REQUEST\x10\x01\x12 \n" +
@@ -284,12 +304,14 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_PRICE_UNKNOWN\x10\t\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\x14\x12\x1e\n" +
 	"\x1aERROR_REASON_SCOPE_MISSING\x10\x15\x12\x18\n" +
-	"\x14ERROR_REASON_OWN_RUN\x10\x16\x12\x1e\n" +
+	"\x14ERROR_REASON_OWN_RUN\x10\x16\x12(\n" +
+	"$ERROR_REASON_WORKER_TOOL_NOT_ALLOWED\x10\x17\x12\x1e\n" +
 	"\x1aERROR_REASON_RUN_NOT_FOUND\x10\x1e\x12#\n" +
 	"\x1fERROR_REASON_WORKFLOW_NOT_FOUND\x10\x1f\x12$\n" +
 	" ERROR_REASON_INTERRUPT_NOT_FOUND\x10 \x12\x1f\n" +
 	"\x1bERROR_REASON_CALL_NOT_FOUND\x10!\x12!\n" +
-	"\x1dERROR_REASON_THREAD_NOT_FOUND\x10\"\x12\"\n" +
+	"\x1dERROR_REASON_THREAD_NOT_FOUND\x10\"\x12&\n" +
+	"\"ERROR_REASON_WORKER_POOL_NOT_FOUND\x10#\x12\"\n" +
 	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10(\x12\"\n" +
 	"\x1eERROR_REASON_COMMAND_ID_REUSED\x10)\x12!\n" +
 	"\x1dERROR_REASON_APPEND_ID_REUSED\x10*\x12\x1d\n" +
@@ -307,17 +329,20 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_BOUND_TOO_LOW\x10I\x12!\n" +
 	"\x1dERROR_REASON_NO_BOUNDED_VISIT\x10J\x12\x1c\n" +
 	"\x18ERROR_REASON_THREAD_BUSY\x10K\x12\x1c\n" +
-	"\x18ERROR_REASON_ALIAS_MOVED\x10<\x12\x1f\n" +
+	"\x18ERROR_REASON_ALIAS_MOVED\x10<\x12%\n" +
+	"!ERROR_REASON_WORKER_SESSION_TAKEN\x10=\x12\x1f\n" +
 	"\x1bERROR_REASON_EVENTS_EXPIRED\x10F\x12#\n" +
 	"\x1fERROR_REASON_SEQUENCE_IN_FUTURE\x10G\x12\x1a\n" +
 	"\x16ERROR_REASON_RUN_LIMIT\x10P\x12\x1d\n" +
 	"\x19ERROR_REASON_STREAM_LIMIT\x10Q\x12\x1e\n" +
 	"\x1aERROR_REASON_COMMAND_LIMIT\x10R\x12\x1b\n" +
 	"\x17ERROR_REASON_STORE_FULL\x10S\x12\x1e\n" +
-	"\x1aERROR_REASON_SLOW_CONSUMER\x10T\x12\x19\n" +
+	"\x1aERROR_REASON_SLOW_CONSUMER\x10T\x12\x1d\n" +
+	"\x19ERROR_REASON_WORKER_LIMIT\x10U\x12\x19\n" +
 	"\x15ERROR_REASON_DRAINING\x10Z\x12\"\n" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10[\x12\x1f\n" +
-	"\x1bERROR_REASON_CALL_TIMED_OUT\x10d\x12\x1b\n" +
+	"\x1bERROR_REASON_CALL_TIMED_OUT\x10d\x12\x1e\n" +
+	"\x1aERROR_REASON_WORKER_SILENT\x10h\x12\x1b\n" +
 	"\x17ERROR_REASON_NOT_SERVED\x10e\x12\x1a\n" +
 	"\x16ERROR_REASON_DATA_LOSS\x10f\x12\x19\n" +
 	"\x15ERROR_REASON_INTERNAL\x10gB\x9a\x01\n" +

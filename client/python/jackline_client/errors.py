@@ -260,6 +260,10 @@ class OwnRun(PermissionDenied):
     """The operator lets nobody do this to a run of their own. Keys: `run_id`."""
 
 
+class WorkerToolNotAllowed(PermissionDenied):
+    """The operator lets no worker of that pool serve this tool. Keys: `tool`, `pool`."""
+
+
 class RunNotFound(NotFound):
     """No such run for this caller. Keys: `run_id`."""
 
@@ -278,6 +282,10 @@ class CallNotFound(NotFound):
 
 class ThreadNotFound(NotFound):
     """There is no such thread for this caller. Keys: `thread_id`."""
+
+
+class WorkerPoolNotFound(NotFound):
+    """No such pool of workers for this caller. Keys: `pool`."""
 
 
 class RequestIdReused(AlreadyExists):
@@ -352,6 +360,10 @@ class AliasMoved(Aborted):
     """The alias has moved. Keys: `alias`, `digest`."""
 
 
+class WorkerSessionTaken(Aborted):
+    """Another stream has resumed this worker's session."""
+
+
 class EventsExpired(OutOfRange):
     """Events that far back are gone. Keys: `oldest_sequence`."""
 
@@ -376,8 +388,12 @@ class StoreFull(ResourceExhausted):
     """The store has no room."""
 
 
+class WorkerLimit(ResourceExhausted):
+    """The pool has as many workers as it may have. Keys: `limit`."""
+
+
 class SlowConsumer(ResourceExhausted):
-    """The watcher took nothing for too long. Keys: `sent_through`."""
+    """The watcher, or the worker, took nothing for too long. Keys: `sent_through`, for a watcher."""
 
 
 class Draining(Unavailable):
@@ -386,6 +402,10 @@ class Draining(Unavailable):
 
 class StoreUnavailable(Unavailable):
     """The store can't be reached."""
+
+
+class WorkerSilent(DeadlineExceeded):
+    """Nothing was heard of the worker for three heartbeats."""
 
 
 class CallTimedOut(DeadlineExceeded):

@@ -54,6 +54,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """PERMISSION_DENIED: the credential lacks a scope. Keys: `scope`."""
     ERROR_REASON_OWN_RUN: _ErrorReason.ValueType  # 22
     """PERMISSION_DENIED: the operator lets nobody do this to a run of their own. Keys: `run_id`."""
+    ERROR_REASON_WORKER_TOOL_NOT_ALLOWED: _ErrorReason.ValueType  # 23
+    """PERMISSION_DENIED: the operator lets no worker of that pool serve this tool. Keys: `tool`, `pool`."""
     ERROR_REASON_RUN_NOT_FOUND: _ErrorReason.ValueType  # 30
     """NOT_FOUND: no such run for this caller. Keys: `run_id`."""
     ERROR_REASON_WORKFLOW_NOT_FOUND: _ErrorReason.ValueType  # 31
@@ -64,6 +66,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND: the run has no such tool call. Keys: `call_id`."""
     ERROR_REASON_THREAD_NOT_FOUND: _ErrorReason.ValueType  # 34
     """NOT_FOUND: no such thread for this caller. Keys: `thread_id`."""
+    ERROR_REASON_WORKER_POOL_NOT_FOUND: _ErrorReason.ValueType  # 35
+    """NOT_FOUND: no such pool of workers for this caller. Keys: `pool`."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 40
     """ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`."""
     ERROR_REASON_COMMAND_ID_REUSED: _ErrorReason.ValueType  # 41
@@ -104,6 +108,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`."""
     ERROR_REASON_ALIAS_MOVED: _ErrorReason.ValueType  # 60
     """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
+    ERROR_REASON_WORKER_SESSION_TAKEN: _ErrorReason.ValueType  # 61
+    """ABORTED: another stream has resumed this worker's session."""
     ERROR_REASON_EVENTS_EXPIRED: _ErrorReason.ValueType  # 70
     """OUT_OF_RANGE: events that far back are gone. Keys: `oldest_sequence`."""
     ERROR_REASON_SEQUENCE_IN_FUTURE: _ErrorReason.ValueType  # 71
@@ -117,13 +123,17 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_STORE_FULL: _ErrorReason.ValueType  # 83
     """RESOURCE_EXHAUSTED: the store has no room."""
     ERROR_REASON_SLOW_CONSUMER: _ErrorReason.ValueType  # 84
-    """RESOURCE_EXHAUSTED: the watcher took nothing for too long. Keys: `sent_through`."""
+    """RESOURCE_EXHAUSTED: the watcher, or the worker, took nothing for too long. Keys: `sent_through`, for a watcher."""
+    ERROR_REASON_WORKER_LIMIT: _ErrorReason.ValueType  # 85
+    """RESOURCE_EXHAUSTED: the pool has as many workers as it may have. Keys: `limit`."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 90
     """UNAVAILABLE: the server is going down. Keys: `sent_through` for a stream."""
     ERROR_REASON_STORE_UNAVAILABLE: _ErrorReason.ValueType  # 91
     """UNAVAILABLE: the store can't be reached."""
     ERROR_REASON_CALL_TIMED_OUT: _ErrorReason.ValueType  # 100
     """DEADLINE_EXCEEDED: the call's own time, or the server's for one call, is over."""
+    ERROR_REASON_WORKER_SILENT: _ErrorReason.ValueType  # 104
+    """DEADLINE_EXCEEDED: nothing was heard of the worker for three heartbeats."""
     ERROR_REASON_NOT_SERVED: _ErrorReason.ValueType  # 101
     """UNIMPLEMENTED: this field or method is not served yet. Keys: `field`."""
     ERROR_REASON_DATA_LOSS: _ErrorReason.ValueType  # 102
@@ -162,6 +172,8 @@ ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 21
 """PERMISSION_DENIED: the credential lacks a scope. Keys: `scope`."""
 ERROR_REASON_OWN_RUN: ErrorReason.ValueType  # 22
 """PERMISSION_DENIED: the operator lets nobody do this to a run of their own. Keys: `run_id`."""
+ERROR_REASON_WORKER_TOOL_NOT_ALLOWED: ErrorReason.ValueType  # 23
+"""PERMISSION_DENIED: the operator lets no worker of that pool serve this tool. Keys: `tool`, `pool`."""
 ERROR_REASON_RUN_NOT_FOUND: ErrorReason.ValueType  # 30
 """NOT_FOUND: no such run for this caller. Keys: `run_id`."""
 ERROR_REASON_WORKFLOW_NOT_FOUND: ErrorReason.ValueType  # 31
@@ -172,6 +184,8 @@ ERROR_REASON_CALL_NOT_FOUND: ErrorReason.ValueType  # 33
 """NOT_FOUND: the run has no such tool call. Keys: `call_id`."""
 ERROR_REASON_THREAD_NOT_FOUND: ErrorReason.ValueType  # 34
 """NOT_FOUND: no such thread for this caller. Keys: `thread_id`."""
+ERROR_REASON_WORKER_POOL_NOT_FOUND: ErrorReason.ValueType  # 35
+"""NOT_FOUND: no such pool of workers for this caller. Keys: `pool`."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 40
 """ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`."""
 ERROR_REASON_COMMAND_ID_REUSED: ErrorReason.ValueType  # 41
@@ -212,6 +226,8 @@ ERROR_REASON_THREAD_BUSY: ErrorReason.ValueType  # 75
 """FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`."""
 ERROR_REASON_ALIAS_MOVED: ErrorReason.ValueType  # 60
 """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
+ERROR_REASON_WORKER_SESSION_TAKEN: ErrorReason.ValueType  # 61
+"""ABORTED: another stream has resumed this worker's session."""
 ERROR_REASON_EVENTS_EXPIRED: ErrorReason.ValueType  # 70
 """OUT_OF_RANGE: events that far back are gone. Keys: `oldest_sequence`."""
 ERROR_REASON_SEQUENCE_IN_FUTURE: ErrorReason.ValueType  # 71
@@ -225,13 +241,17 @@ ERROR_REASON_COMMAND_LIMIT: ErrorReason.ValueType  # 82
 ERROR_REASON_STORE_FULL: ErrorReason.ValueType  # 83
 """RESOURCE_EXHAUSTED: the store has no room."""
 ERROR_REASON_SLOW_CONSUMER: ErrorReason.ValueType  # 84
-"""RESOURCE_EXHAUSTED: the watcher took nothing for too long. Keys: `sent_through`."""
+"""RESOURCE_EXHAUSTED: the watcher, or the worker, took nothing for too long. Keys: `sent_through`, for a watcher."""
+ERROR_REASON_WORKER_LIMIT: ErrorReason.ValueType  # 85
+"""RESOURCE_EXHAUSTED: the pool has as many workers as it may have. Keys: `limit`."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 90
 """UNAVAILABLE: the server is going down. Keys: `sent_through` for a stream."""
 ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 91
 """UNAVAILABLE: the store can't be reached."""
 ERROR_REASON_CALL_TIMED_OUT: ErrorReason.ValueType  # 100
 """DEADLINE_EXCEEDED: the call's own time, or the server's for one call, is over."""
+ERROR_REASON_WORKER_SILENT: ErrorReason.ValueType  # 104
+"""DEADLINE_EXCEEDED: nothing was heard of the worker for three heartbeats."""
 ERROR_REASON_NOT_SERVED: ErrorReason.ValueType  # 101
 """UNIMPLEMENTED: this field or method is not served yet. Keys: `field`."""
 ERROR_REASON_DATA_LOSS: ErrorReason.ValueType  # 102
