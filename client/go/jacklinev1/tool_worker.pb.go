@@ -421,7 +421,7 @@ type ConnectResponse_Acknowledged struct {
 }
 
 type ConnectResponse_Drain struct {
-	// The server is leaving and invokes nothing more.
+	// The server invokes nothing more: it is leaving, or the worker has said that it is.
 	Drain *WorkerDrain `protobuf:"bytes,5,opt,name=drain,proto3,oneof"`
 }
 
@@ -1206,7 +1206,7 @@ func (x *WorkerError) GetRetryAfter() *durationpb.Duration {
 // No further `invoke` from here on.
 type WorkerDrain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From the server: how long it waits for what is in flight. Unset from a worker.
+	// From a server that is leaving: how long it waits for what is in flight. Unset from a worker, and in the answer to it.
 	Grace         *durationpb.Duration `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -171,7 +171,7 @@ class ConnectResponse(_message.Message):
 
     @_builtins.property
     def drain(self) -> Global___WorkerDrain:
-        """The server is leaving and invokes nothing more."""
+        """The server invokes nothing more: it is leaving, or the worker has said that it is."""
 
     @_builtins.property
     def heartbeat(self) -> Global___WorkerHeartbeat:
@@ -566,7 +566,7 @@ class WorkerDrain(_message.Message):
     GRACE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def grace(self) -> _duration_pb2.Duration:
-        """From the server: how long it waits for what is in flight. Unset from a worker."""
+        """From a server that is leaving: how long it waits for what is in flight. Unset from a worker, and in the answer to it."""
 
     def __init__(
         self,

@@ -66,13 +66,14 @@ class ToolWorkerServiceStub:
     any of them.
 
     LEAVING. To leave, for instance on SIGTERM: send `drain`, serve what is in flight and what was on its way (an
-    `invoke` that crosses the `drain` is served, or answered NOT_STARTED), wait until every result is acknowledged, then
-    half-close. The server ends the stream with OK, and the session with it. If the stream breaks meanwhile, resume with
-    `RegisterWorker.draining` set. Half-closing with invocations in flight, without `drain` or with it, gives them up at
-    once: there is no grace.
+    `invoke` that crosses the `drain` is served, or answered NOT_STARTED). The server answers `drain` with its own, and
+    sends no `invoke` after that: when it has come and every result is acknowledged, half-close. The server ends the
+    stream with OK, and the session with it. If the stream breaks meanwhile, resume with `RegisterWorker.draining` set,
+    which the server answers the same, after `welcome`. Half-closing with invocations in flight, without `drain` or with
+    it, gives them up at once: there is no grace.
 
-    WHEN THE SERVER LEAVES it sends `drain` and no further `invoke`. Serve what is in flight and half-close when all of
-    it is acknowledged; whatever is left after `WorkerDrain.grace` is cut off with UNAVAILABLE. Then connect anew.
+    WHEN THE SERVER LEAVES it sends `drain`, unasked, and no further `invoke`. Serve what is in flight and half-close when
+    all of it is acknowledged; whatever is left after `WorkerDrain.grace` is cut off with UNAVAILABLE. Then connect anew.
 
     BACKPRESSURE. Read the stream all the time, also while handlers run; a worker that takes nothing for three heartbeats
     is let go with SLOW_CONSUMER. A result has at most `WorkerWelcome.max_result_bytes`: instead of a larger one send
@@ -153,13 +154,14 @@ class ToolWorkerServiceServicer:
     any of them.
 
     LEAVING. To leave, for instance on SIGTERM: send `drain`, serve what is in flight and what was on its way (an
-    `invoke` that crosses the `drain` is served, or answered NOT_STARTED), wait until every result is acknowledged, then
-    half-close. The server ends the stream with OK, and the session with it. If the stream breaks meanwhile, resume with
-    `RegisterWorker.draining` set. Half-closing with invocations in flight, without `drain` or with it, gives them up at
-    once: there is no grace.
+    `invoke` that crosses the `drain` is served, or answered NOT_STARTED). The server answers `drain` with its own, and
+    sends no `invoke` after that: when it has come and every result is acknowledged, half-close. The server ends the
+    stream with OK, and the session with it. If the stream breaks meanwhile, resume with `RegisterWorker.draining` set,
+    which the server answers the same, after `welcome`. Half-closing with invocations in flight, without `drain` or with
+    it, gives them up at once: there is no grace.
 
-    WHEN THE SERVER LEAVES it sends `drain` and no further `invoke`. Serve what is in flight and half-close when all of
-    it is acknowledged; whatever is left after `WorkerDrain.grace` is cut off with UNAVAILABLE. Then connect anew.
+    WHEN THE SERVER LEAVES it sends `drain`, unasked, and no further `invoke`. Serve what is in flight and half-close when
+    all of it is acknowledged; whatever is left after `WorkerDrain.grace` is cut off with UNAVAILABLE. Then connect anew.
 
     BACKPRESSURE. Read the stream all the time, also while handlers run; a worker that takes nothing for three heartbeats
     is let go with SLOW_CONSUMER. A result has at most `WorkerWelcome.max_result_bytes`: instead of a larger one send
@@ -257,13 +259,14 @@ class ToolWorkerService:
     any of them.
 
     LEAVING. To leave, for instance on SIGTERM: send `drain`, serve what is in flight and what was on its way (an
-    `invoke` that crosses the `drain` is served, or answered NOT_STARTED), wait until every result is acknowledged, then
-    half-close. The server ends the stream with OK, and the session with it. If the stream breaks meanwhile, resume with
-    `RegisterWorker.draining` set. Half-closing with invocations in flight, without `drain` or with it, gives them up at
-    once: there is no grace.
+    `invoke` that crosses the `drain` is served, or answered NOT_STARTED). The server answers `drain` with its own, and
+    sends no `invoke` after that: when it has come and every result is acknowledged, half-close. The server ends the
+    stream with OK, and the session with it. If the stream breaks meanwhile, resume with `RegisterWorker.draining` set,
+    which the server answers the same, after `welcome`. Half-closing with invocations in flight, without `drain` or with
+    it, gives them up at once: there is no grace.
 
-    WHEN THE SERVER LEAVES it sends `drain` and no further `invoke`. Serve what is in flight and half-close when all of
-    it is acknowledged; whatever is left after `WorkerDrain.grace` is cut off with UNAVAILABLE. Then connect anew.
+    WHEN THE SERVER LEAVES it sends `drain`, unasked, and no further `invoke`. Serve what is in flight and half-close when
+    all of it is acknowledged; whatever is left after `WorkerDrain.grace` is cut off with UNAVAILABLE. Then connect anew.
 
     BACKPRESSURE. Read the stream all the time, also while handlers run; a worker that takes nothing for three heartbeats
     is let go with SLOW_CONSUMER. A result has at most `WorkerWelcome.max_result_bytes`: instead of a larger one send
