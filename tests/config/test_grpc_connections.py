@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jackline_server.config import Config, ConfigError, ProblemCode, load_config
+from jackline_server.runtime.connection_guards import Breaker, GuardedConnection
 from jackline_server.runtime.grpc_ports import GrpcTls
 
 HEAD = "[connections.a]\nkind = 'grpc'\n"
@@ -76,3 +77,24 @@ def test_what_is_wrong_is_said_at_its_key(tmp_path: Path, toml: str, code: Probl
         loaded(tmp_path, HEAD + toml)
 
     assert [(one.code, one.key) for one in caught.value.problems] == [(code, f"connections.a.{key}")]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "[connections.a]\nkind = 'http'\nbase_url = 'https://a.internal'\n",
+        f"{HEAD}target = 'localhost:1'\n",
+        "[connections.a]\nkind = 'mcp'\ntransport = 'http'\nurl = 'https://a.internal/mcp'\n",
+        "[data_sources.a]\nfile = 'a.db'\n",
+    ],
+    ids=["http", "grpc", "mcp", "data source"],
+)
+def test_every_kind_of_connection_is_spared_in_the_same_words(tmp_path: Path, where: str):
+    def made(more: str) -> GuardedConnection:
+        config = loaded(tmp_path, where + more)
+        kinds = (config.connections, config.mcp_connections, config.grpc_connections, config.data_sources)
+        return next(kind["a"] for kind in kinds if "a" in kind)
+
+    plain, spared = made(""), made("calls_per_minute = 9\nbreaker = {failures = 0, cool_off = '2m'}\n")
+    assert (plain.calls_per_minute, plain.breaker) == (None, Breaker(failures=5, cool_off_ms=30_000))
+    assert (spared.calls_per_minute, spared.breaker) == (9, Breaker(failures=0, cool_off_ms=120_000))

@@ -5,6 +5,7 @@ import pytest
 
 from jackline_server.core.plan import Effect, HttpAction
 from jackline_server.egress.client import GuardedClients
+from jackline_server.runtime.connection_guards import FAILURES
 from jackline_server.runtime.http_ports import HttpConnection
 from jackline_server.runtime.ports import ToolEnding, ToolResult
 from jackline_server.runtime.secrets import Secret
@@ -276,3 +277,23 @@ async def test_a_long_answer_of_few_values_is_still_json():
     assert result.ending is COMPLETED
     assert result.output_json is not None
     assert result.output_json.startswith('{"a":"xxx')
+
+
+@pytest.mark.parametrize("status", ["400 Bad Request", "404 Not Found", "409 Conflict", "429 Too Many"])
+async def test_requests_that_a_server_refuses_never_leave_it_alone(status: str):
+    async with serving(always(answer(status=status))) as server:
+        tools = toolbox(server)
+        for _ in range(20):
+            await tools.call(invocation(http_action()))
+        assert len(server.ledger) == 20
+
+
+@pytest.mark.parametrize(
+    "reply", [answer(status="500 Oops"), answer(status="503 Busy"), b""], ids=["500", "503", "cut off"]
+)
+async def test_a_server_that_fails_again_and_again_is_left_alone(reply: bytes):
+    async with serving(always(reply)) as server:
+        tools = toolbox(server)
+        *_, last = [await tools.call(invocation(http_action(), effect=WRITE)) for _ in range(20)]
+        assert len(server.ledger) == FAILURES
+    assert (last.ending, last.may_pass) == (FAILED, True), "that nothing was called is certain"

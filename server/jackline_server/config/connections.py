@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from jackline_server.config.grpc_connections import read_grpc
+from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.headers import read_headers
 from jackline_server.config.mcp_connections import read_mcp
 from jackline_server.config.problems import ProblemCode
@@ -75,6 +76,8 @@ def read_connection(name: str, table: Section) -> HttpConnection | McpConnection
         timeout_ms=table.span("timeout", default_ms=30_000),
         header_timeout_ms=table.span("header_timeout", default_ms=30_000),
         concurrency=table.integer("concurrency", default=16, least=1, most=10_000),
+        calls_per_minute=read_calls_per_minute(table),
+        breaker=read_breaker(table),
         reach=Reach(
             trusted=frozenset({origin}),
             hosts=_hosts(table),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
@@ -36,6 +37,8 @@ def read_data_source(name: str, table: Section) -> DataSource:
         writes=table.boolean("writes", default=False) or False,
         timeout_ms=table.span("timeout", default_ms=30_000),
         concurrency=table.integer("concurrency", default=8, least=1, most=200),
+        calls_per_minute=read_calls_per_minute(table),
+        breaker=read_breaker(table),
         max_rows=table.integer("max_rows", default=1_000, least=1, most=100_000),
         max_bytes=table.integer("max_bytes", default=1_048_576, least=1_024, most=_MOST_BYTES),
     )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from jackline_server.config.grpc_targets import read_target
+from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.headers import read_headers
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
@@ -36,6 +37,8 @@ def read_grpc(name: str, table: Section) -> GrpcConnection:
         start_timeout_ms=table.span("start_timeout", default_ms=10_000),
         timeout_ms=table.span("timeout", default_ms=30_000),
         concurrency=table.integer("concurrency", default=16, least=1, most=10_000),
+        calls_per_minute=read_calls_per_minute(table),
+        breaker=read_breaker(table),
     )
 
 

@@ -102,7 +102,14 @@ def _data_source() -> dict[str, Any]:
     source = sources.each()
     source.pop("required", None)  # of one that is no file
     source["oneOf"] = [{"required": ["file"]}, {"required": ["url"]}]
+    _describe_breaker(source)
     return source
+
+
+def _describe_breaker(schema: dict[str, Any]) -> None:
+    keys = schema["properties"]["breaker"]["properties"]
+    keys["failures"]["description"] = "After how many failures in a row it is left alone; 0 is never."
+    keys["cool_off"]["description"] = "For how long."
 
 
 def _connections(texts: Texts) -> dict[str, Any]:
@@ -121,6 +128,7 @@ def _connections(texts: Texts) -> dict[str, Any]:
         for key, value in answers.items():
             schema["properties"][key]["const"] = value
         decides = {key: {"const": value} for key, value in answers.items()}
+        _describe_breaker(schema)
         cases.append({"if": {"properties": decides, "required": list(answers)}, "then": schema})
     return {
         "type": "object",

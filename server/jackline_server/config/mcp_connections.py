@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.runtime.http_ports import Origin
@@ -38,6 +39,8 @@ def read_mcp(name: str, table: Section, *, endpoint: Endpoint) -> McpConnection 
             start_timeout_ms=table.span("start_timeout", default_ms=15_000),
             timeout_ms=table.span("timeout", default_ms=300_000),
             concurrency=table.integer("concurrency", default=8, least=1, most=1_000),
+            calls_per_minute=read_calls_per_minute(table),
+            breaker=read_breaker(table),
         )
     )
     if connection is not None:  # else each of its other keys would seem unknown

@@ -5,7 +5,7 @@ takes its place before it is announced, so that a run that waits holds nothing: 
 no time of its own. Where there is room and nobody waits, a place costs no more than a look.
 
 The limits are those of the operator's profile and of this process; they are no part of a plan. Does not own
-the time and size of an attempt (`limits`).
+the time and size of an attempt (`limits`), nor what a minute allows (`allowances`).
 """
 
 import asyncio
@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.profile import ModelProfile
-
-MINUTE_S = 60.0
+from jackline_server.runtime.allowances import MinuteAllowance, Spent
 
 _USUAL = ModelProfile()
 
@@ -43,58 +42,12 @@ class Places:
         return line
 
 
-@dataclass(slots=True)
-class _Spent:
-    """Something that a minute's allowance was spent on."""
-
-    at_s: float
-    amount: int
-
-
-class _Minute:
-    """So much may be spent in any minute. More than that at once is let through when nothing else was."""
-
-    __slots__ = ("_allowed", "_spent", "_sum")
-
-    def __init__(self, allowed: int) -> None:
-        self._allowed = allowed
-        self._spent: deque[_Spent] = deque()
-        self._sum = 0
-
-    def wait_s(self, amount: int, now_s: float) -> float:
-        """How long until so much may be spent; 0 if it may be now."""
-        spent = self._spent
-        while spent and spent[0].at_s + MINUTE_S <= now_s:
-            self._sum -= spent.popleft().amount
-        over = self._sum + amount - self._allowed
-        if over <= 0 or not spent:
-            return 0
-        for one in spent:
-            over -= one.amount
-            if over <= 0:
-                return one.at_s + MINUTE_S - now_s
-        return spent[-1].at_s + MINUTE_S - now_s
-
-    def spend(self, amount: int, now_s: float) -> _Spent:
-        """Note that it is spent."""
-        spent = _Spent(now_s, amount)
-        self._spent.append(spent)
-        self._sum += amount
-        return spent
-
-    def correct(self, spent: _Spent, amount: int) -> None:
-        """Note what it came to. What is out of its minute does not count any more."""
-        if self._spent and spent.at_s >= self._spent[0].at_s:
-            self._sum += amount - spent.amount
-            spent.amount = amount
-
-
 @dataclass(slots=True, eq=False)
 class _Place:
     """See ModelPlace."""
 
     _line: "_Line"
-    _spent: _Spent | None
+    _spent: Spent | None
     _held: bool = True
 
     def release(self, used_tokens: int | None) -> None:
@@ -115,8 +68,12 @@ class _Line:
 
     def __init__(self, profile: ModelProfile) -> None:
         self._free = profile.concurrency
-        self._requests = None if profile.requests_per_minute is None else _Minute(profile.requests_per_minute)
-        self._tokens = None if profile.tokens_per_minute is None else _Minute(profile.tokens_per_minute)
+        self._requests = (
+            None if profile.requests_per_minute is None else MinuteAllowance(profile.requests_per_minute)
+        )
+        self._tokens = (
+            None if profile.tokens_per_minute is None else MinuteAllowance(profile.tokens_per_minute)
+        )
         self._waiting: deque[_Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -139,7 +96,7 @@ class _Line:
                 self._serve()
             raise
 
-    def release(self, spent: _Spent | None, used_tokens: int | None) -> None:
+    def release(self, spent: Spent | None, used_tokens: int | None) -> None:
         self._free += 1
         if self._tokens is not None and spent is not None and used_tokens is not None:
             self._tokens.correct(spent, used_tokens)

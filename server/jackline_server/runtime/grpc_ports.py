@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jackline_server.core.frozen import frozen
+from jackline_server.runtime.connection_guards import Breaker
 from jackline_server.runtime.secrets import Secret
 
 
@@ -23,7 +24,7 @@ class GrpcConnection:
     `metadata` goes with every call. `descriptors` is a file descriptor set; None asks the server itself, by
     reflection. The idempotency levels of its methods are believed if it is `trusted`. `allow` names the
     methods that may be called, None for all. `lock` is a file that pins them. `start_timeout_ms` caps finding
-    out what there is, `timeout_ms` a call, `concurrency` the calls in flight.
+    out what there is, `timeout_ms` a call. For the others see `GuardedConnection`.
     """
 
     name: str
@@ -37,6 +38,8 @@ class GrpcConnection:
     start_timeout_ms: int
     timeout_ms: int
     concurrency: int
+    calls_per_minute: int | None = None
+    breaker: Breaker = Breaker()
 
     def allows(self, tool: str) -> bool:
         """True if the operator lets this method be called."""

@@ -22,6 +22,7 @@ from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 from jackline_server.core.frozen import frozen
+from jackline_server.runtime.connection_guards import Breaker
 from jackline_server.runtime.secrets import Secret
 
 UNREACHABLE = "The server could not be reached."
@@ -174,8 +175,8 @@ class HttpConnection:
     """A connection of the operator's config that workflows name.
 
     `base_path` is put before every path: empty, or beginning with `/` and not ending with it. `headers`
-    go with every request and win over a workflow's. `timeout_ms` caps a call, `concurrency` the calls in
-    flight.
+    go with every request and win over a workflow's. `timeout_ms` caps a call. For the others see
+    `GuardedConnection`.
     """
 
     name: str
@@ -186,3 +187,5 @@ class HttpConnection:
     header_timeout_ms: int
     concurrency: int
     reach: Reach
+    calls_per_minute: int | None = None
+    breaker: Breaker = Breaker()

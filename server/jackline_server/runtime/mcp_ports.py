@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jackline_server.core.frozen import frozen
+from jackline_server.runtime.connection_guards import Breaker
 from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.secrets import Secret
 
@@ -38,7 +39,8 @@ class McpConnection:
     """A connection of the operator's config that speaks MCP.
 
     Its annotations are believed if it is `trusted`. `allow` names the tools that may be called, None for all.
-    `lock` is a file that pins its catalog. `timeout_ms` caps a call, `concurrency` the calls in flight.
+    `lock` is a file that pins its catalog. `timeout_ms` caps a call. For the others see
+    `GuardedConnection`.
     """
 
     name: str
@@ -49,6 +51,8 @@ class McpConnection:
     start_timeout_ms: int
     timeout_ms: int
     concurrency: int
+    calls_per_minute: int | None = None
+    breaker: Breaker = Breaker()
 
     def allows(self, tool: str) -> bool:
         """True if the operator lets this tool be called."""

@@ -227,6 +227,7 @@ class ToolResult:
 
     `may_pass` says that another
     attempt can help, `retry_after_ms` how long the tool asks to wait; `timed_out` that the time was over.
+    `connection_failed` says that it is the connection that failed, and not the call or the tool.
     """
 
     ending: ToolEnding
@@ -236,6 +237,7 @@ class ToolResult:
     may_pass: bool = False
     retry_after_ms: int | None = None
     timed_out: bool = False
+    connection_failed: bool = False
     tail: str = ""
     whole: str | None = None
     media: tuple[MediaPart, ...] = ()

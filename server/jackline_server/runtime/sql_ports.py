@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from jackline_server.core.frozen import frozen
+from jackline_server.runtime.connection_guards import Breaker
 from jackline_server.runtime.secrets import Secret
 
 
@@ -24,8 +25,8 @@ class PostgresServer:
 class DataSource:
     """A data source of the operator's config.
 
-    Nothing is written to it unless `writes`. `timeout_ms` caps a statement, `concurrency` the statements at
-    once, `max_rows` and `max_bytes` what of an answer is kept.
+    Nothing is written to it unless `writes`. `timeout_ms` caps a statement, `max_rows` and `max_bytes` what
+    of an answer is kept. For the others see `GuardedConnection`.
     """
 
     name: str
@@ -35,3 +36,5 @@ class DataSource:
     concurrency: int
     max_rows: int
     max_bytes: int
+    calls_per_minute: int | None = None
+    breaker: Breaker = Breaker()

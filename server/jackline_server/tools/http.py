@@ -26,6 +26,7 @@ from jackline_server.runtime.http_ports import (
     retry_after_ms,
 )
 from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.tools.guards import Guard, is_fair
 from jackline_server.tools.http_message import HttpMessage, MessageProblem, message_of
 from jackline_server.tools.media import part_of, with_parts
 from jackline_server.tools.results import HARD_BYTES, clean_json, clean_text, completed, failed, is_dense
@@ -36,6 +37,7 @@ _AT_ONCE_BYTES = 64 * 1024
 """A longer answer is read in a thread: the loop has others to serve."""
 
 _REFUSALS = range(400, 500)
+_SERVER_ERRORS = 500
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers after which the same request may succeed."""
 
@@ -51,10 +53,10 @@ _FILE_NAME = re.compile(r"""filename="([^"]{1,800})"|filename=([^";\s]{1,800})""
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A connection with the slots that are free on it."""
+    """A connection with what guards it."""
 
     connection: HttpConnection
-    slots: asyncio.Semaphore
+    guard: Guard
     secrets: tuple[str, ...] = field(repr=False)
 
 
@@ -73,39 +75,36 @@ class HttpTool:
         line = self._lines.get(action.connection)
         if line is None:
             return failed(f"There is no connection {action.connection!r} on this server.")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(invocation.timeout_ms, line.connection.timeout_ms) / 1000
+        limit_ms = min(invocation.timeout_ms, line.connection.timeout_ms)
+        deadline = asyncio.get_running_loop().time() + limit_ms / 1000
         try:
             message = message_of(action, invocation.values)
-            async with asyncio.timeout_at(deadline):
-                await line.slots.acquire()
         except MessageProblem as problem:
             return failed(f"The request can't be made: {problem}.")
-        except TimeoutError:
-            return failed("The connection was busy for the whole time; nothing was sent.")
-        try:
-            left = max(1, int((deadline - loop.time()) * 1000))
-            return await self._exchange(line, message, invocation, left)
-        finally:
-            line.slots.release()
+        return await line.guard.run(deadline, lambda: self._exchange(line, message, invocation, deadline))
 
     async def _exchange(
-        self, line: _Line, message: HttpMessage, invocation: Invocation, total_ms: int
+        self, line: _Line, message: HttpMessage, invocation: Invocation, deadline: float
     ) -> ToolResult:
-        request = _request(line.connection, message, invocation, total_ms)
+        left_ms = max(1, int((deadline - asyncio.get_running_loop().time()) * 1000))
+        request = _request(line.connection, message, invocation, left_ms)
         repeatable = invocation.step.effect.repeatable
         try:
             response = await self._clients.request(request)
         except HttpRefused as failure:
             return failed(failure.message)
         except HttpUnsent as failure:
-            return failed(failure.message, may_pass=True)
+            return failed(failure.message, may_pass=True, connection_failed=True)
         except HttpFailure as failure:
+            late = isinstance(failure, HttpLate)
+            lost = not isinstance(failure, HttpLate | HttpTooLarge | HttpUnreadable)
             return failed(
                 failure.message,
                 uncertain=not repeatable,
-                may_pass=not isinstance(failure, HttpLate | HttpTooLarge | HttpUnreadable),
-                timed_out=isinstance(failure, HttpLate),
+                may_pass=lost,
+                timed_out=late,
+                connection_failed=lost
+                or (late and is_fair(invocation.timeout_ms, line.connection.timeout_ms)),
             )
         if len(response.body) <= _AT_ONCE_BYTES:
             return _result(response, line.secrets, repeatable=repeatable)
@@ -117,7 +116,7 @@ def _line(connection: HttpConnection) -> _Line:
     parts = {part for secret in connection.headers.values() for part in secret.reveal().split()}
     return _Line(
         connection,
-        asyncio.Semaphore(connection.concurrency),
+        Guard(connection),
         tuple(sorted((part for part in parts if len(part) >= _SHORTEST_SECRET), key=len, reverse=True)),
     )
 
@@ -159,6 +158,7 @@ def _result(response: HttpResponse, secrets: tuple[str, ...], *, repeatable: boo
                 _described(response.status, text),
                 uncertain=response.status not in _REFUSALS and not repeatable,
                 may_pass=response.status in _PASSING,
+                connection_failed=response.status >= _SERVER_ERRORS,
                 retry_after_ms=retry_after_ms(response.headers.get("retry-after"), now_unix_s=time.time()),
             )
 

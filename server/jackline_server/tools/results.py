@@ -93,10 +93,11 @@ def failed(
     may_pass: bool = False,
     retry_after_ms: int | None = None,
     timed_out: bool = False,
+    connection_failed: bool = False,
 ) -> ToolResult:
     """A result without output. `uncertain` says that the tool may have acted all the same.
 
-    `may_pass` says that another attempt can help, after `retry_after_ms` if the tool asks for that.
+    The others are those of `ToolResult`.
     """
     return ToolResult(
         ending=ToolEnding.UNCERTAIN if uncertain else ToolEnding.FAILED,
@@ -104,6 +105,7 @@ def failed(
         may_pass=may_pass,
         retry_after_ms=retry_after_ms,
         timed_out=timed_out,
+        connection_failed=connection_failed,
     )
 
 

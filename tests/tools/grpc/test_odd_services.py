@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline_server.core.plan import Effect
@@ -264,6 +264,7 @@ def test_descriptors_that_are_none_are_refused_in_words(make: Callable[[], bytes
         interface_of(files_of_set(make()))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(min_value=0, max_value=5_000))
 def test_damaged_descriptors_are_read_or_refused(noise: bytes, at: int):
     whole = descriptors()

@@ -12,6 +12,7 @@ from typing import Any
 from jackline_server.core.plan import Effect, JsonValue, McpAction, OnUnknown, ToolStep
 from jackline_server.egress.client import GuardedClients
 from jackline_server.expressions.schemas import JsonSchemas
+from jackline_server.runtime.connection_guards import Breaker
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.runtime.secrets import Secret
@@ -23,6 +24,7 @@ from jackline_server.tools.mcp.tool import McpToolCalls
 from jackline_server.tools.toolbox import StepToolbox
 
 HOSTILE = Path(__file__).with_name("hostile_server.py")
+USUAL = Breaker()
 NAME = "there"
 
 
@@ -43,6 +45,7 @@ def connection(
     allow: frozenset[str] | None = None,
     lock: Path | None = None,
     start_timeout_ms: int = 20_000,
+    breaker: Breaker = USUAL,
 ) -> McpConnection:
     return McpConnection(
         name=NAME,
@@ -53,6 +56,7 @@ def connection(
         start_timeout_ms=start_timeout_ms,
         timeout_ms=60_000,
         concurrency=4,
+        breaker=breaker,
     )
 
 
@@ -142,9 +146,12 @@ async def reached(one: McpConnection, ledger: Path) -> AsyncGenerator[Scene]:
 
 
 @asynccontextmanager
-async def hostile(folder: Path, mode: str, *, start_timeout_ms: int = 20_000) -> AsyncGenerator[Scene]:
+async def hostile(
+    folder: Path, mode: str, *, start_timeout_ms: int = 20_000, breaker: Breaker = USUAL
+) -> AsyncGenerator[Scene]:
     """The server that misbehaves in this mode."""
     ledger = folder / "ledger.jsonl"
     command = process(sys.executable, "-I", "-S", str(HOSTILE), mode, str(ledger))
-    async with reached(connection(command, start_timeout_ms=start_timeout_ms), ledger) as scene:
+    one = connection(command, start_timeout_ms=start_timeout_ms, breaker=breaker)
+    async with reached(one, ledger) as scene:
         yield scene

@@ -8,6 +8,7 @@ import pytest
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect
+from jackline_server.runtime.connection_guards import Breaker
 from jackline_server.runtime.ports import ToolEnding
 from jackline_server.tools.pinned_calls import TOOL_CHANGED
 from tests.tools.mcp.scene import NAME, hostile
@@ -53,8 +54,19 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_is_started_again(
         assert len(scene.noted("called")) == 2
 
 
+async def test_a_server_that_keeps_dying_is_left_alone(tmp_path: Path):
+    async with hostile(tmp_path, "die_mid_call", breaker=Breaker(failures=2)) as scene:
+        await scene.servers.refresh([NAME])
+        catalog = scene.servers.catalog(NAME)
+        assert not isinstance(catalog, str)
+        digest = catalog["charge"].digest
+        results = [await scene.call("charge", effect=Effect.WRITE, digest=digest) for _ in range(4)]
+        assert [result.ending for result in results] == [UNCERTAIN] * 2 + [FAILED] * 2
+        assert len(scene.noted("started")) == 2
+
+
 async def test_a_server_that_keeps_dying_is_started_six_times_a_minute_at_most(tmp_path: Path):
-    async with hostile(tmp_path, "die_mid_call") as scene:
+    async with hostile(tmp_path, "die_mid_call", breaker=Breaker(failures=0)) as scene:
         await scene.servers.refresh([NAME])
         catalog = scene.servers.catalog(NAME)
         assert not isinstance(catalog, str)

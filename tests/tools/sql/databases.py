@@ -29,8 +29,9 @@ TABLE = (
 
 
 def source(database: SqliteFile | PostgresServer, **more: Any) -> DataSource:
-    limits: dict[str, Any] = {"timeout_ms": 20_000, "concurrency": 4, "max_rows": 100, "max_bytes": 65_536}
-    return DataSource(name=NAME, database=database, **{"writes": True, **limits, **more})
+    limits = {"writes": True, "timeout_ms": 20_000, "concurrency": 4, "max_rows": 100, "max_bytes": 65_536}
+    fields: dict[str, Any] = {**limits, **more}
+    return DataSource(name=NAME, database=database, **fields)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from jackline_server.tools.grpc.interface import (
     interface_of,
 )
 from jackline_server.tools.grpc.reflection import reflected
+from jackline_server.tools.guards import Guard
 from jackline_server.tools.results import HARD_BYTES
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -46,7 +47,7 @@ class GrpcLink:
 
     def __init__(self, connection: GrpcConnection) -> None:
         self.connection = connection
-        self.slots = asyncio.Semaphore(connection.concurrency)
+        self.guard = Guard(connection)
         self.known: Catalog | None = None
         self.problem = "it was not asked yet"
         self.metadata: Metadata = tuple((name, value.reveal()) for name, value in connection.metadata.items())

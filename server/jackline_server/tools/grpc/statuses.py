@@ -30,18 +30,28 @@ _REFUSALS = frozenset(
     }
 )
 _PASSING = frozenset({_Code.UNAVAILABLE, _Code.ABORTED, _Code.RESOURCE_EXHAUSTED})
+_DOWN = frozenset({_Code.UNAVAILABLE, _Code.INTERNAL, _Code.UNKNOWN, _Code.DATA_LOSS})
+"""What is the service's own failure, as an HTTP status from 500 is."""
+
 _DETAILS = "grpc-status-details-bin"
 _TOO_LARGE = "larger than max"
 _EXCERPT = 1_000
 _MASK = "***"
 
 
-def result_of(error: grpc.aio.AioRpcError, secrets: Iterable[str], *, repeatable: bool) -> ToolResult:
-    """The result of a call that ended with this status."""
+def result_of(
+    error: grpc.aio.AioRpcError, secrets: Iterable[str], *, repeatable: bool, fair: bool
+) -> ToolResult:
+    """The result of a call that ended with this status. `fair`: it had so much time as a service may need."""
     code, details = error.code(), error.details() or ""
     too_large = code is _Code.RESOURCE_EXHAUSTED and _TOO_LARGE in details
     if code is _Code.DEADLINE_EXCEEDED:
-        return failed("The service did not answer in time.", uncertain=not repeatable, timed_out=True)
+        return failed(
+            "The service did not answer in time.",
+            uncertain=not repeatable,
+            timed_out=True,
+            connection_failed=fair,
+        )
     if too_large:
         return failed("The service's reply is larger than 8 MiB.", uncertain=not repeatable)
     for secret in secrets:
@@ -51,6 +61,7 @@ def result_of(error: grpc.aio.AioRpcError, secrets: Iterable[str], *, repeatable
         f"The service answered {code.name}: {said}" if said else f"The service answered {code.name}.",
         uncertain=code not in _REFUSALS and not repeatable,
         may_pass=code in _PASSING,
+        connection_failed=code in _DOWN,
         retry_after_ms=_retry_after_ms(error),
     )
 

@@ -21,6 +21,7 @@ from jackline_server.tools.grpc.interface import Interface, Method
 from jackline_server.tools.grpc.link import GrpcLink, Metadata
 from jackline_server.tools.grpc.statuses import result_of
 from jackline_server.tools.grpc.targets import GrpcTargets
+from jackline_server.tools.guards import is_fair
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.pinned_calls import ToolChanged, arguments_of, changed_words, pinned
 from jackline_server.tools.results import clean_json, completed, failed, shortened
@@ -49,15 +50,7 @@ class GrpcCalls:
             return failed(f"The operator does not allow the method {action.method!r}.")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(invocation.timeout_ms, link.connection.timeout_ms) / 1000
-        try:
-            async with asyncio.timeout_at(deadline):
-                await link.slots.acquire()
-        except TimeoutError:
-            return failed("The connection was busy for the whole time; nothing was called.")
-        try:
-            return await self._called(link, action, invocation, deadline)
-        finally:
-            link.slots.release()
+        return await link.guard.run(deadline, lambda: self._called(link, action, invocation, deadline))
 
     async def _called(
         self, link: GrpcLink, action: GrpcAction, invocation: Invocation, deadline: float
@@ -73,9 +66,15 @@ class GrpcCalls:
                 metadata = (*link.metadata, *_metadata(invocation))
                 channel = await link.ready(within_s=deadline - loop.time())
         except TimeoutError:
-            return failed("The service can't be reached in time; nothing was called.", may_pass=True)
+            return failed(
+                "The service can't be reached in time; nothing was called.",
+                may_pass=True,
+                connection_failed=is_fair(invocation.timeout_ms, link.connection.timeout_ms),
+            )
         except ServerDown as down:
-            return failed(f"The service can't be reached: {down.brief}.", may_pass=True)
+            return failed(
+                f"The service can't be reached: {down.brief}.", may_pass=True, connection_failed=True
+            )
         except ToolChanged as changed:
             return failed(changed_words(changed))
         except MessageProblem as problem:
@@ -87,7 +86,8 @@ class GrpcCalls:
         try:
             reply: bytes = await unary(request, metadata=metadata, timeout=max(deadline - loop.time(), 0.001))
         except grpc.aio.AioRpcError as error:
-            return result_of(error, _secrets(link), repeatable=repeatable)
+            fair = is_fair(invocation.timeout_ms, link.connection.timeout_ms)
+            return result_of(error, _secrets(link), repeatable=repeatable, fair=fair)
         if len(reply) <= _AT_ONCE_BYTES:
             return _result(reply, method, interface, repeatable=repeatable)
         return await asyncio.to_thread(_result, reply, method, interface, repeatable=repeatable)

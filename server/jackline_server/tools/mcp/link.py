@@ -12,6 +12,7 @@ from jackline_server.core.plan import JsonObject
 from jackline_server.runtime.http_ports import HttpClients
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.pinned_tools import Catalog
+from jackline_server.tools.guards import Guard
 from jackline_server.tools.mcp.failures import McpFailure, ServerDown
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Link:
 
     def __init__(self, connection: McpConnection, *, clients: HttpClients) -> None:
         self.connection = connection
-        self.slots = asyncio.Semaphore(connection.concurrency)
+        self.guard = Guard(connection)
         self.known: Catalog | None = None
         self.problem = "it was not asked yet"
         self._brief = self.problem

@@ -9,6 +9,7 @@ from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonObject, McpAction
 from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.tools.guards import is_fair
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown
 from jackline_server.tools.mcp.link import Link
@@ -38,15 +39,7 @@ class McpToolCalls:
             return failed(f"The operator does not allow the tool {action.tool!r}.")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(invocation.timeout_ms, link.connection.timeout_ms) / 1000
-        try:
-            async with asyncio.timeout_at(deadline):
-                await link.slots.acquire()
-        except TimeoutError:
-            return failed("The connection was busy for the whole time; nothing was called.")
-        try:
-            return await self._called(link, action, invocation, deadline)
-        finally:
-            link.slots.release()
+        return await link.guard.run(deadline, lambda: self._called(link, action, invocation, deadline))
 
     async def _called(
         self, link: Link, action: McpAction, invocation: Invocation, deadline: float
@@ -57,9 +50,11 @@ class McpToolCalls:
             tool = pinned(action.tool, action.tool_digest, catalog)
             arguments = arguments_of(action.arguments_json, tool, invocation)
         except TimeoutError:
-            return failed("The tool's server did not start in time; nothing was called.")
+            late = is_fair(invocation.timeout_ms, link.connection.timeout_ms)
+            message = "The tool's server did not start in time; nothing was called."
+            return failed(message, connection_failed=late)
         except ServerDown as down:
-            return failed(f"The tool's server can't be reached: {down.brief}.", may_pass=True)
+            return _unreachable(down)
         except ToolChanged as changed:
             return failed(changed_words(changed))
         except MessageProblem as problem:
@@ -74,13 +69,23 @@ class McpToolCalls:
         try:
             answer = await link.call(tool.name, arguments, timeout_s=left_s)
         except ServerDown as down:
-            return failed(f"The tool's server can't be reached: {down.brief}.", may_pass=True)
+            return _unreachable(down)
         except CallRefused as refused:
             return failed(refused.message)
         except CallLost as lost:
             late = isinstance(lost, CallLate)
-            return failed(lost.message, uncertain=not repeatable, may_pass=not late, timed_out=late)
+            return failed(
+                lost.message,
+                uncertain=not repeatable,
+                may_pass=not late,
+                timed_out=late,
+                connection_failed=not late or is_fair(invocation.timeout_ms, link.connection.timeout_ms),
+            )
         from jackline_server.tools.mcp.answers import result_of  # noqa: PLC0415 - the SDK, loaded by now
 
         # A long answer takes a while to read, which must not hold up the event loop.
         return await asyncio.to_thread(result_of, answer, tool, self._schemas, repeatable=repeatable)
+
+
+def _unreachable(down: ServerDown) -> ToolResult:
+    return failed(f"The tool's server can't be reached: {down.brief}.", may_pass=True, connection_failed=True)

@@ -9,12 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from jackline_server.core.plan import Effect, SqlAction
 from jackline_server.core.sql_text import CALL_KEY, SqlProblem, read_statement
 from jackline_server.core.templates import TemplateError, names
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
+from jackline_server.tools.guards import Guard, NoPlace, Place
 from jackline_server.tools.results import completed, failed
 from jackline_server.tools.sql.databases import Question, SourceDown, SqlDatabase, SqlFailure
 from jackline_server.tools.sql.job import Job
@@ -52,11 +54,13 @@ class SqlTool:
             return failed(f"The statement can't be run: {problem}.")
         job = Job(deadline=time.monotonic() + min(invocation.timeout_ms, line.source.timeout_ms) / 1000)
         try:
-            async with asyncio.timeout(job.left_ms / 1000):
-                await line.slots.acquire()
-        except TimeoutError:
-            return failed("The data source was busy for the whole time; nothing was run.", may_pass=True)
-        return await self._waited(line, question, job, repeatable=invocation.step.effect.repeatable)
+            place = await line.guard.take(asyncio.get_running_loop().time() + job.left_ms / 1000)
+        except NoPlace as none:
+            return none.result
+        statement = _Statement(line, question, job, place)
+        result = await self._waited(statement, repeatable=invocation.step.effect.repeatable)
+        place.heard(result)
+        return result
 
     async def check(self, name: str) -> None:
         """Connect to a data source. Raises SourceDown, and KeyError if there is none of that name."""
@@ -70,8 +74,9 @@ class SqlTool:
         if closing:
             await asyncio.wait(closing, timeout=_CLOSE_S)
 
-    async def _waited(self, line: "_Line", question: Question, job: Job, *, repeatable: bool) -> ToolResult:
-        ended = self._started(line, question, job, repeatable=repeatable)
+    async def _waited(self, statement: "_Statement", *, repeatable: bool) -> ToolResult:
+        job = statement.job
+        ended = self._started(statement, repeatable=repeatable)
         try:
             await asyncio.wait({ended}, timeout=job.left_ms / 1000 + _DATABASE_S)
             if ended.done():
@@ -88,22 +93,20 @@ class SqlTool:
         message = "The commit did not finish in time; whether anything was changed is open."
         return failed(message, uncertain=not repeatable, timed_out=True)
 
-    def _started(
-        self, line: "_Line", question: Question, job: Job, *, repeatable: bool
-    ) -> asyncio.Future[ToolResult]:
-        """Run it in a thread whose slot was taken; the slot is given back when the thread ends."""
-        loop = asyncio.get_running_loop()
+    def _started(self, statement: "_Statement", *, repeatable: bool) -> asyncio.Future[ToolResult]:
+        """Run it in a thread whose place was taken; the place is given back when the thread ends."""
+        loop, job = asyncio.get_running_loop(), statement.job
         ended: asyncio.Future[ToolResult] = loop.create_future()
         self._jobs.add(job)
 
         def finish(result: ToolResult) -> None:
             self._jobs.discard(job)
-            line.slots.release()
+            statement.place.release()
             if not ended.done():
                 ended.set_result(result)
 
         def run() -> None:
-            result = _outcome(line, question, job, repeatable=repeatable)
+            result = _outcome(statement.line, statement.question, job, repeatable=repeatable)
             try:
                 loop.call_soon_threadsafe(finish, result)
             except RuntimeError:
@@ -114,12 +117,22 @@ class SqlTool:
         return ended
 
 
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """One statement that is run, and its place on the data source."""
+
+    line: "_Line"
+    question: Question
+    job: Job
+    place: Place
+
+
 class _Line:
-    """A data source with its slots, and its database once it was asked."""
+    """A data source with what guards it, and its database once it was asked."""
 
     def __init__(self, source: DataSource) -> None:
         self.source = source
-        self.slots = asyncio.Semaphore(source.concurrency)
+        self.guard = Guard(source)
         self._lock = threading.Lock()
         self._database: SqlDatabase | None = None
 
@@ -172,7 +185,7 @@ def _outcome(line: _Line, question: Question, job: Job, *, repeatable: bool) -> 
         return completed(line.database().answer(question, job))
     except SourceDown as down:
         _log.warning("a data source can't be reached", extra={"data_source": line.source.name})
-        return failed(down.message, may_pass=True)
+        return failed(down.message, may_pass=True, connection_failed=True)
     except SqlFailure as failure:
         return failed(
             failure.message,

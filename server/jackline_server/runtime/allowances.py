@@ -1,0 +1,55 @@
+"""What may be spent in any minute: requests, tokens or calls.
+
+Owns the sliding minute. Does not own who waits for it, nor what a unit is.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+MINUTE_S = 60.0
+
+
+@dataclass(slots=True)
+class Spent:
+    """Something that a minute's allowance was spent on."""
+
+    at_s: float
+    amount: int
+
+
+class MinuteAllowance:
+    """So much may be spent in any minute. More than that at once is let through when nothing else was."""
+
+    __slots__ = ("_allowed", "_spent", "_sum")
+
+    def __init__(self, allowed: int) -> None:
+        self._allowed = allowed
+        self._spent: deque[Spent] = deque()
+        self._sum = 0
+
+    def wait_s(self, amount: int, now_s: float) -> float:
+        """How long until so much may be spent; 0 if it may be now."""
+        spent = self._spent
+        while spent and spent[0].at_s + MINUTE_S <= now_s:
+            self._sum -= spent.popleft().amount
+        over = self._sum + amount - self._allowed
+        if over <= 0 or not spent:
+            return 0
+        for one in spent:
+            over -= one.amount
+            if over <= 0:
+                return one.at_s + MINUTE_S - now_s
+        return spent[-1].at_s + MINUTE_S - now_s
+
+    def spend(self, amount: int, now_s: float) -> Spent:
+        """Note that it is spent."""
+        spent = Spent(now_s, amount)
+        self._spent.append(spent)
+        self._sum += amount
+        return spent
+
+    def correct(self, spent: Spent, amount: int) -> None:
+        """Note what it came to. What is out of its minute does not count any more."""
+        if self._spent and spent.at_s >= self._spent[0].at_s:
+            self._sum += amount - spent.amount
+            spent.amount = amount

@@ -1,0 +1,190 @@
+"""The guard of one connection: how many calls are in flight, how many begin in a minute, and when none does.
+
+Owns the slots, the rate and the breaker of a connection, whatever its kind; every call of a tool over a
+connection takes a place here first. Does not own the connection, nor what an answer means: that a failure is
+the connection's own is what the tool says of its result (`ToolResult.connection_failed`).
+
+A breaker counts the failures of a connection in a row, over all runs. At its limit the connection is left
+alone: calls fail at once and certainly. After the cool-off one call is let through; if it succeeds, so are
+the others, else the connection is left alone for as long again. Whatever comes back over a connection shows
+that it is there, also a refusal or an error of the tool.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from jackline_server.runtime.allowances import MinuteAllowance
+from jackline_server.runtime.connection_guards import Breaker, GuardedConnection
+from jackline_server.runtime.ports import ToolResult
+from jackline_server.tools.results import failed
+
+_log = logging.getLogger(__name__)
+
+FAIR_MS = 5_000
+"""Less time than this, and than the operator gives a connection, says nothing about it once it is over."""
+
+
+class NoPlace(Exception):
+    """No call can be made now. `result` says so to whoever wanted one: nothing was called."""
+
+    def __init__(self, result: ToolResult) -> None:
+        super().__init__(result.error)
+        self.result = result
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A place for one call. Give it back in any case, and say what came of the call if anything did."""
+
+    _guard: "Guard"
+    _probes: bool
+    _held: bool = True
+
+    def heard(self, result: ToolResult) -> None:
+        """What came of the call. Not to be said of a call that was cancelled: that shows nothing."""
+        self._probes = False
+        self._guard.circuit.learn(down=result.connection_failed)
+
+    def release(self) -> None:
+        """Give the place back. Twice does no harm."""
+        if self._held:
+            self._held = False
+            self._guard.release(probed=self._probes)
+
+
+class Guard:
+    """Guards one connection. Use it in one event loop."""
+
+    def __init__(self, connection: GuardedConnection) -> None:
+        per_minute = connection.calls_per_minute
+        self._free = asyncio.Semaphore(connection.concurrency)
+        self._minute = None if per_minute is None else MinuteAllowance(per_minute)
+        self.circuit = Circuit(connection.name, connection.breaker)
+        self.in_flight = 0
+
+    async def run(self, deadline: float, call: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        """The result of the call once there is a place for it, or that there was none before the deadline.
+
+        `deadline` is of the event loop's clock.
+        """
+        try:
+            place = await self.take(deadline)
+        except NoPlace as none:
+            return none.result
+        try:
+            result = await call()
+            place.heard(result)
+            return result
+        finally:
+            place.release()
+
+    async def take(self, deadline: float) -> Place:
+        """A place for one call, in the order of asking. Raises NoPlace; being cancelled takes none."""
+        self.circuit.check()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._free.acquire()
+        except TimeoutError:
+            message = "The connection was busy for the whole time; nothing was called."
+            raise NoPlace(failed(message, may_pass=True)) from None
+        try:
+            await self._wait_for_minute(deadline)
+            probes = self.circuit.enter()
+        except BaseException:
+            self._free.release()
+            raise
+        self.in_flight += 1
+        return Place(self, probes)
+
+    def release(self, *, probed: bool) -> None:
+        """For `Place` alone. `probed`: the call was to show whether the connection is back, and did not."""
+        self.in_flight -= 1
+        self._free.release()
+        if probed:
+            self.circuit.leave_open()
+
+    async def _wait_for_minute(self, deadline: float) -> None:
+        if self._minute is None:
+            return
+        loop = asyncio.get_running_loop()
+        while (wait_s := self._minute.wait_s(1, loop.time())) > 0:
+            if loop.time() + wait_s >= deadline:
+                message = "The connection takes no more calls in this minute; nothing was called."
+                raise NoPlace(failed(message, may_pass=True, retry_after_ms=int(wait_s * 1000) + 1))
+            await asyncio.sleep(wait_s)
+        self._minute.spend(1, loop.time())
+
+
+class Circuit:
+    """Whether a connection is left alone. Use it in one event loop."""
+
+    def __init__(self, name: str, breaker: Breaker) -> None:
+        self._name = name
+        self._breaker = breaker
+        self._probing = False
+        self._until: float | None = None
+        self.failures = 0
+        """How often it has failed in a row."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while the connection is left alone, and while one call finds out whether it is back."""
+        return self._until is not None
+
+    @property
+    def left_ms(self) -> int:
+        """How long it is still left alone; 0 if it is not, or if the next call finds out."""
+        if self._until is None:
+            return 0
+        return max(int((self._until - asyncio.get_running_loop().time()) * 1000), 0)
+
+    def check(self) -> None:
+        """Raises NoPlace while the connection is left alone."""
+        if self._until is None or (not self._probing and self.left_ms == 0):
+            return
+        raise NoPlace(
+            failed(
+                f"The connection {self._name!r} has failed {self.failures} times in a row and is left alone "
+                "for a while; nothing was called.",
+                may_pass=True,
+            )
+        )
+
+    def enter(self) -> bool:
+        """Let a call begin; True if it is the one that finds out. Raises NoPlace."""
+        self.check()
+        self._probing = self._until is not None
+        return self._probing
+
+    def learn(self, *, down: bool) -> None:
+        """A call has ended: whether because the connection failed."""
+        if not down:
+            if self._until is not None:
+                _log.info("a connection is back", extra={"connection": self._name})
+            self.failures, self._until, self._probing = 0, None, False
+            return
+        self.failures += 1
+        if self._until is None and not 0 < self._breaker.failures <= self.failures:
+            return
+        if self._until is None or self._probing:
+            self._until = asyncio.get_running_loop().time() + self._breaker.cool_off_ms / 1000
+            self._probing = False
+            _log.warning(
+                "a connection is left alone",
+                extra={
+                    "connection": self._name,
+                    "failures": self.failures,
+                    "cool_off_ms": self._breaker.cool_off_ms,
+                },
+            )
+
+    def leave_open(self) -> None:
+        """The call that was to find out has shown nothing: the next one does."""
+        self._probing = False
+
+
+def is_fair(timeout_ms: int, connection_timeout_ms: int) -> bool:
+    """True if a caller gives a connection so much time that being late is the connection's own failure."""
+    return timeout_ms >= min(connection_timeout_ms, FAIR_MS)
