@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from mcp.server import MCPServer
+from starlette.applications import Starlette
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "examples" / "files"
@@ -55,9 +56,23 @@ def repository(folder: Path) -> Path:
 
 
 @asynccontextmanager
-async def served_over_http(*, json_response: bool, stateless: bool) -> AsyncGenerator[tuple[int, list[str]]]:
-    """A server of the SDK's with two tools, over streamable HTTP: its port, and the texts that were said."""
+async def served_over_http(
+    *, json_response: bool = False, stateless: bool = False, old: bool = False
+) -> AsyncGenerator[tuple[int, list[str]]]:
+    """A server of the SDK's, over streamable HTTP or as one of 2024: its port, and what it was told."""
     said: list[str] = []
+    server = talker(said)
+    app = (
+        server.sse_app()
+        if old
+        else server.streamable_http_app(json_response=json_response, stateless_http=stateless)
+    )
+    async with served(app) as port:
+        yield port, said
+
+
+def talker(said: list[str]) -> "MCPServer[None]":
+    """A server that notes what it is told."""
     server = MCPServer("talker")
 
     @server.tool()
@@ -70,18 +85,26 @@ async def served_over_http(*, json_response: bool, stateless: bool) -> AsyncGene
     async def wait() -> str:  # pyright: ignore[reportUnusedFunction] - the SDK calls it
         """Waits for ever."""
         said.append("waiting")
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            said.append("told to stop")
         return ""
 
-    app = server.streamable_http_app(json_response=json_response, stateless_http=stateless)
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", lifespan="on")
+    return server
+
+
+@asynccontextmanager
+async def served(app: Starlette, *, port: int = 0) -> AsyncGenerator[int]:
+    """The app on a port of this machine."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", ws="none", lifespan="on")
     http = uvicorn.Server(config)
     task = asyncio.create_task(http.serve())
     try:
         async with asyncio.timeout(10):
             while not http.started:
                 await asyncio.get_running_loop().run_in_executor(None, lambda: None)
-        yield http.servers[0].sockets[0].getsockname()[1], said
+        yield http.servers[0].sockets[0].getsockname()[1]
     finally:
         http.should_exit = True
         http.force_exit = True

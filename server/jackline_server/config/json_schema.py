@@ -118,6 +118,7 @@ def _connections(texts: Texts) -> dict[str, Any]:
         ({"kind": "http"}, "http"),
         ({"kind": "mcp", "transport": "stdio"}, "mcp"),
         ({"kind": "mcp", "transport": "http"}, "mcp"),
+        ({"kind": "mcp", "transport": "sse"}, "mcp"),
         ({"kind": "grpc"}, "grpc"),
     ]
     cases: list[dict[str, Any]] = []
@@ -133,7 +134,10 @@ def _connections(texts: Texts) -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["kind"],
-        "properties": {"kind": {"enum": ["http", "mcp", "grpc"]}, "transport": {"enum": ["stdio", "http"]}},
+        "properties": {
+            "kind": {"enum": ["http", "mcp", "grpc"]},
+            "transport": {"enum": ["stdio", "http", "sse"]},
+        },
         "allOf": [
             *cases,
             {"if": {"properties": {"kind": {"const": "mcp"}}}, "then": {"required": ["transport"]}},

@@ -16,7 +16,7 @@ from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpPro
 from jackline_server.runtime.secrets import Secret
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
-_TRANSPORTS = ("stdio", "http")
+_TRANSPORTS = ("stdio", "http", "sse")
 _ROOT = Path("/")
 
 Endpoint = Callable[[], tuple[Origin, str, Mapping[str, Secret]]]
@@ -50,9 +50,9 @@ def read_mcp(name: str, table: Section, *, endpoint: Endpoint) -> McpConnection 
 
 def _transport(table: Section, endpoint: Endpoint) -> McpProcess | McpEndpoint | None:
     kind = table.text("transport")
-    if kind == "http":
+    if kind in ("http", "sse"):
         origin, path, headers = endpoint()
-        return McpEndpoint(origin=origin, path=path or "/", headers=headers)
+        return McpEndpoint(origin=origin, path=path or "/", headers=headers, is_old=kind == "sse")
     if kind == "stdio":
         command = table.command("command")
         if command is None:
@@ -65,9 +65,9 @@ def _transport(table: Section, endpoint: Endpoint) -> McpProcess | McpEndpoint |
             directory=table.path("directory", default=_ROOT) or _ROOT,
         )
     if kind is None and not table.has_seen("transport"):
-        table.missing("transport", "say stdio or http")
+        table.missing("transport", "say stdio, http, or sse for a server of before 2025")
     else:
-        table.problem(ProblemCode.BAD_VALUE, "transport", f"must be {' or '.join(_TRANSPORTS)}")
+        table.problem(ProblemCode.BAD_VALUE, "transport", f"must be one of {', '.join(_TRANSPORTS)}")
     return None
 
 

@@ -10,7 +10,7 @@ import contextlib
 import io
 import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal
 
 import aiohttp
@@ -77,12 +77,21 @@ class GuardedPool:
             headers={"Accept-Encoding": "identity", "User-Agent": "jackline"},
         )
 
-    @asynccontextmanager
-    async def post(
+    def post(
         self, target: str, *, headers: Mapping[str, str], body: bytes
-    ) -> AsyncGenerator[HttpAnswer]:
+    ) -> AbstractAsyncContextManager[HttpAnswer]:
         """See HttpPool."""
-        response = await self._sent(target, headers, body)
+        return self._answered("POST", target, headers, body)
+
+    def get(self, target: str, *, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpAnswer]:
+        """See HttpPool."""
+        return self._answered("GET", target, headers, None)
+
+    @asynccontextmanager
+    async def _answered(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> AsyncGenerator[HttpAnswer]:
+        response = await self._sent(method, target, headers, body)
         is_over = False
         try:
             encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
@@ -103,11 +112,15 @@ class GuardedPool:
         """See HttpPool."""
         await self._session.close()
 
-    async def _sent(self, target: str, headers: Mapping[str, str], body: bytes) -> aiohttp.ClientResponse:
+    async def _sent(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        long = body is not None and len(body) > _AT_ONCE_BYTES
         try:
-            return await self._session.post(
+            return await self._session.request(
+                method,
                 self._url(target),
-                data=body if len(body) <= _AT_ONCE_BYTES else io.BytesIO(body),  # sent part by part
+                data=io.BytesIO(body) if body is not None and long else body,  # a long one part by part
                 headers=headers,
                 allow_redirects=False,
                 ssl=self._tls,

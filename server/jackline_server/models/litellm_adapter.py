@@ -34,6 +34,7 @@ from jackline_server.models.own_words import OwnWords
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.router import profile_of
 from jackline_server.models.strict_order import wants_strict_order
+from jackline_server.models.tool_schemas import dialect_of
 from jackline_server.models.translate import (
     said,
     wire_messages,
@@ -223,7 +224,7 @@ class LiteLLMModels:
         if "stream_options" in (supported or ()):
             arguments["stream_options"] = {"include_usage": True}
         if request.tools:
-            arguments["tools"] = wire_tools(request.tools)
+            arguments["tools"] = wire_tools(request.tools, dialect_of(request.plan.model))
             arguments["tool_choice"] = wire_tool_choice(request.tool_choice)
         if request.reply_schema is not None:
             arguments["response_format"] = wire_reply_format(request.reply_schema)

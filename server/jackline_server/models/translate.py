@@ -20,6 +20,7 @@ from jackline_server.core.plan import ChoiceMode, JsonObject, JsonValue, ModelPl
 from jackline_server.models.strict_order import ordered
 from jackline_server.models.strict_schema import strict
 from jackline_server.models.thoughts import SENT_BACK, SENT_BACK_OF_CALLS
+from jackline_server.models.tool_schemas import Dialect, declared
 from jackline_server.runtime.replies import well_formed
 
 
@@ -90,19 +91,21 @@ def _call(call: MessageToolCall) -> JsonObject:
     }
 
 
-def wire_tools(tools: Sequence[ToolEntry]) -> list[JsonObject]:
-    """The tools as function declarations."""
-    return [wire_tool(tool.ref, tool.description, tool.parameters_json) for tool in tools]
+def wire_tools(tools: Sequence[ToolEntry], dialect: Dialect = Dialect.PLAIN) -> list[JsonObject]:
+    """The tools as function declarations, in their order."""
+    return [wire_tool(tool.ref, tool.description, tool.parameters_json, dialect) for tool in tools]
 
 
-def wire_tool(ref: str, description: str, parameters_json: str) -> JsonObject:
+def wire_tool(
+    ref: str, description: str, parameters_json: str, dialect: Dialect = Dialect.PLAIN
+) -> JsonObject:
     """One tool as a function declaration."""
     return {
         "type": "function",
         "function": {
             "name": ref,
             "description": well_formed(description),
-            "parameters": json_text.parse_object(parameters_json),
+            "parameters": json_text.parse_object(declared(parameters_json, dialect)),
         },
     }
 

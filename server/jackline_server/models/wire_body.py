@@ -16,6 +16,7 @@ from jackline_server.core.plan import JsonObject
 from jackline_server.models.profile import ModelProfile
 from jackline_server.models.provider_words import ProviderWords
 from jackline_server.models.strict_order import breaks_order, wants_strict_order
+from jackline_server.models.tool_schemas import Dialect, dialect_of
 from jackline_server.models.translate import wire_messages, wire_reply_format, wire_tool, wire_tool_choice
 from jackline_server.runtime.ports import ModelRequest
 
@@ -88,14 +89,17 @@ def body_of(
     if not request.tools:
         return json_text.write(body).encode()
     body["tool_choice"] = wire_tool_choice(request.tool_choice)
-    tools = ",".join(_tool_text(tool.ref, tool.description, tool.parameters_json) for tool in request.tools)
+    dialect = dialect_of(model)
+    tools = ",".join(
+        _tool_text(tool.ref, tool.description, tool.parameters_json, dialect) for tool in request.tools
+    )
     return f'{json_text.write(body)[:-1]},"tools":[{tools}]}}'.encode()
 
 
 @lru_cache(maxsize=_TOOLS_KEPT)
-def _tool_text(ref: str, description: str, parameters_json: str) -> str:
+def _tool_text(ref: str, description: str, parameters_json: str, dialect: Dialect) -> str:
     """A declaration as text: the same tools go out with every call, and reading a schema is not cheap."""
-    return json_text.write(wire_tool(ref, description, parameters_json))
+    return json_text.write(wire_tool(ref, description, parameters_json, dialect))
 
 
 def token_option(model: str, profile: ModelProfile, without: AbstractSet[Option]) -> Option:

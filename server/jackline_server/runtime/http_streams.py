@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.http_ports import Origin, Reach
+from jackline_server.runtime.http_ports import HttpClients, Origin, Reach
 
 
 @frozen
@@ -61,6 +61,10 @@ class HttpPool(Protocol):
         """
         ...
 
+    def get(self, target: str, *, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpAnswer]:
+        """The same for one GET."""
+        ...
+
     async def close(self) -> None:
         """Close every connection."""
         ...
@@ -76,3 +80,7 @@ class HttpPools(Protocol):
             HttpRefused: policy forbids the server.
         """
         ...
+
+
+class HttpWays(HttpClients, HttpPools, Protocol):
+    """Both ways out: single requests, and kept connections."""

@@ -27,11 +27,15 @@ class McpProcess:
 
 @frozen
 class McpEndpoint:
-    """A server that is reached by streamable HTTP. `path` begins with `/`; each request has the `headers`."""
+    """A server that is reached by streamable HTTP. `path` begins with `/`; each request has the `headers`.
+
+    One that `is_old` speaks the transport of 2024-11-05: a stream of events, and a path that it names in it.
+    """
 
     origin: Origin
     path: str
     headers: Mapping[str, Secret]
+    is_old: bool = False
 
 
 @frozen

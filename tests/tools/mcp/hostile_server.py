@@ -52,20 +52,35 @@ def text(words: str, **more: object) -> dict[str, object]:
     return {"content": [{"type": "text", "text": words}], **more}
 
 
-def listing(cursor: str | None) -> dict[str, object]:
-    if MODE == "duplicates":
-        return {"tools": [TOOLS[0], TOOLS[0]]}
-    if MODE == "endless":
-        page = int(cursor or "0")
-        return {"tools": [{**TOOLS[0], "name": f"echo{page}"}], "nextCursor": str(page + 1)}
-    if MODE == "drift":
-        asked = sum(1 for line in LEDGER.read_text("utf-8").splitlines() if "tools/list" in line)
-        return {"tools": [{**TOOLS[0], "description": f"Says it again, for the {asked}. time."}, *TOOLS[1:]]}
-    if MODE == "pages":
-        page = int(cursor or "0")
-        more = {"nextCursor": str(page + 1)} if page + 1 < len(TOOLS) else {}
-        return {"tools": [TOOLS[page]], **more}
-    return {"tools": TOOLS}
+def listing(cursor: str | None) -> dict[str, object]:  # noqa: C901 - one case a way to misbehave
+    page = int(cursor or "0")
+    tools, following = TOOLS, ""
+    match MODE:
+        case "duplicates":
+            tools = [TOOLS[0], TOOLS[0]]
+        case "endless":
+            tools, following = [{**TOOLS[0], "name": f"echo{page}"}], str(page + 1)
+        case "circle":
+            tools, following = [], "0"
+        case "crowd":
+            tools = [{**TOOLS[0], "name": f"echo{number}"} for number in range(10_000)]
+        case "wordy":
+            tools = [{**tool, "description": "x" * 900_000} for tool in TOOLS]
+        case "shuffled":
+            turn = asked() % len(TOOLS)
+            tools = TOOLS[turn:] + TOOLS[:turn]
+        case "drift":
+            tools = [{**TOOLS[0], "description": f"Says it again, for the {asked()}. time."}, *TOOLS[1:]]
+        case "pages":
+            tools, following = [TOOLS[page]], str(page + 1) if page + 1 < len(TOOLS) else ""
+        case _:
+            pass
+    return {"tools": tools, "nextCursor": following} if following else {"tools": tools}
+
+
+def asked() -> int:
+    """How often the tools were asked for."""
+    return sum(1 for line in LEDGER.read_text("utf-8").splitlines() if "tools/list" in line)
 
 
 def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave

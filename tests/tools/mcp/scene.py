@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,11 @@ from typing import Any
 from jackline_server.core.plan import Effect, JsonValue, McpAction, OnUnknown, ToolStep
 from jackline_server.egress.client import GuardedClients
 from jackline_server.expressions.schemas import JsonSchemas
+<<<<<<< HEAD
 from jackline_server.runtime.connection_guards import Breaker
+=======
+from jackline_server.runtime.http_ports import Origin
+>>>>>>> 0236f9c (MCP over HTTP is read as it comes, sessions that a server forgot are renewed, servers of 2024 are reached; parameters of tools are declared in what each provider takes)
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.runtime.secrets import Secret
@@ -58,6 +62,13 @@ def connection(
         concurrency=4,
         breaker=breaker,
     )
+
+
+def at(port: int, headers: Mapping[str, Secret] | None = None, *, old: bool = False) -> McpConnection:
+    """A server over HTTP on this machine; the SDK's are at these paths."""
+    origin = Origin(scheme="http", host="127.0.0.1", port=port)
+    path = "/sse" if old else "/mcp"
+    return connection(McpEndpoint(origin=origin, path=path, headers=headers or {}, is_old=old))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,11 @@ import pytest
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect
+<<<<<<< HEAD
 from jackline_server.runtime.connection_guards import Breaker
+=======
+from jackline_server.runtime.pinned_tools import pins_text
+>>>>>>> 0236f9c (MCP over HTTP is read as it comes, sessions that a server forgot are renewed, servers of 2024 are reached; parameters of tools are declared in what each provider takes)
 from jackline_server.runtime.ports import ToolEnding
 from jackline_server.tools.pinned_calls import TOOL_CHANGED
 from tests.tools.mcp.scene import NAME, hostile
@@ -226,11 +230,27 @@ async def test_a_tool_that_changed_is_not_called(tmp_path: Path):
         assert scene.noted("called") == ["charge"]
 
 
-@pytest.mark.parametrize("mode", ["duplicates", "endless"])
+@pytest.mark.parametrize("mode", ["duplicates", "endless", "circle", "crowd", "wordy"])
 async def test_a_list_of_tools_that_is_none_gives_no_catalog(tmp_path: Path, mode: str):
     async with hostile(tmp_path, mode) as scene:
         assert await scene.servers.refresh([NAME]) == {NAME: None}
         assert isinstance(scene.servers.catalog(NAME), str)
+
+
+async def test_a_list_that_leads_in_a_circle_is_left_at_the_first_page_that_comes_again(tmp_path: Path):
+    async with hostile(tmp_path, "circle") as scene:
+        await scene.servers.refresh([NAME])
+        assert scene.noted("method").count("tools/list") == 2
+
+
+async def test_a_server_that_lists_its_tools_in_another_order_has_the_same_tools(tmp_path: Path):
+    async with hostile(tmp_path, "shuffled") as scene:
+        link = scene.servers.link(NAME)
+        assert link is not None
+        first = await link.catalog(max_age_s=0)
+        second = await link.catalog(max_age_s=0)
+        assert list(first) == list(second) == sorted(first)
+        assert pins_text(first) == pins_text(second)
 
 
 async def test_a_list_of_several_pages_is_read_whole(tmp_path: Path):

@@ -1,25 +1,18 @@
 """MCP over streamable HTTP, through the guarded clients."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from jackline_server.core.plan import Effect
-from jackline_server.runtime.http_ports import Origin
-from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint
 from jackline_server.runtime.ports import ToolEnding
 from jackline_server.runtime.secrets import Secret
 from tests.egress.raw_server import always, answer, serving
 from tests.support.mcp_servers import served_over_http
-from tests.tools.mcp.scene import NAME, connection, reached
+from tests.tools.mcp.remote_server import until
+from tests.tools.mcp.scene import NAME, at, reached
 
 COMPLETED, FAILED, UNCERTAIN = ToolEnding.COMPLETED, ToolEnding.FAILED, ToolEnding.UNCERTAIN
-
-
-def at(port: int, headers: Mapping[str, Secret] | None = None) -> McpConnection:
-    origin = Origin(scheme="http", host="127.0.0.1", port=port)
-    return connection(McpEndpoint(origin=origin, path="/mcp", headers=headers or {}))
 
 
 @pytest.mark.parametrize("json_response", [True, False], ids=["json", "event stream"])
@@ -34,16 +27,24 @@ async def test_a_tool_over_http_is_listed_and_called(tmp_path: Path, json_respon
         assert said == ["hello"]
 
 
-async def test_a_call_over_http_ends_with_its_time(tmp_path: Path):
+@pytest.mark.parametrize("json_response", [True, False], ids=["json", "event stream"])
+@pytest.mark.parametrize("stateless", [True, False], ids=["stateless", "with sessions"])
+async def test_a_call_over_http_ends_with_its_time_and_the_server_is_told(
+    tmp_path: Path, json_response: bool, stateless: bool
+):
     async with (
-        served_over_http(json_response=True, stateless=True) as (port, said),
+        served_over_http(json_response=json_response, stateless=stateless) as (port, said),
         reached(at(port), tmp_path) as scene,
     ):
         await scene.servers.refresh([NAME])
         late = await scene.call("wait", effect=Effect.WRITE, timeout_ms=500)
         assert late.ending is UNCERTAIN
+        if (
+            not json_response
+        ):  # a server of the SDK's that answers in JSON does not look whether anybody waits
+            await until(lambda: "told to stop" in said)
         assert (await scene.call("say", {"text": "on"})).ending is COMPLETED
-        assert said == ["waiting", "on"]
+        assert said[-1] == "on"
 
 
 ELSEWHERE = "Location: http://127.0.0.1:{victim}/mcp\r\n"

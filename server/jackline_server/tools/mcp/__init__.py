@@ -9,7 +9,7 @@
     answers     a tool's answer as a result
     failures    what can go wrong, as far as a call has to tell it apart
     stdio       the SDK's transport over a process of ours; `process` starts and kills it, `lines` cuts it up
-    guarded     the SDK's transport over the guarded HTTP clients
+    guarded     the SDK's transport over the guarded HTTP clients; `sse` the one of servers of 2024
     tidying     what of a server's messages the SDK would choke on
 
 The SDK takes a second to import: `session` and what stands below it are imported on first use, in a thread.

@@ -4,13 +4,14 @@ ServerDown           there is no session; nothing was asked
 
 McpFailure
 ├── CallRefused      the server certainly did not do it
+│   └── SessionGone  because it does not know our session any more: a new one may be asked
 └── CallLost         the server may have done it
     └── CallLate     its time was over first
 """
 
 from jackline_server.tools.catalogs import ServerDown
 
-__all__ = ["CallLate", "CallLost", "CallRefused", "McpFailure", "ServerDown"]
+__all__ = ["CallLate", "CallLost", "CallRefused", "McpFailure", "ServerDown", "SessionGone"]
 
 
 class McpFailure(Exception):
@@ -23,6 +24,10 @@ class McpFailure(Exception):
 
 class CallRefused(McpFailure):
     """The server refused the request before it did anything."""
+
+
+class SessionGone(CallRefused):
+    """The server does not know the session, and did nothing."""
 
 
 class CallLost(McpFailure):

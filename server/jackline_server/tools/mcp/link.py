@@ -9,11 +9,15 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jackline_server.core.plan import JsonObject
-from jackline_server.runtime.http_ports import HttpClients
+from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.pinned_tools import Catalog
+<<<<<<< HEAD
 from jackline_server.tools.guards import Guard
 from jackline_server.tools.mcp.failures import McpFailure, ServerDown
+=======
+from jackline_server.tools.mcp.failures import McpFailure, ServerDown, SessionGone
+>>>>>>> 0236f9c (MCP over HTTP is read as it comes, sessions that a server forgot are renewed, servers of 2024 are reached; parameters of tools are declared in what each provider takes)
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, InputRequiredResult
@@ -33,7 +37,7 @@ _LONGEST_WAIT_S = 30.0
 class Link:
     """A connection of the config. Safe to use from any task of one event loop."""
 
-    def __init__(self, connection: McpConnection, *, clients: HttpClients) -> None:
+    def __init__(self, connection: McpConnection, *, clients: HttpWays) -> None:
         self.connection = connection
         self.guard = Guard(connection)
         self.known: Catalog | None = None
@@ -59,9 +63,8 @@ class Link:
             session = await self._live()
             if self.known is not None and self._is_fresh(session, max_age_s):
                 return self.known
-            session.stale = False
             try:
-                self.known = await self._asked(session)
+                self.known = await self._listed_anew(session)
             except ServerDown as down:
                 self._note(down)
                 raise
@@ -69,13 +72,17 @@ class Link:
                 down = ServerDown(failure.message)
                 self._note(down)
                 raise down from None
-            self._listed = (session, asyncio.get_running_loop().time())
             return self.known
 
     async def call(
         self, tool: str, arguments: JsonObject, *, timeout_s: float
     ) -> "CallToolResult | InputRequiredResult":
-        """Call a tool once. Raises ServerDown, CallRefused, CallLost."""
+        """Call a tool once.
+
+        Raises:
+            ServerDown, CallLost
+            CallRefused: of its kinds, SessionGone says that a new session may be asked.
+        """
         from jackline_server.tools.mcp.calling import tool_call  # noqa: PLC0415 - the SDK, on first use
 
         session = await self._live()
@@ -139,6 +146,17 @@ class Link:
         if self._listed is None or self._listed[0] is not session or session.stale:
             return False
         return asyncio.get_running_loop().time() - self._listed[1] <= max_age_s
+
+    async def _listed_anew(self, session: "McpSession") -> Catalog:
+        """What the server lists, in a new session if it has forgotten this one."""
+        session.stale = False
+        try:
+            catalog = await self._asked(session)
+        except SessionGone:
+            session = await self._live()
+            catalog = await self._asked(session)
+        self._listed = (session, asyncio.get_running_loop().time())
+        return catalog
 
     async def _asked(self, session: "McpSession") -> Catalog:
         from jackline_server.tools.mcp.listing import listed  # noqa: PLC0415 - the SDK, on first use

@@ -18,9 +18,12 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 async def listed(session: ClientSession) -> Catalog:
-    """Every tool of the server by name. Raises ServerDown if its list is none, and what the SDK raises."""
+    """Every tool of the server, in the order of their names.
+
+    Raises ServerDown if its list is none, and what the SDK raises.
+    """
     found: dict[str, PinnedTool] = {}
-    size, cursor = 0, None
+    size, cursor, asked = 0, None, set[str]()
     for _ in range(MAX_PAGES):
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         for listed_tool in page.tools:
@@ -33,7 +36,10 @@ async def listed(session: ClientSession) -> Catalog:
                 raise ServerDown(f"it lists more than {MAX_TOOLS} tools or {MAX_BYTES} characters of them")
         cursor = page.next_cursor
         if not cursor:
-            return found
+            return {name: found[name] for name in sorted(found)}  # whatever order the server has today
+        if cursor in asked:
+            raise ServerDown("its list of tools leads back to a page that was read")
+        asked.add(cursor)
     raise ServerDown(f"its list of tools has more than {MAX_PAGES} pages")
 
 

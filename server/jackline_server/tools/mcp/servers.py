@@ -6,7 +6,7 @@ Owns the links. Does not own calls (`tool`), nor what a pinned catalog is asked 
 import asyncio
 from collections.abc import Mapping
 
-from jackline_server.runtime.http_ports import HttpClients
+from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.tools.catalogs import PinnedCatalogs
 from jackline_server.tools.mcp.link import Link
@@ -17,7 +17,7 @@ _CLOSE_S = 10.0
 class McpServers(PinnedCatalogs[Link]):
     """The servers of the config that speak MCP. One is started when it is first asked."""
 
-    def __init__(self, connections: Mapping[str, McpConnection], *, clients: HttpClients) -> None:
+    def __init__(self, connections: Mapping[str, McpConnection], *, clients: HttpWays) -> None:
         """Starts nothing."""
         super().__init__({name: Link(one, clients=clients) for name, one in connections.items()})
 

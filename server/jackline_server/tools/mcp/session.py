@@ -24,10 +24,11 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from jackline_server.runtime.http_ports import HttpClients
-from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
-from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown
-from jackline_server.tools.mcp.guarded import HTTP_UNSENT, guarded_transport
+from jackline_server.runtime.http_streams import HttpWays
+from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
+from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown, SessionGone
+from jackline_server.tools.mcp.guarded import HTTP_UNSENT, SESSION_GONE, guarded_transport
+from jackline_server.tools.mcp.sse import sse_transport
 from jackline_server.tools.mcp.stdio import stdio_transport
 from jackline_server.tools.mcp.tidying import tidy
 from jackline_server.tools.mcp.witness import Witness
@@ -45,7 +46,7 @@ _MAX_WORDS = 300
 class McpSession:
     """A session, started or over. `stale` is true once the server said that its tools have changed."""
 
-    def __init__(self, connection: McpConnection, clients: HttpClients) -> None:
+    def __init__(self, connection: McpConnection, clients: HttpWays) -> None:
         self.stale = False
         self._connection = connection
         self._clients = clients
@@ -123,9 +124,9 @@ class McpSession:
 
     def _failure(self, error: MCPError) -> CallRefused | CallLost | ServerDown:
         words = _words(error.message)
-        if error.code == INVALID_REQUEST and error.message == "Session terminated":
-            self._stop.set()  # over HTTP the server forgets sessions; the next request begins a new one
-            return CallRefused("The tool's server has ended the session; nothing was done.")
+        if error.code == SESSION_GONE:
+            self._stop.set()  # the next request begins a new one
+            return SessionGone("The tool's server has ended the session; nothing was done.")
         if error.code == CONNECTION_CLOSED:
             return CallLost("The tool's server ended before it answered.")
         if error.code in _CERTAIN:
@@ -143,7 +144,11 @@ class McpSession:
         try:
             transport = tidy(self._transport())
             async with Client(
-                transport, cache=None, client_info=_ourselves(), message_handler=self._heard
+                transport,
+                cache=None,
+                client_info=_ourselves(),
+                message_handler=self._heard,
+                mode="legacy" if self._is_old else "auto",
             ) as client:
                 self._session = client.session
                 self._ready.set_result(None)
@@ -172,12 +177,25 @@ class McpSession:
             return "its answer breaks the protocol"
         return "it broke the protocol"
 
+    @property
+    def _is_old(self) -> bool:
+        """True for a server of before the probe that tells the generations apart."""
+        transport = self._connection.transport
+        return isinstance(transport, McpEndpoint) and transport.is_old
+
     def _transport(self):  # noqa: ANN202 - a type of the SDK's that has no public name
         connection = self._connection
         if isinstance(connection.transport, McpProcess):
             self._witness = witness = Witness(connection.transport.environment)
             return stdio_transport(connection.name, connection.transport, on_end=self._stop, witness=witness)
-        return guarded_transport(self._clients, connection.transport, total_ms=connection.timeout_ms)
+        if connection.transport.is_old:
+            return sse_transport(self._clients, connection, connection.transport, on_end=self._stop)
+        return guarded_transport(
+            self._clients,
+            connection.transport,
+            concurrency=connection.concurrency,
+            total_ms=connection.timeout_ms,
+        )
 
     async def _heard(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):

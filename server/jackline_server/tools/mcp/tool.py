@@ -4,6 +4,7 @@ Owns what the ways a call can end say about whether the server acted. Does not o
 """
 
 import asyncio
+import logging
 
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonObject, McpAction
@@ -11,11 +12,13 @@ from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.guards import is_fair
 from jackline_server.tools.http_message import MessageProblem
-from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown
+from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown, SessionGone
 from jackline_server.tools.mcp.link import Link
 from jackline_server.tools.mcp.servers import McpServers
 from jackline_server.tools.pinned_calls import ToolChanged, arguments_of, changed_words, pinned
 from jackline_server.tools.results import failed
+
+_log = logging.getLogger(__name__)
 
 _CATALOG_AGE_S = 60.0
 
@@ -45,6 +48,19 @@ class McpToolCalls:
         self, link: Link, action: McpAction, invocation: Invocation, deadline: float
     ) -> ToolResult:
         try:
+            return await self._tried(link, action, invocation, deadline)
+        except SessionGone:
+            _log.info("MCP server %s has forgotten its session; a new one is begun", link.connection.name)
+        try:  # it did nothing: once more in a new session, if the tool is the same there
+            return await self._tried(link, action, invocation, deadline)
+        except SessionGone as gone:
+            return failed(gone.message, may_pass=True)
+
+    async def _tried(
+        self, link: Link, action: McpAction, invocation: Invocation, deadline: float
+    ) -> ToolResult:
+        """See `call`. Raises SessionGone."""
+        try:
             async with asyncio.timeout_at(deadline):
                 catalog = await link.catalog(max_age_s=_CATALOG_AGE_S)
             tool = pinned(action.tool, action.tool_digest, catalog)
@@ -69,7 +85,13 @@ class McpToolCalls:
         try:
             answer = await link.call(tool.name, arguments, timeout_s=left_s)
         except ServerDown as down:
+<<<<<<< HEAD
             return _unreachable(down)
+=======
+            return failed(f"The tool's server can't be reached: {down.brief}.", may_pass=True)
+        except SessionGone:
+            raise
+>>>>>>> 0236f9c (MCP over HTTP is read as it comes, sessions that a server forgot are renewed, servers of 2024 are reached; parameters of tools are declared in what each provider takes)
         except CallRefused as refused:
             return failed(refused.message)
         except CallLost as lost:
