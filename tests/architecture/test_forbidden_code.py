@@ -18,6 +18,7 @@ HTTP_CLIENTS = (
 MAY_GO_OUT = {
     "egress/": "the only maker of HTTP clients",
     "tools/mcp/guarded.py": "hands the MCP SDK a client whose only transport is egress",
+    "tools/mcp/sse.py": "cuts events out of what egress brings, and makes no client",
     "models/litellm_adapter.py": "hands litellm a client that the operator's profile describes",
     "models/wire_http.py": "the capped client of the model adapters; only operators name its hosts",
 }

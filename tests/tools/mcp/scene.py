@@ -12,11 +12,8 @@ from typing import Any
 from jackline_server.core.plan import Effect, JsonValue, McpAction, OnUnknown, ToolStep
 from jackline_server.egress.client import GuardedClients
 from jackline_server.expressions.schemas import JsonSchemas
-<<<<<<< HEAD
 from jackline_server.runtime.connection_guards import Breaker
-=======
 from jackline_server.runtime.http_ports import Origin
->>>>>>> 0236f9c (MCP over HTTP is read as it comes, sessions that a server forgot are renewed, servers of 2024 are reached; parameters of tools are declared in what each provider takes)
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.runtime.secrets import Secret

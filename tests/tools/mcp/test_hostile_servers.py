@@ -8,11 +8,8 @@ import pytest
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import Effect
-<<<<<<< HEAD
 from jackline_server.runtime.connection_guards import Breaker
-=======
 from jackline_server.runtime.pinned_tools import pins_text
->>>>>>> 0236f9c (MCP over HTTP is read as it comes, sessions that a server forgot are renewed, servers of 2024 are reached; parameters of tools are declared in what each provider takes)
 from jackline_server.runtime.ports import ToolEnding
 from jackline_server.tools.pinned_calls import TOOL_CHANGED
 from tests.tools.mcp.scene import NAME, hostile
@@ -52,8 +49,9 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_is_started_again(
     tmp_path: Path, effect: Effect, ending: ToolEnding
 ):
     async with hostile(tmp_path, "die_mid_call") as scene:
-        assert (await scene.call("charge", effect=effect)).ending is ending
-        assert (await scene.call("charge", effect=effect)).ending is ending
+        for _ in range(2):
+            found = await scene.call("charge", effect=effect)
+            assert (found.ending, found.timed_out) == (ending, False)
         assert len(scene.noted("started")) == 2
         assert len(scene.noted("called")) == 2
 

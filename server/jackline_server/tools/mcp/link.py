@@ -12,12 +12,8 @@ from jackline_server.core.plan import JsonObject
 from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.pinned_tools import Catalog
-<<<<<<< HEAD
 from jackline_server.tools.guards import Guard
-from jackline_server.tools.mcp.failures import McpFailure, ServerDown
-=======
 from jackline_server.tools.mcp.failures import McpFailure, ServerDown, SessionGone
->>>>>>> 0236f9c (MCP over HTTP is read as it comes, sessions that a server forgot are renewed, servers of 2024 are reached; parameters of tools are declared in what each provider takes)
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, InputRequiredResult

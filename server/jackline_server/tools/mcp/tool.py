@@ -54,7 +54,7 @@ class McpToolCalls:
         try:  # it did nothing: once more in a new session, if the tool is the same there
             return await self._tried(link, action, invocation, deadline)
         except SessionGone as gone:
-            return failed(gone.message, may_pass=True)
+            return failed(gone.message, may_pass=True, connection_failed=True)
 
     async def _tried(
         self, link: Link, action: McpAction, invocation: Invocation, deadline: float
@@ -85,13 +85,9 @@ class McpToolCalls:
         try:
             answer = await link.call(tool.name, arguments, timeout_s=left_s)
         except ServerDown as down:
-<<<<<<< HEAD
             return _unreachable(down)
-=======
-            return failed(f"The tool's server can't be reached: {down.brief}.", may_pass=True)
         except SessionGone:
             raise
->>>>>>> 0236f9c (MCP over HTTP is read as it comes, sessions that a server forgot are renewed, servers of 2024 are reached; parameters of tools are declared in what each provider takes)
         except CallRefused as refused:
             return failed(refused.message)
         except CallLost as lost:
