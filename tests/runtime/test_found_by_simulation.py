@@ -46,9 +46,11 @@ class LossyCommands:
     pendings: int = 0
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
     ) -> tuple[Submission, CommandRow | None]:
-        answer = await self.table.submit(run_id, command_id=command_id, payload=payload, limit=limit)
+        answer = await self.table.submit(
+            run_id, command_id=command_id, payload=payload, limit=limit, below=below
+        )
         if self.submits:
             self.submits -= 1
             raise StoreUnavailable("the answer was lost")
@@ -75,6 +77,9 @@ class UnreachableRuns:
         raise StoreUnavailable("no way")
 
     async def page(self, query: RunQuery) -> RunPage:
+        raise StoreUnavailable("no way")
+
+    async def living_below(self, tenant: Tenant, run_id: str) -> Sequence[str]:
         raise StoreUnavailable("no way")
 
 

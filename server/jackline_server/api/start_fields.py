@@ -19,7 +19,7 @@ _OF_A_VISIT: tuple[tuple[_VisitCount, int], ...] = (
     ("token_budget", 1),
     ("cost_budget_micros", 0),
 )
-_Count: TypeAlias = Literal["token_budget", "cost_budget_micros", "steps", "events"]
+_Count: TypeAlias = Literal["token_budget", "cost_budget_micros", "steps", "events", "child_depth"]
 
 
 def tighter_bounds(checks: Checks, field: str, given: run_pb2.RunBounds) -> TighterBounds:
@@ -41,12 +41,15 @@ def tighter_bounds(checks: Checks, field: str, given: run_pb2.RunBounds) -> Tigh
         cost_budget_micros=cap("cost_budget_micros", least=0),
         steps=cap("steps", least=1),
         events=cap("events", least=1),
+        child_depth=cap("child_depth", least=0),
     )
 
 
 def check_new_bounds(checks: Checks, field: str, given: AdjustBoundsCommand) -> None:
     """Note new bounds of a live run that no run can have, and that none are given."""
     tighter_bounds(checks, f"{field}.run", given.run)
+    if given.run.HasField("child_depth"):
+        checks.fail(f"{field}.run.child_depth", "is fixed when a run starts", "FIXED")
     visit, path = given.visit, f"{field}.visit"
     if visit.HasField("timeout"):
         checks.duration(f"{path}.timeout", visit.timeout, least_ms=1)

@@ -3,7 +3,8 @@
 Stored is: one byte for the format, the length of the principal as two bytes (big-endian), the principal in
 UTF-8, then a `jackline.v1.ControlRequest` without run and wait. So a command is what the caller sent, and
 who it was from. `read_action` also serves the doors. An abort that no operator sent is of format 2: a byte
-for the reason, a `jackline.v1.StopReason`, stands before the request.
+for the reason, a `jackline.v1.StopReason`, stands before the request. The end of a child run, which no caller can
+send, is of format 3: a `jackline.v1.StepEvent` stands in place of the request.
 """
 
 from typing import assert_never
@@ -11,6 +12,7 @@ from typing import assert_never
 from google.protobuf.message import DecodeError
 
 from jackline.v1 import control_pb2, run_service_pb2
+from jackline_server.codec.children import decode_ended, encode_ended
 from jackline_server.codec.enums import ABORT_MODE, PHASE, STOP_REASON
 from jackline_server.codec.values import (
     optional_json,
@@ -25,10 +27,12 @@ from jackline_server.core.commands import (
     AdjustBounds,
     Answer,
     Command,
+    EndChild,
     Pause,
     Resume,
     Steer,
     SubmitToolResult,
+    ended_id,
 )
 from jackline_server.core.facts import AbortMode, StopReason
 from jackline_server.core.frozen import change
@@ -37,11 +41,14 @@ from jackline_server.runtime.store_ports import StoreDamaged
 
 _FORMAT = 1
 _WITH_CAUSE = 2
+_CHILD = 3
 _HEADER = 3
 
 
 def encode_command(command: Command) -> bytes:
     """The command's bytes; its ordinal is not part of them."""
+    if isinstance(command.action, EndChild):
+        return _told(command.principal, encode_ended(command.action.finished))
     message = run_service_pb2.ControlRequest(command_id=command.command_id, reason=command.reason)
     if command.expect_phase is not None:
         message.expect.state = PHASE.wire[command.expect_phase]
@@ -56,6 +63,24 @@ def encode_command(command: Command) -> bytes:
     return bytes((_FORMAT,)) + length + principal + sent
 
 
+def _told(principal: str, ended: bytes) -> bytes:
+    sender = principal.encode()
+    return bytes((_CHILD,)) + len(sender).to_bytes(2, "big") + sender + ended
+
+
+def _read_told(principal: str, ended: bytes, ordinal: int) -> Command:
+    finished = decode_ended(ended)
+    return Command(
+        command_id=ended_id(finished.child_run_id),
+        ordinal=ordinal,
+        principal=principal,
+        reason="",
+        expect_phase=None,
+        expect_sequence=None,
+        action=EndChild(finished=finished),
+    )
+
+
 def decode_command(data: bytes, *, ordinal: int) -> Command:
     """The command back.
 
@@ -65,12 +90,14 @@ def decode_command(data: bytes, *, ordinal: int) -> Command:
     """
     if len(data) < _HEADER:
         raise StoreDamaged("a command can't be read")
-    if data[0] not in (_FORMAT, _WITH_CAUSE):
+    if data[0] not in (_FORMAT, _WITH_CAUSE, _CHILD):
         raise UnknownFact(f"a command is stored in format {data[0]}")
     end = _HEADER + int.from_bytes(data[1:_HEADER], "big")
     sent = end + (data[0] == _WITH_CAUSE)
     try:
         principal = data[_HEADER:end].decode()
+        if data[0] == _CHILD:
+            return _read_told(principal, data[end:], ordinal)
         message = run_service_pb2.ControlRequest.FromString(data[sent:])
     except (DecodeError, UnicodeDecodeError):
         raise StoreDamaged("a command can't be read") from None
@@ -112,6 +139,8 @@ def _set_action(message: run_service_pb2.ControlRequest, action: Action) -> None
             message.adjust_bounds.SetInParent()
             set_new_bounds(message.adjust_bounds.run, action.run)
             set_visit_bounds(message.adjust_bounds.visit, action.visit)
+        case EndChild():
+            raise TypeError("the end of a child run is no request")
         case _:
             assert_never(action)
 

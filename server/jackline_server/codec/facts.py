@@ -2,7 +2,7 @@
 
 Owns the split of an event: metadata first, then content, so that the metadata view is a prefix of the
 full event. The tables of the kinds of facts are in `run_facts`, `turn_facts`, `control_facts`,
-`progress`, `history` and `conversation`.
+`progress`, `history`, `conversation` and `children`.
 """
 
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from jackline.v1 import event_pb2
+from jackline_server.codec.children import CHILD_FACTS
 from jackline_server.codec.control_facts import CONTROL_FACTS
 from jackline_server.codec.conversation import THREAD_FACTS
 from jackline_server.codec.fact_coder import FactCoder
@@ -29,6 +30,7 @@ FACT_CODERS: tuple[FactCoder[Any], ...] = (
     *PROGRESS_FACTS,
     *HISTORY_FACTS,
     *THREAD_FACTS,
+    *CHILD_FACTS,
 )
 _BY_TYPE: dict[type[Fact], FactCoder[Any]] = {coder.fact: coder for coder in FACT_CODERS}
 _new_event = event_pb2.StepEvent
@@ -47,6 +49,8 @@ def encode_fact(record: Record) -> StoredEvent:
     event.signal = envelope.signal
     event.active_ms = envelope.active_ms
     event.visit = envelope.visit
+    if envelope.parent_run_id:
+        event.parent_run_id = envelope.parent_run_id
     time = event.time
     time.seconds = envelope.unix_ms // 1000
     time.nanos = envelope.unix_ms % 1000 * 1_000_000
@@ -89,5 +93,6 @@ def decode_fact(stored: StoredEvent) -> Record:
         visit=event.visit,
         iteration=event.iteration,
         signal=event.signal,
+        parent_run_id=event.parent_run_id,
     )
     return Record(envelope=envelope, fact=coder.unpack(event))

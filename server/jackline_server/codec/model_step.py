@@ -1,6 +1,7 @@
 """A step that asks a model, in protobuf. What a plan of an earlier version lacks, it does without."""
 
 from jackline.v1 import plan_pb2
+from jackline_server.codec.children import read_agent_tool, set_agent_tool
 from jackline_server.codec.enums import (
     ANSWER_FORM,
     CHOICE_MODE,
@@ -61,6 +62,7 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     if step.compaction is not None:
         set_compaction(into.compaction, step.compaction)
     set_gates(into, step.gates)
+    set_agent_tool(into, step.as_tool)
 
 
 def _set_results(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
@@ -106,6 +108,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         reads_results=found.reads_results,
         text_tool_calls=TEXT_TOOL_CALLS.read_optional(found.text_tool_calls) or TextToolCalls.OFF,
         gates=read_gates(found),
+        as_tool=read_agent_tool(found),
     )
 
 

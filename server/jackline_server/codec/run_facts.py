@@ -1,6 +1,7 @@
 """Facts of the run and of its steps, in protobuf."""
 
 from jackline.v1 import event_pb2
+from jackline_server.codec.children import read_parent, set_parent
 from jackline_server.codec.conversation import read_thread, set_messages, set_thread
 from jackline_server.codec.enums import ON_QUESTION, PHASE, RECOVERY_CAUSE, STOP_REASON
 from jackline_server.codec.fact_coder import FactCoder
@@ -42,6 +43,8 @@ def _pack_run_started(fact: RunStarted, event: event_pb2.StepEvent) -> None:
         set_origin(into.forked_from, fact.forked_from)
     if fact.thread is not None:
         set_thread(into.thread, fact.thread)
+    if fact.parent is not None:
+        set_parent(into.parent, fact.parent)
 
 
 def _fill_run_started(fact: RunStarted, content: event_pb2.Content) -> None:
@@ -67,6 +70,7 @@ def _unpack_run_started(event: event_pb2.StepEvent) -> RunStarted:
         subject_json=subject_text(content.subject) if content.HasField("subject") else _NO_SUBJECT,
         forked_from=read_origin(found.forked_from) if found.HasField("forked_from") else None,
         thread=read_thread(found.thread, content.thread) if found.HasField("thread") else None,
+        parent=read_parent(found.parent) if found.HasField("parent") else None,
     )
 
 

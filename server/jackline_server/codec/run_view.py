@@ -4,6 +4,7 @@ Owns what each view shows. Labels are the store row's and are merged by whoever 
 """
 
 from jackline.v1 import run_pb2
+from jackline_server.codec.children import child_messages
 from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, PHASE, STOP_REASON
 from jackline_server.codec.values import (
     set_bounds,
@@ -58,6 +59,9 @@ def run_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int 
         set_origin(run.forked_from, started.forked_from)
     if started.thread is not None:
         run.thread_id = started.thread.thread_id
+    if started.parent is not None:
+        run.parent_run_id = started.parent.run_id
+        run.root_run_id = started.parent.root_run_id
     return run
 
 
@@ -75,6 +79,7 @@ def run_message(
         summaries = (*summaries, summary_of(state.visit, signal=RUNNING, finished_active_ms=None))
     run.steps.extend(_step_message(summary) for summary in summaries)
     run.interrupts.extend(interrupt_messages(state, full=full))
+    run.children.extend(child_messages(state.family))
     if full:
         _set_content(run, state)
     return run
@@ -179,6 +184,8 @@ def _interrupt_message(state: RunState, interrupt: Interrupt, *, full: bool) -> 
         limit_leaf=interrupt.limit_leaf,
         raise_to=interrupt.raise_to,
     )
+    if state.started.parent is not None:
+        message.parent_run_id = state.started.parent.run_id
     call = state.calls.get(interrupt.call_id)
     if call is not None:
         message.tool = call.tool

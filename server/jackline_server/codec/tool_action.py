@@ -3,7 +3,9 @@
 from typing import assert_never
 
 from jackline.v1 import plan_pb2
+from jackline_server.codec.children import read_child, set_child
 from jackline_server.core.plan import (
+    ChildAction,
     FunctionAction,
     GrpcAction,
     HttpAction,
@@ -28,6 +30,8 @@ def set_action(into: plan_pb2.ToolStepPlan, action: ToolAction) -> None:
             into.sql.CopyFrom(_sql(action))
         case GrpcAction():
             into.grpc.CopyFrom(_grpc(action))
+        case ChildAction():
+            set_child(into.child, action)
         case ResultAction():
             into.result.SetInParent()
         case _:
@@ -104,6 +108,8 @@ def read_action(step_id: str, found: plan_pb2.ToolStepPlan) -> ToolAction:
                 arguments_json=found.grpc.arguments_json,
                 method_digest=found.grpc.method_digest,
             )
+        case "child":
+            return read_child(found.child)
         case "result":
             return ResultAction()
         case None:

@@ -42,6 +42,8 @@ def set_bounds(target: run_pb2.RunBounds, bounds: RunBounds) -> None:
         target.cost_budget_micros = bounds.cost_budget_micros
     target.steps = bounds.steps
     target.events = bounds.events
+    if bounds.child_depth:
+        target.child_depth = bounds.child_depth
 
 
 def read_bounds(source: run_pb2.RunBounds) -> RunBounds:
@@ -52,6 +54,7 @@ def read_bounds(source: run_pb2.RunBounds) -> RunBounds:
         cost_budget_micros=source.cost_budget_micros if source.HasField("cost_budget_micros") else None,
         steps=source.steps,
         events=source.events,
+        child_depth=source.child_depth,
     )
 
 

@@ -13,6 +13,7 @@ from jackline_server.commands.compiling import compiled, loaded_workflow, place_
 from jackline_server.commands.pins import drift
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import (
+    ChildAction,
     FunctionAction,
     GrpcAction,
     HttpAction,
@@ -26,6 +27,7 @@ from jackline_server.core.plan import (
     ToolEntry,
     ToolStep,
 )
+from jackline_server.core.reading import result_tool
 from jackline_server.definitions.files import Loaded
 from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.pinned_tools import (
@@ -124,7 +126,7 @@ async def tools_of_workflow(
     changed = frozenset(await bench.catalogs.changed(plan))
     shown: dict[str, Shown] = {}
     for entry in _entries(plan, step_id):
-        step = plan.steps[entry.ref]
+        step = result_tool.behind(plan, entry.ref)
         if isinstance(step, ToolStep) and entry.ref not in shown:
             pin = _pin_of(step, loaded.source, bench, changed)
             shown[entry.ref] = _of_plan(step, entry, pin)
@@ -177,6 +179,8 @@ def _origin(step: ToolStep) -> str:
             return f"grpc {connection}: {method}"
         case SqlAction(connection=connection):
             return f"sql {connection}"
+        case ChildAction(workflow=workflow, agent=agent):
+            return f"agent {agent}" if agent else f"workflow {workflow}"
         case ResultAction():
             return "built in"
 

@@ -5,7 +5,7 @@ Owns their shape. `control` says what each does to a run.
 
 from typing import assert_never
 
-from jackline_server.core.facts import AbortMode, CommandKind, Phase, StopReason
+from jackline_server.core.facts import AbortMode, ChildFinished, CommandKind, Phase, StopReason
 from jackline_server.core.frozen import frozen
 from jackline_server.core.new_bounds import NO_RUN_BOUNDS, NO_VISIT_BOUNDS, NewRunBounds, NewVisitBounds
 
@@ -29,7 +29,8 @@ class Steer:
 
 @frozen
 class Abort:
-    """End the run. `cause` is REPLACED where a newer run of its thread takes its place."""
+    """End the run. `cause` is REPLACED where a newer run of its thread takes its place, PARENT where
+    the run that started it is being ended."""
 
     mode: AbortMode
     skip_routes: bool
@@ -62,7 +63,19 @@ class AdjustBounds:
     visit: NewVisitBounds = NO_VISIT_BOUNDS
 
 
-Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult | AdjustBounds
+@frozen
+class EndChild:
+    """A child run has ended. Comes with the commit of that end, from nobody else."""
+
+    finished: ChildFinished
+
+
+def ended_id(child_run_id: str) -> str:
+    """The id of the command by which a child tells of its end: one for each child."""
+    return f"ended.{child_run_id}"
+
+
+Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult | AdjustBounds | EndChild
 
 
 @frozen
@@ -98,5 +111,7 @@ def kind_of(action: Action) -> CommandKind:
             return CommandKind.SUBMIT_TOOL_RESULT
         case AdjustBounds():
             return CommandKind.ADJUST_BOUNDS
+        case EndChild():
+            return CommandKind.END_CHILD
         case _:
             assert_never(action)

@@ -3,6 +3,7 @@
 `decide` is a short list of questions in a fixed order, each answered by the module that owns it:
 
      1  finished already                                    -> Finish
+     -  a child run lives                                   -> Wait
      2  abort applied, or the run keeps crashing            -> leave, end
      3  a deadline passed                                   -> leave, end
      4  paused, a question open, or not its turn in a thread -> Wait
@@ -61,6 +62,8 @@ def decide(state: RunState, *, now: Moment, instruments: Instruments) -> Step:
     """The next step of the run at this moment."""
     if state.finished is not None:
         return Finish()
+    if state.has_children:
+        return Wait(until_active_ms=None)
     stopped = _stopped(state, now)
     if stopped is not None:
         return stopped

@@ -14,6 +14,8 @@ from jackline_server.core.exits import ABORTED, Exit, is_abnormal
 from jackline_server.core.facts import (
     AnswerRejected,
     BoundsAdjusted,
+    ChildFinished,
+    ChildStarted,
     CommandApplied,
     CommandRejected,
     Compacted,
@@ -46,6 +48,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.folding import (
     evolve_calls,
+    evolve_children,
     evolve_control,
     evolve_gates,
     evolve_history,
@@ -168,6 +171,10 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
             return evolve_history.compact(state, fact)
         case MessagesAppended():
             return conversation.turn_came(state, fact)
+        case ChildStarted():
+            return evolve_children.start(state, fact)
+        case ChildFinished():
+            return evolve_children.finish(state, fact)
         case _:
             assert_never(fact)
 

@@ -61,6 +61,7 @@ _SIGNALS: Mapping[StopReason, str] = {
     StopReason.OPERATOR: "aborted",
     StopReason.REPLACED: "aborted",
     StopReason.PAUSE_EXPIRED: "aborted",
+    StopReason.PARENT: "aborted",
 }
 
 _FAILURES = frozenset(_PHASES) - {STOPPED, NEEDS_REVIEW, ABORTED}

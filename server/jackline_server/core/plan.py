@@ -234,6 +234,8 @@ class RunBounds:
     cost_budget_micros: int | None
     steps: int
     events: int
+    child_depth: int = 0
+    """How many runs may stand below one another under it; plans of before have no steps that start any."""
 
 
 @frozen
@@ -399,6 +401,26 @@ class ToolEntry:
 
 
 @frozen
+class SharePlan:
+    """What a child run is given of what its parent has left; None leaves it to `children`."""
+
+    token_budget: int | None = None
+    cost_budget_micros: int | None = None
+    run_timeout_ms: int | None = None
+
+
+NO_SHARE = SharePlan()
+
+
+@frozen
+class AgentTool:
+    """An agent that others have as a tool: what it may change by its own tools, and what it is given."""
+
+    effect: Effect
+    share: SharePlan = NO_SHARE
+
+
+@frozen
 class OutcomePlan:
     """The contract of a step's answer.
 
@@ -462,6 +484,8 @@ class ModelStep:
     text_tool_calls: TextToolCalls = TextToolCalls.OFF
     gates: GatesPlan | None = None
     limit_expiry_ms: int = 0
+    as_tool: AgentTool | None = None
+    """Set for an agent that another one has as a tool; a call of it is a run of its own."""
 
 
 @frozen
@@ -525,11 +549,23 @@ class GrpcAction:
 
 
 @frozen
+class ChildAction:
+    """A run of its own: of a workflow (`name`, `name@alias`, `name@digest`), or of an agent of this one.
+
+    One of `workflow` and `agent` is empty.
+    """
+
+    workflow: str
+    agent: str = ""
+    share: SharePlan = NO_SHARE
+
+
+@frozen
 class ResultAction:
     """Reading in a result of the same run: what the built-in tool does. No workflow has a step of it."""
 
 
-ToolAction = HttpAction | FunctionAction | McpAction | SqlAction | GrpcAction | ResultAction
+ToolAction = HttpAction | FunctionAction | McpAction | SqlAction | GrpcAction | ChildAction | ResultAction
 
 
 @frozen

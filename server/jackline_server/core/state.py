@@ -25,6 +25,7 @@ from jackline_server.core.facts import (
     StopReason,
     Usage,
 )
+from jackline_server.core.family import Family
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gates import Gates
 from jackline_server.core.media import ResultMedia
@@ -361,7 +362,7 @@ class RunState:
     `sequence` is that of the last fact folded, `active_ms` the active time it carried. `suspended` is
     true from RunSuspended until a worker takes over. `bounds` are those that hold now: the ones it was
     started with, as they were adjusted since. `talk` is None for a run without a thread, `gates`
-    where the plan asks nobody. `stored_bytes` is what its results come to that are kept outside the log.
+    where the plan asks nobody, `family` for a run that has started no other. `stored_bytes` is what its results come to that are kept outside the log.
     """
 
     run_id: str
@@ -387,6 +388,7 @@ class RunState:
     finished: RunFinished | None = None
     talk: Talk | None = None
     gates: Gates | None = None
+    family: Family | None = None
 
     @property
     def in_thread(self) -> bool:
@@ -400,6 +402,11 @@ class RunState:
         return self.talk is not None and self.talk.waits
 
     @property
+    def has_children(self) -> bool:
+        """True while a child run lives: this one does nothing until it has ended."""
+        return self.family is not None and bool(self.family.living)
+
+    @property
     def phase(self) -> Phase:
         """Where the run stands."""
         if self.finished is not None:
@@ -408,7 +415,7 @@ class RunState:
             return Phase.QUEUED
         if self.oversight.paused:
             return Phase.PAUSED
-        return Phase.WAITING if self.oversight.interrupts else Phase.RUNNING
+        return Phase.WAITING if self.oversight.interrupts or self.has_children else Phase.RUNNING
 
     @property
     def signal(self) -> str:
@@ -417,7 +424,7 @@ class RunState:
 
     @property
     def dormant(self) -> bool:
-        """True while active time stands still: queued, paused or waiting for a person."""
+        """True while active time stands still: queued, paused, or waiting for a person or a child."""
         return self.phase in (Phase.QUEUED, Phase.PAUSED, Phase.WAITING)
 
 

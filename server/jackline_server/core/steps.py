@@ -48,8 +48,18 @@ class CallModel:
 
 
 @frozen
+class ChildShare:
+    """The child run that an attempt starts, and what it is given at most; None is no cap of that kind."""
+
+    run_id: str
+    tokens: int | None
+    cost_micros: int | None
+    run_timeout_ms: int | None
+
+
+@frozen
 class ToolAttempt:
-    """One attempt at one call, with everything the tool is given."""
+    """One attempt at one call, with everything the tool is given. `child` is set where it is a run of its own."""
 
     started: ToolCallStarted
     step: ToolStep
@@ -57,11 +67,15 @@ class ToolAttempt:
     bound: Mapping[str, JsonValue]
     step_input: Mapping[str, JsonValue]
     timeout_ms: int
+    child: ChildShare | None = None
 
 
 @frozen
 class CallTools:
-    """Announce all attempts in one commit, run them together, record each as it ends."""
+    """Announce all attempts in one commit, run them together, record each as it ends.
+
+    All of them are runs of their own or none is. Those are only started: they end by themselves.
+    """
 
     attempts: tuple[ToolAttempt, ...]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
+from jackline_server.runtime.children import Children
 from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.conversing import Conversing
 from jackline_server.runtime.creating import Creating
@@ -15,6 +16,7 @@ from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.forking import Forking
 from jackline_server.runtime.histories import Histories
 from jackline_server.runtime.joining import JoiningThreads
+from jackline_server.runtime.kin import Kin
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.pinned_tools import Catalogs, NoCatalogs
@@ -92,9 +94,6 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     histories = Histories(blobs=store.blobs, codec=ring.codec)
     loading = Loading(journal=store.journal, codec=ring.codec, histories=histories)
     results = Results(blobs=store.blobs, clock=ring.clock, run_bytes=ring.run_result_bytes)
-    scheduler = _scheduler(ring, settings, loading=loading, feed=feed, histories=histories, results=results)
-    ring.signals.subscribe(scheduler.nudge)
-    snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler, codec=ring.codec)
     workflows = Workflows(
         revisions=store.revisions,
         compiler=ring.compiler,
@@ -102,6 +101,10 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         loading=loading,
         clock=ring.clock,
     )
+    effects = _effects(ring, results=results, workflows=workflows)
+    scheduler = _scheduler(ring, settings, loading=loading, feed=feed, histories=histories, effects=effects)
+    ring.signals.subscribe(scheduler.nudge)
+    snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler, codec=ring.codec)
     creating = Creating(
         store=store,
         scheduler=scheduler,
@@ -138,6 +141,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         ),
         controlling=Controlling(
             commands=store.commands,
+            runs=store.runs,
             snapshots=snapshots,
             signals=ring.signals,
             feed=feed,
@@ -158,16 +162,8 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     return Runtime(runs=runs, threads=threads, workflows=workflows, scheduler=scheduler, feed=feed)
 
 
-def _scheduler(
-    ring: Ring,
-    settings: SchedulerSettings,
-    *,
-    loading: Loading,
-    feed: Feed,
-    histories: Histories,
-    results: Results,
-) -> Scheduler:
-    effects = Effects(
+def _effects(ring: Ring, *, results: Results, workflows: Workflows) -> Effects:
+    return Effects(
         models=ring.models,
         places=ring.places,
         toolbox=ring.toolbox,
@@ -176,7 +172,26 @@ def _scheduler(
         clock=ring.clock,
         chance=ring.chance,
         results=results,
+        children=Children(
+            workflows=workflows,
+            codec=ring.codec,
+            schemas=ring.instruments.schemas,
+            masks=ring.masks,
+            clock=ring.clock,
+            limits=ring.limits,
+        ),
     )
+
+
+def _scheduler(
+    ring: Ring,
+    settings: SchedulerSettings,
+    *,
+    loading: Loading,
+    feed: Feed,
+    histories: Histories,
+    effects: Effects,
+) -> Scheduler:
     return Scheduler(
         settings=settings,
         tools=SchedulerTools(
@@ -188,6 +203,7 @@ def _scheduler(
                 codec=ring.codec,
                 clock=ring.clock,
                 threads=ThreadShares(threads=ring.store.threads, histories=histories, clock=ring.clock),
+                kin=Kin(codec=ring.codec, signals=ring.signals, masks=ring.masks),
             ),
             runner=RunnerTools(
                 effects=effects, instruments=ring.instruments, clock=ring.clock, chance=ring.chance

@@ -8,7 +8,8 @@ from jackline_server import failpoints
 from jackline_server.core.commands import Abort, AdjustBounds, Answer, Command, Steer, SubmitToolResult
 from jackline_server.core.deciding import adjusting, control
 from jackline_server.core.deciding.adjusting import Misfit
-from jackline_server.core.facts import CommandRejected, Phase
+from jackline_server.core.facts import CommandRejected, Phase, StopReason
+from jackline_server.core.frozen import change
 from jackline_server.core.reading import limit_questions
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
@@ -22,6 +23,7 @@ from jackline_server.runtime.store_ports import (
     Commands,
     CommandState,
     RunRow,
+    Runs,
     Submission,
 )
 from jackline_server.runtime.store_refusals import refusing_store_errors
@@ -41,6 +43,7 @@ class Controlling:
         self,
         *,
         commands: Commands,
+        runs: Runs,
         snapshots: Snapshots,
         signals: Signals,
         feed: Feed,
@@ -50,6 +53,7 @@ class Controlling:
         limits: RunLimits,
     ) -> None:
         self._commands = commands
+        self._runs = runs
         self._snapshots = snapshots
         self._signals = signals
         self._feed = feed
@@ -77,17 +81,35 @@ class Controlling:
             if not repeated:
                 failpoints.hit("control.after_commit_before_apply")
             if stored.state is CommandState.PENDING:
-                self._signals.nudge(row.run_id)  # a repeat too: the answer to the first may have been lost
+                await self._nudge(row, command)  # a repeat too: the answer to the first may have been lost
             return await self._await(request, command, stored, repeated=repeated)
 
     async def _submit(self, row: RunRow, command: Command, payload: bytes) -> tuple[CommandRow | None, bool]:
         """The stored command and whether it had been sent before; None if the run has ended."""
         submission, stored = await self._commands.submit(
-            row.run_id, command_id=command.command_id, payload=payload, limit=_limit(command)
+            row.run_id,
+            command_id=command.command_id,
+            payload=payload,
+            limit=_limit(command),
+            below=self._below(command),
         )
         if submission is Submission.FULL:
             raise _full(_limit(command))
         return stored, submission is Submission.REPEATED
+
+    def _below(self, command: Command) -> bytes | None:
+        """What the runs below one are told by the same commit: that they end, where it does."""
+        if not isinstance(command.action, Abort):
+            return None
+        ends = change(command.action, cause=StopReason.PARENT)
+        told = change(command, action=ends, expect_phase=None, expect_sequence=None)
+        return self._codec.encode_command(told)
+
+    async def _nudge(self, row: RunRow, command: Command) -> None:
+        self._signals.nudge(row.run_id)
+        if isinstance(command.action, Abort):
+            for run_id in await self._runs.living_below(row.tenant, row.run_id):
+                self._signals.nudge(run_id)
 
     def _command(self, request: ControlRun) -> Command:
         return Command(

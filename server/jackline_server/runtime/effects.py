@@ -31,6 +31,7 @@ from jackline_server.core.reading import gate_lookup
 from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import CallModel, CallTools, Consult, ToolAttempt
+from jackline_server.runtime.children import Children
 from jackline_server.runtime.consulting import consult
 from jackline_server.runtime.cutting import heard
 from jackline_server.runtime.deltas import DeltaMaker
@@ -79,6 +80,7 @@ class Effects:
     clock: Clock
     chance: Chance
     results: Results
+    children: Children
     timers: ModelTimers = field(default_factory=ModelTimers)
 
     async def perform(self, step: CallModel | CallTools | Consult, run: LiveRun) -> None:
@@ -218,6 +220,9 @@ class Effects:
     # --- tools ---------------------------------------------------------------------------------
 
     async def _call_tools(self, step: CallTools, run: LiveRun) -> None:
+        if step.attempts[0].child is not None:
+            await self.children.start(step, run)
+            return
         await failpoints.hit_async("tool.before_intent")
         await run.record(*(attempt.started for attempt in step.attempts))
         await failpoints.hit_async("tool.after_intent_before_call")

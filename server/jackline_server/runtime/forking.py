@@ -289,7 +289,8 @@ def _entry(record: Record) -> Entry:
 
 def _renamed(record: Record, fact: Fact, birth: Birth) -> Record:
     """The record as the fork's own: recorded now, at the same place."""
-    return Record(envelope=change(record.envelope, run_id=birth.run_id, unix_ms=birth.unix_ms), fact=fact)
+    envelope = change(record.envelope, run_id=birth.run_id, unix_ms=birth.unix_ms, parent_run_id="")
+    return Record(envelope=envelope, fact=fact)
 
 
 # --- refusals ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Owns the waiting commands of one run. The table is the truth; a nudge says only that it is worth a look.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from jackline_server.core.commands import Abort, AdjustBounds, Command, Steer
 from jackline_server.core.deciding import control
@@ -18,12 +18,20 @@ def _nobody() -> None:
 
 
 class Inbox:
-    """The commands that wait for one run."""
+    """The commands that wait for one run. `arriving` says as what each is kept."""
 
-    def __init__(self, run_id: str, *, commands: Commands, codec: Codec) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        *,
+        commands: Commands,
+        codec: Codec,
+        arriving: Callable[[Command], Awaitable[Command]],
+    ) -> None:
         self._run_id = run_id
         self._commands = commands
         self._codec = codec
+        self._arriving = arriving
         self._waiting: list[Command] = []
         self._seen = 0
         self._nudged = True
@@ -60,8 +68,9 @@ class Inbox:
         self._nudged = False
         for row in await self._commands.pending(self._run_id):
             if row.ordinal > self._seen:
+                command = self._codec.decode_command(row.payload, ordinal=row.ordinal)
+                self._waiting.append(await self._arriving(command))
                 self._seen = row.ordinal
-                self._waiting.append(self._codec.decode_command(row.payload, ordinal=row.ordinal))
 
     def settle(self, run: LiveRun, *, aborts_only: bool = False) -> None:
         """Note the facts of every command that can be settled now, in the order they were accepted.

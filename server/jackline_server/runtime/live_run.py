@@ -10,9 +10,12 @@ import asyncio
 from collections.abc import Sequence
 
 from jackline_server import failpoints
+from jackline_server.core.commands import ended_id
 from jackline_server.core.evolve import evolve
 from jackline_server.core.exits import RUNNING
 from jackline_server.core.facts import (
+    ChildFinished,
+    ChildStarted,
     CommandApplied,
     CommandRejected,
     Fact,
@@ -38,6 +41,7 @@ from jackline_server.core.steps import Moment
 from jackline_server.runtime.committing import Committer
 from jackline_server.runtime.feed import Channel
 from jackline_server.runtime.histories import HOLDING, named_by
+from jackline_server.runtime.kin import Kin
 from jackline_server.runtime.ports import Clock, Codec, Envelope, Record
 from jackline_server.runtime.replies import ReplyBuilder
 from jackline_server.runtime.store_ports import (
@@ -45,6 +49,7 @@ from jackline_server.runtime.store_ports import (
     CommandOutcome,
     CommandState,
     Journal,
+    NewRun,
     RunHead,
     RunRow,
     StoredEvent,
@@ -59,7 +64,7 @@ _OF_THE_RUN = frozenset((RunStarted, RunRecovered, RunSuspended, RunFinished, Ti
 _OF_TURNS = frozenset((ModelCallStarted, ModelReplied, ToolCallRequested, ToolCallStarted, ToolCallFinished))
 """The facts that change nothing of where a run stands, nor let its active time stand still or go on."""
 
-_SETTLING = frozenset((CommandApplied, CommandRejected))
+_SETTLING = frozenset((CommandApplied, CommandRejected, ChildFinished))
 _ENDING_AN_ATTEMPT = frozenset((ModelCallFailed, RunRecovered))
 
 
@@ -71,6 +76,7 @@ class LiveRunTools:
     codec: Codec
     clock: Clock
     threads: ThreadShares
+    kin: Kin
 
 
 class LiveRun:
@@ -85,10 +91,12 @@ class LiveRun:
         self._tools = tools
         self._created_unix_ms = row.created_unix_ms
         self.tenant = row.tenant
+        self.labels = row.labels
         self.channel = channel
         self._state = state
         self._durable = state
         self._noted: list[tuple[Record, RunState]] = []
+        self._births: dict[str, NewRun] = {}
         self._committing = asyncio.Lock()
         self._committer = Committer(epoch, journal=tools.journal, clock=tools.clock)
         self._active_base_ms = state.active_ms
@@ -148,6 +156,9 @@ class LiveRun:
         for fact in facts:
             before, active_ms = self._state, self.active_ms()
             self._state = state = evolve(before, fact, active_ms=active_ms)
+            if state.active_ms > active_ms:  # the time of a child that this run waited for
+                self._active_base_ms += state.active_ms - active_ms
+                active_ms = state.active_ms
             envelope = envelope_of(
                 fact,
                 before,
@@ -158,6 +169,10 @@ class LiveRun:
             self._noted.append((Record(envelope=envelope, fact=fact), before))
             if type(fact) not in _OF_TURNS:
                 self._run_clock()
+
+    def bear(self, births: Sequence[NewRun]) -> None:
+        """Have the commit of their ChildStarted create these runs."""
+        self._births.update((new.run_id, new) for new in births)
 
     async def record(self, *facts: Fact) -> None:
         """Make facts durable, together with everything noted before them."""
@@ -185,6 +200,8 @@ class LiveRun:
                     append = change(append, thread=await self._tools.threads.of(self.tenant, state))
                 count = await self._committer.commit(append)
                 del self._noted[:count]
+                if append.births or append.messages:
+                    self._delivered(append)
                 self._durable = self._noted[0][1] if self._noted else state
                 if append.summary is not None:
                     # Only now: a commit that was refused, or was written in part before, has shown nothing.
@@ -201,6 +218,7 @@ class LiveRun:
     def discard(self) -> None:
         """Drop everything noted and not committed."""
         self._noted.clear()
+        self._births.clear()
         self._state = self._durable
 
     def show(self, delta: LiveDelta) -> None:
@@ -236,7 +254,18 @@ class LiveRun:
                 if type(record.fact) in HOLDING
                 for digest in named_by(record.fact)
             ],
+            births=self._born_by(noted) if self._births else (),
+            messages=self._tools.kin.messages(noted, state),
         )
+
+    def _born_by(self, noted: Sequence[tuple[Record, RunState]]) -> list[NewRun]:
+        facts = (record.fact for record, _ in noted)
+        return [self._births[fact.child_run_id] for fact in facts if isinstance(fact, ChildStarted)]
+
+    def _delivered(self, append: Append) -> None:
+        for new in append.births:
+            self._births.pop(new.run_id, None)
+        self._tools.kin.nudge(append)
 
     def _head(self, noted: Sequence[tuple[Record, RunState]], state: RunState) -> RunHead:
         """Where the run stands; what was shown last, while it only makes turns."""
@@ -310,20 +339,34 @@ def envelope_of(fact: Fact, before: RunState, *, sequence: int, active_ms: int, 
         visit=number,
         iteration=iteration,
         signal=signal,
+        parent_run_id="" if before.started.parent is None else before.started.parent.run_id,
     )
 
 
 def _outcome(record: Record) -> CommandOutcome:
     """What a fact that settles a command says of it."""
     fact = record.fact
+    if isinstance(fact, ChildFinished):
+        return _applied(ended_id(fact.child_run_id), record)
     rejected = isinstance(fact, CommandRejected)
     if not rejected and not isinstance(fact, CommandApplied):
         raise TypeError(f"{type(fact).__name__} settles no command")
+    if not rejected:
+        return _applied(fact.command_id, record)
     return CommandOutcome(
         command_id=fact.command_id,
-        state=CommandState.REJECTED if rejected else CommandState.APPLIED,
+        state=CommandState.REJECTED,
         sequence=record.envelope.sequence,
-        rejection=fact.rejection.value if rejected else "",
+        rejection=fact.rejection.value,
+    )
+
+
+def _applied(command_id: str, record: Record) -> CommandOutcome:
+    return CommandOutcome(
+        command_id=command_id,
+        state=CommandState.APPLIED,
+        sequence=record.envelope.sequence,
+        rejection="",
     )
 
 

@@ -359,7 +359,10 @@ class NoMasks:
 
 @frozen
 class Envelope:
-    """Where and when a fact happened. `signal` is `running` until the step or run has one."""
+    """Where and when a fact happened. `signal` is `running` until the step or run has one.
+
+    `parent_run_id` is the run that started this one, empty without.
+    """
 
     run_id: str
     sequence: int
@@ -369,6 +372,7 @@ class Envelope:
     visit: int
     iteration: int
     signal: str
+    parent_run_id: str = ""
 
 
 @frozen

@@ -331,7 +331,13 @@ class Scheduler:
 
     async def _drive(self, run: LiveRun, *, errand: bool = False) -> Ending:
         store = self._tools.store
-        inbox = Inbox(run.run_id, commands=store.commands, codec=self._tools.live.codec)
+        kin = self._tools.live.kin
+        inbox = Inbox(
+            run.run_id,
+            commands=store.commands,
+            codec=self._tools.live.codec,
+            arriving=lambda command: kin.arriving(command, run.state),
+        )
         runner = Runner(
             run, inbox, tools=self._tools.runner, takes_place=self._has_place if errand else _always
         )

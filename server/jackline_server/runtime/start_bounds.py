@@ -50,6 +50,7 @@ def _within(bounds: RunBounds, most: BoundsCap) -> RunBounds:
         cost_budget_micros=least(bounds.cost_budget_micros, most.cost_budget_micros),
         steps=least(bounds.steps, most.steps) or bounds.steps,
         events=least(bounds.events, most.events) or bounds.events,
+        child_depth=bounds.child_depth,
     )
 
 

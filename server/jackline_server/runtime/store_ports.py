@@ -128,7 +128,7 @@ class NewRun:
     `owner` takes the lease at `epoch` 1; None leaves the run queued at epoch 0. `fingerprint` is
     compared when `request_id` was used before; an empty `request_id` never was. `summary` is the encoded
     metadata view of the run, as lists show it. `blobs` are the digests that the events name: the run holds
-    them from this commit on.
+    them from this commit on. `parent_run_id` is the run that starts it, empty without.
     """
 
     tenant: Tenant
@@ -147,6 +147,7 @@ class NewRun:
     summary: bytes
     blobs: Sequence[str] = ()
     thread: Joining | None = None
+    parent_run_id: str = ""
 
 
 class Creation(Enum):
@@ -201,6 +202,19 @@ class CommandRow:
 
 
 @frozen
+class Message:
+    """A command of one run to another of its tenant: its parent or a child.
+
+    It comes into the command table with the commit that it is part of, over any limit, unless that run has
+    ended or has a command of that id already.
+    """
+
+    run_id: str
+    command_id: str
+    payload: bytes
+
+
+@frozen
 class Append:
     """One commit of one run: events right after `after_sequence`, under `epoch`.
 
@@ -209,7 +223,8 @@ class Append:
     `thread` goes with the last commit of a run that is in one; that commit ends its turn in any case.
     `summary` replaces what lists show of the run, and is a sign of life of its owner; None leaves both, so
     that a turn need not write them. `blobs` are the digests that the events name: the run holds them from
-    this commit on.
+    this commit on. `births` are runs that the same commit creates, queued; one that is there already is left
+    as it is. `messages` go to other runs.
     """
 
     run_id: str
@@ -223,6 +238,8 @@ class Append:
     finished_unix_ms: int | None = None
     blobs: Sequence[str] = ()
     thread: ThreadShare | None = None
+    births: Sequence[NewRun] = ()
+    messages: Sequence[Message] = ()
 
 
 @frozen
@@ -243,13 +260,14 @@ class RunRow:
     summary: bytes
     thread_id: str = ""
     waits_for_turn: bool = False
+    parent_run_id: str = ""
 
 
 @frozen
 class RunQuery:
     """A page of runs, newest first (by creation time, then id, both descending).
 
-    Empty `phases`, `workflow`, `labels` and `thread_id` do not filter. `before` is the position of the last
+    Empty `phases`, `workflow`, `labels`, `thread_id` and `parent_run_id` do not filter. `before` is the position of the last
     run of the page before (creation time, run id). `with_interrupts` keeps only runs with an open interrupt.
     `oldest_first` turns the order and the meaning of `before` around.
     """
@@ -262,6 +280,7 @@ class RunQuery:
     created_until_unix_ms: int | None = None
     with_interrupts: bool = False
     thread_id: str = ""
+    parent_run_id: str = ""
     oldest_first: bool = False
     before: tuple[int, str] | None = None
     limit: int
@@ -338,6 +357,10 @@ class Runs(Protocol):
         """One page of runs."""
         ...
 
+    async def living_below(self, tenant: Tenant, run_id: str) -> Sequence[str]:
+        """The runs that have not ended and that the run has started, or a run below it."""
+        ...
+
 
 class Submission(Enum):
     """What became of a submit."""
@@ -352,12 +375,13 @@ class Commands(Protocol):
     """The command table: unique by run and command id, durable before it is acknowledged."""
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
     ) -> tuple[Submission, CommandRow | None]:
         """Store a command unless its id is known, the run is terminal, or `limit` are pending.
 
         A known id answers REPEATED with the stored row, whatever the run's state. The row is None
-        for TERMINAL and FULL.
+        for TERMINAL and FULL. With an accepted command, `below` comes under the same id to every run that lives
+        and that the run has started, or a run below it, over any limit: in the same commit.
         """
         ...
 

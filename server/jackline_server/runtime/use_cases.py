@@ -44,6 +44,7 @@ class TighterBounds:
     cost_budget_micros: int | None = None
     steps: int | None = None
     events: int | None = None
+    child_depth: int | None = None
 
 
 class OnBusy(Enum):
@@ -275,11 +276,13 @@ def tightened(bounds: RunBounds, by: TighterBounds) -> tuple[RunBounds, tuple[st
 
     steps = pick("steps", bounds.steps, by.steps)
     events = pick("events", bounds.events, by.events)
+    depth = pick("child_depth", bounds.child_depth, by.child_depth)
     merged = RunBounds(
         run_timeout_ms=pick("run_timeout", bounds.run_timeout_ms, by.run_timeout_ms),
         token_budget=pick("token_budget", bounds.token_budget, by.token_budget),
         cost_budget_micros=pick("cost_budget_micros", bounds.cost_budget_micros, by.cost_budget_micros),
         steps=bounds.steps if steps is None else steps,
         events=bounds.events if events is None else events,
+        child_depth=bounds.child_depth if depth is None else depth,
     )
     return merged, tuple(looser)

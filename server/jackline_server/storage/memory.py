@@ -20,6 +20,7 @@ from jackline_server.runtime.store_ports import (
     Durability,
     Fenced,
     HeadMismatch,
+    Message,
     NewRun,
     RunPage,
     RunQuery,
@@ -33,6 +34,7 @@ from jackline_server.runtime.store_ports import (
 from jackline_server.storage.blob_names import RUN
 from jackline_server.storage.clocks import LEASE_MS, StoreClock, silence_ms
 from jackline_server.storage.memory_blobs import MemoryBlobs, hold, refuse_missing
+from jackline_server.storage.memory_families import carry_out, deliver, insert, living_below
 from jackline_server.storage.memory_revisions import MemoryRevisions
 from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
 from jackline_server.storage.memory_threads import MemoryThreads, can_join, join, leave, left_behind
@@ -106,6 +108,7 @@ class MemoryJournal:
         hold(self._tables, run.new.tenant, append.blobs, kind=RUN, holder=append.run_id)
         at = append.after_sequence
         run.log[at : at + len(append.events)] = append.events
+        carry_out(self._tables, append)
         run.head = append.head
         run.summary = run.summary if append.summary is None else append.summary
         for outcome in append.settled:
@@ -153,6 +156,10 @@ class MemoryRuns:
         rest = [run for run in found if _is_beyond(run, query)]
         return RunPage(rows=[run.row() for run in rest[: query.limit]], total=len(found))
 
+    async def living_below(self, tenant: Tenant, run_id: str) -> Sequence[str]:
+        """As the port says."""
+        return [run.new.run_id for run in living_below(self._tables, run_id) if run.new.tenant == tenant]
+
 
 class MemoryCommands:
     """The Commands role."""
@@ -161,7 +168,7 @@ class MemoryCommands:
         self._tables = tables
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
     ) -> tuple[Submission, CommandRow | None]:
         """As the port says. A run that is not there is TERMINAL."""
         run = self._tables.runs.get(run_id)
@@ -174,15 +181,10 @@ class MemoryCommands:
             return Submission.TERMINAL, None
         if len(run.pending()) >= limit:
             return Submission.FULL, None
-        row = CommandRow(
-            command_id=command_id,
-            ordinal=len(run.commands) + 1,
-            payload=payload,
-            state=CommandState.PENDING,
-            sequence=0,
-            rejection="",
-        )
-        run.commands[command_id] = row
+        row = insert(run, command_id, payload)
+        if below is not None:
+            for one in living_below(self._tables, run_id):
+                deliver(one, Message(run_id=one.new.run_id, command_id=command_id, payload=below))
         return Submission.ACCEPTED, row
 
     async def pending(self, run_id: str) -> Sequence[CommandRow]:
@@ -277,6 +279,7 @@ def _matches(run: MemoryRun, query: RunQuery) -> bool:
         and (from_ms is None or new.created_unix_ms >= from_ms)
         and (until_ms is None or new.created_unix_ms < until_ms)
         and (not query.thread_id or run.thread == query.thread_id)
+        and (not query.parent_run_id or new.parent_run_id == query.parent_run_id)
         and (not query.with_interrupts or run.head.open_interrupts > 0)
     )
 

@@ -64,6 +64,7 @@ class MemoryRun:
             summary=self.summary,
             thread_id=self.thread,
             waits_for_turn=self.waits_for_turn,
+            parent_run_id=self.new.parent_run_id,
         )
 
     def let_go(self) -> None:

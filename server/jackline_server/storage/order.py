@@ -14,8 +14,12 @@ def check_create(new: NewRun) -> None:
 
 
 def check_append(append: Append) -> None:
-    """Raise ValueError unless the events are numbered right after `after_sequence`."""
+    """Raise ValueError unless the events are numbered right after `after_sequence`, and births are children."""
     _check(append.after_sequence + 1, append.events, append.run_id)
+    for new in append.births:
+        check_create(new)
+        if new.owner is not None or new.thread is not None or new.request_id:
+            raise ValueError(f"run {new.run_id}: a child is queued, is in no thread and has no request id")
 
 
 def _check(first: int, events: Sequence[StoredEvent], run_id: str) -> None:

@@ -8,9 +8,11 @@ from jackline_server.runtime.store_ports import (
     CommandRow,
     CommandState,
     CommandsWaiting,
+    Message,
     Submission,
 )
 from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_families import living_below
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_session import Head, Session
 from jackline_server.storage.sqlite_writer import Writer
@@ -48,10 +50,10 @@ class SqliteCommands:
         self._readers = readers
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
     ) -> tuple[Submission, CommandRow | None]:
         """As the port says. A run that is not there is TERMINAL."""
-        return await self._writer.run(_submit, (run_id, command_id, payload, limit))
+        return await self._writer.run(_submit, (run_id, command_id, payload, limit, below))
 
     async def pending(self, run_id: str) -> Sequence[CommandRow]:
         """As the port says."""
@@ -80,8 +82,10 @@ def settle(session: Session, head: Head, outcomes: Sequence[CommandOutcome]) -> 
         head.pending -= connection.changes()
 
 
-def _submit(session: Session, command: tuple[str, str, bytes, int]) -> tuple[Submission, CommandRow | None]:
-    run_id, command_id, payload, limit = command
+def _submit(
+    session: Session, command: tuple[str, str, bytes, int, bytes | None]
+) -> tuple[Submission, CommandRow | None]:
+    run_id, command_id, payload, limit, below = command
     session.flush()
     head = session.head(run_id)
     if head is None:
@@ -94,7 +98,25 @@ def _submit(session: Session, command: tuple[str, str, bytes, int]) -> tuple[Sub
         return Submission.TERMINAL, None
     if head.pending >= limit:
         return Submission.FULL, None
-    return Submission.ACCEPTED, insert_command(session, head, command_id, payload)
+    row = insert_command(session, head, command_id, payload)
+    if below is not None:
+        deliver(
+            session,
+            [
+                Message(run_id=one, command_id=command_id, payload=below)
+                for one in living_below(session, run_id)
+            ],
+        )
+    return Submission.ACCEPTED, row
+
+
+def deliver(session: Session, messages: Sequence[Message]) -> None:
+    """Put messages into the tables of runs that have not ended and do not know them. After a flush."""
+    for message in messages:
+        head = session.head(message.run_id)
+        if head is None or head.terminal or knows_command(session, head, message.command_id):
+            continue
+        insert_command(session, head, message.command_id, message.payload)
 
 
 def knows_command(session: Session, head: Head, command_id: str) -> bool:

@@ -24,8 +24,9 @@ from jackline_server.storage.blob_names import RUN
 from jackline_server.storage.order import check_append, check_create
 from jackline_server.storage.reading import within_read
 from jackline_server.storage.sqlite_blobs import find_blobs, hold
-from jackline_server.storage.sqlite_commands import refuse_unsettled, settle
+from jackline_server.storage.sqlite_commands import deliver, refuse_unsettled, settle
 from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_families import note_parent
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_session import Head, Session
 from jackline_server.storage.sqlite_writing import Writing
@@ -87,12 +88,23 @@ def _append(session: Session, append: Append) -> None:
     if append.blobs:
         session.flush()
         hold(session, _blobs_of(session, head, append.blobs), kind=RUN, holder=append.run_id)
+    if append.births or append.messages:
+        _bring_forth(session, append)
     for event in append.events:
         session.add_event(head, event.sequence, event.meta, event.content)
     head.sequence += len(append.events)
     _move(session, head, append)
     if head.terminal:
         sqlite_turns.leave(session, head, append, left)
+
+
+def _bring_forth(session: Session, append: Append) -> None:
+    """Create the children that the append starts, and put what it says to other runs into their tables."""
+    session.flush()
+    for new in append.births:
+        if session.head(new.run_id) is None:
+            _insert(session, new)
+    deliver(session, append.messages)
 
 
 def _checked(head: Head | None, append: Append) -> Head:
@@ -155,24 +167,33 @@ def _create(session: Session, new: NewRun) -> Created:
     blobs = find_blobs(session, new.tenant.id, new.blobs)
     if new.thread is not None and not sqlite_turns.can_join(session, new.tenant.id, new.thread):
         return Created(creation=Creation.MOVED, run_id="")
-    run_key = _insert_run(session, new)
+    run_key = _insert(session, new)
     if new.thread is not None:
         sqlite_turns.join(session, run_key, new, new.thread)
     hold(session, blobs, kind=RUN, holder=new.run_id)
-    connection.execute(_INSERT_PLAN, (new.plan_digest, new.plan))
-    if new.labels:
-        connection.executemany(_INSERT_LABEL, [(name, value, run_key) for name, value in new.labels.items()])
     if new.request_id:
         connection.execute(
             _INSERT_REQUEST,
             (new.tenant.id, new.request_id, new.fingerprint, new.run_id, new.created_unix_ms),
         )
+    return Created(creation=Creation.CREATED, run_id=new.run_id)
+
+
+def _insert(session: Session, new: NewRun) -> int:
+    """Write the run with its plan, its labels, its parent and its first events; its key."""
+    connection = session.connection
+    run_key = _insert_run(session, new)
+    connection.execute(_INSERT_PLAN, (new.plan_digest, new.plan))
+    if new.labels:
+        connection.executemany(_INSERT_LABEL, [(name, value, run_key) for name, value in new.labels.items()])
+    if new.parent_run_id:
+        note_parent(session, run_key, new.parent_run_id)
     epoch = 0 if new.owner is None else 1
     connection.executemany(
         _INSERT_EVENT,
         [(run_key, event.sequence, epoch, event.meta, event.content) for event in (new.first, *new.rest)],
     )
-    return Created(creation=Creation.CREATED, run_id=new.run_id)
+    return run_key
 
 
 def _insert_run(session: Session, new: NewRun) -> int:

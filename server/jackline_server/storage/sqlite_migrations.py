@@ -125,9 +125,22 @@ def _add_threads(connection: Database) -> None:
     )
 
 
+def _add_families(connection: Database) -> None:
+    connection.execute(
+        """
+        CREATE TABLE run_parents (
+          run_key INTEGER PRIMARY KEY,
+          parent_key INTEGER NOT NULL
+        );
+        CREATE INDEX run_parents_by_parent ON run_parents (parent_key);
+        """
+    )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=2, title="blobs", apply=_add_blobs),
     Migration(version=3, title="threads", apply=_add_threads),
+    Migration(version=4, title="child runs", apply=_add_families),
 )
 """Every migration since the first release, in order."""
 

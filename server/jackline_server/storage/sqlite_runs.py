@@ -1,11 +1,13 @@
 """The Runs role of the SQLite store: rows by id, by request and by page."""
 
 import json
+from collections.abc import Sequence
 from typing import cast
 
 from jackline_server.core.facts import Phase
 from jackline_server.runtime.store_ports import RunPage, RunQuery, RunRow, Tenant
 from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_families import read_below
 from jackline_server.storage.sqlite_readers import Readers
 
 _COLUMNS = """
@@ -13,7 +15,9 @@ SELECT tenant, run_id, workflow, plan_digest, labels, created_unix_ms, finished_
   (SELECT max(sequence) FROM events WHERE events.run_key = runs.run_key), phase, summary,
   (SELECT thread_id FROM run_threads JOIN threads USING (thread_key)
     WHERE run_threads.run_key = runs.run_key),
-  (SELECT place FROM run_threads WHERE run_threads.run_key = runs.run_key)
+  (SELECT place FROM run_threads WHERE run_threads.run_key = runs.run_key),
+  (SELECT parents.run_id FROM run_parents JOIN runs AS parents ON parents.run_key = parent_key
+    WHERE run_parents.run_key = runs.run_key)
 FROM runs WHERE tenant = ?
 """
 _GET = f"{_COLUMNS} AND run_id = ?"
@@ -29,6 +33,8 @@ _WITH_INTERRUPTS = " AND open_interrupts > 0"
 _WITH_LABEL = " AND run_key IN (SELECT run_key FROM labels WHERE name = ? AND value = ?)"
 _OF_THREAD = """ AND run_key IN (SELECT run_key FROM run_threads
   WHERE thread_key = (SELECT thread_key FROM threads WHERE threads.tenant = ? AND thread_id = ?))"""
+_OF_PARENT = """ AND run_key IN (SELECT run_key FROM run_parents
+  WHERE parent_key = (SELECT run_key FROM runs AS parents WHERE parents.run_id = ?))"""
 _OLDER = " AND (created_unix_ms, run_id) < (?, ?)"
 _NEWER = " AND (created_unix_ms, run_id) > (?, ?)"
 _NEWEST_FIRST = " ORDER BY created_unix_ms DESC, run_id DESC LIMIT ?"
@@ -54,6 +60,10 @@ class SqliteRuns:
     async def page(self, query: RunQuery) -> RunPage:
         """As the port says."""
         return await self._readers.run(_page, query)
+
+    async def living_below(self, tenant: Tenant, run_id: str) -> Sequence[str]:
+        """As the port says."""
+        return await self._readers.run(read_below, (run_id, tenant.id))
 
 
 def _get(connection: Database, which: tuple[str, str]) -> RunRow | None:
@@ -92,6 +102,8 @@ def _filters(query: RunQuery) -> tuple[str, list[_Value]]:
         asked.append((_WITH_INTERRUPTS, ()))
     if query.thread_id:
         asked.append((_OF_THREAD, (query.tenant.id, query.thread_id)))
+    if query.parent_run_id:
+        asked.append((_OF_PARENT, (query.parent_run_id,)))
     asked.extend((_WITH_LABEL, label) for label in query.labels.items())
     values: list[_Value] = [query.tenant.id]
     for _, given in asked:
@@ -100,7 +112,7 @@ def _filters(query: RunQuery) -> tuple[str, list[_Value]]:
 
 
 def _row(row: object) -> RunRow:
-    *found, thread_id, place = cast("tuple[object, ...]", row)
+    *found, thread_id, place, parent = cast("tuple[object, ...]", row)
     tenant, run_id, workflow, digest, labels, created, finished, epoch, owner, sequence, phase, summary = (
         cast("tuple[str, str, str, str, str, int, int | None, int, str | None, int, str, bytes]", found)
     )
@@ -119,4 +131,5 @@ def _row(row: object) -> RunRow:
         summary=summary,
         thread_id=cast("str | None", thread_id) or "",
         waits_for_turn=place is not None,
+        parent_run_id=cast("str | None", parent) or "",
     )

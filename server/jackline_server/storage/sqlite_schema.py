@@ -19,7 +19,7 @@ from jackline_server.storage.sqlite_upgrade import readable_backup
 APPLICATION_ID = 0x4A4C4E45
 """`JLNE`, in the header of the file."""
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The schema of the tables below."""
 
 BUSY_MS = 2_000
@@ -78,6 +78,13 @@ CREATE TABLE labels (
   run_key INTEGER NOT NULL,
   PRIMARY KEY (name, value, run_key)
 ) WITHOUT ROWID;
+
+-- The run that started a run; there is no row for one that a caller started.
+CREATE TABLE run_parents (
+  run_key INTEGER PRIMARY KEY,
+  parent_key INTEGER NOT NULL
+);
+CREATE INDEX run_parents_by_parent ON run_parents (parent_key);
 
 CREATE TABLE requests (
   tenant TEXT NOT NULL,

@@ -56,7 +56,7 @@ from jackline_server.core.steps import (
     ToolAttempt,
     Wait,
 )
-from jackline_server.testing import plans
+from jackline_server.testing import child_runs, plans
 from jackline_server.testing.instruments import instruments as real_instruments
 
 STARTED_UNIX_MS = 1_700_000_000_000
@@ -411,13 +411,30 @@ class Driver:
 
     def _call_tools(self, step: CallTools) -> None:
         """Announce all, then end each by itself, the quickest first."""
-        self._commit(tuple(attempt.started for attempt in step.attempts))
+        children = step.attempts[0].child is not None
+        begun = [child_runs.begun(attempt) for attempt in step.attempts] if children else []
+        self._commit((*(attempt.started for attempt in step.attempts), *begun))
         self.attempts.extend(step.attempts)
         ends = [(attempt, self._end(attempt)) for attempt in step.attempts]
         began = self.active_ms
         for attempt, end in sorted(ends, key=lambda pair: pair[1].takes_ms):
+            if children:
+                self._child_ended(attempt, end)
+                continue
             self.pass_time(active_ms=began + end.takes_ms - self.active_ms)
             self._commit((self._tool_ended(attempt, end),))
+
+    def _child_ended(self, attempt: ToolAttempt, end: Ends) -> None:
+        self._commit(
+            child_runs.ended(
+                attempt,
+                self.state,
+                status=end.status,
+                output_json=json_text.write(end.output),
+                takes_ms=end.takes_ms,
+            )
+        )
+        self.active_ms = max(self.active_ms, self.state.active_ms)
 
     def _tool_ended(self, attempt: ToolAttempt, end: Ends) -> ToolCallFinished:
         failed = FailedAttempt(may_pass=end.may_pass, retry_after_ms=end.retry_after_ms)

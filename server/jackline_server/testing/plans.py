@@ -13,9 +13,12 @@ from jackline_server.core.facts import RunStarted
 from jackline_server.core.gate_plans import GatesPlan
 from jackline_server.core.plan import (
     END,
+    NO_SHARE,
+    AgentTool,
     AnswerForm,
     AttemptLimits,
     BoundsCap,
+    ChildAction,
     CompactionPlan,
     Completion,
     Effect,
@@ -36,6 +39,7 @@ from jackline_server.core.plan import (
     RouterCase,
     RouterStep,
     RunBounds,
+    SharePlan,
     StepBounds,
     StepPlan,
     TextToolCalls,
@@ -66,12 +70,18 @@ class RunBoundsFields(TypedDict, total=False):
     cost_budget_micros: int | None
     steps: int
     events: int
+    child_depth: int
 
 
 def run_bounds(**fields: Unpack[RunBoundsFields]) -> RunBounds:
-    """Bounds of a run: no budget, no timeout, 128 steps and 20,000 events unless said otherwise."""
+    """Bounds of a run: no budget, no timeout, 128 steps, 20,000 events, 3 levels of children unless said."""
     defaults = RunBounds(
-        run_timeout_ms=None, token_budget=None, cost_budget_micros=None, steps=128, events=20_000
+        run_timeout_ms=None,
+        token_budget=None,
+        cost_budget_micros=None,
+        steps=128,
+        events=20_000,
+        child_depth=3,
     )
     return replace(defaults, **fields)
 
@@ -222,6 +232,15 @@ def tool(step_id: str, effect: Effect = Effect.READ, **fields: Unpack[ToolStepFi
     return replace(defaults, **fields)
 
 
+def child(
+    step_id: str, workflow: str, *, effect: Effect = Effect.READ, share: SharePlan = NO_SHARE
+) -> ToolStep:
+    """A step that runs a workflow."""
+    return tool(
+        step_id, effect, kind="workflow", input={}, action=ChildAction(workflow=workflow, share=share)
+    )
+
+
 def router(step_id: str, cases: Mapping[str, str], routes: Mapping[str, str]) -> RouterStep:
     """A router: `cases` maps each condition to its signal, in order; it stands outside the spine."""
     return RouterStep(
@@ -268,6 +287,7 @@ class ModelStepFields(TypedDict, total=False):
     limit_expiry_ms: int
     fallbacks: tuple[str, ...]
     on_model_unavailable: OnModelUnavailable
+    as_tool: AgentTool | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

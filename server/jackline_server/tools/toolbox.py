@@ -6,6 +6,7 @@ Owns which tool serves which action. Each tool owns what its answers mean.
 from typing import assert_never
 
 from jackline_server.core.plan import (
+    ChildAction,
     FunctionAction,
     GrpcAction,
     HttpAction,
@@ -70,8 +71,8 @@ class StepToolbox:
                 return await self._functions.call(action, invocation)
             case McpAction() | SqlAction() | GrpcAction():
                 return await self._reached(action, invocation)
-            case ResultAction():
-                raise TypeError("results are read by the runtime itself")
+            case ResultAction() | ChildAction():
+                raise TypeError("results are read, and runs started, by the runtime itself")
             case _:
                 assert_never(action)
 

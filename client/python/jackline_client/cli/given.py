@@ -164,12 +164,14 @@ def read_bounds(pairs: Iterable[str]) -> RunBounds | None:
                 bounds.steps = _number(pair, value, _LARGEST_SMALL_NUMBER)
             case "events":
                 bounds.events = _number(pair, value, _LARGEST_SMALL_NUMBER)
+            case "child_depth":
+                bounds.child_depth = _number(pair, value, _LARGEST_SMALL_NUMBER)
             case "run_timeout":
                 bounds.run_timeout.CopyFrom(_duration(pair, value))
             case _:
                 raise typer.BadParameter(
-                    f"--bound {pair!r}: write token_budget=N, cost_budget_usd=0.50, steps=N, events=N "
-                    "or run_timeout=15m"
+                    f"--bound {pair!r}: write token_budget=N, cost_budget_usd=0.50, steps=N, events=N, "
+                    "child_depth=N or run_timeout=15m"
                 )
     return bounds if given else None
 

@@ -121,7 +121,9 @@ def run(
     bound: Annotated[
         list[str] | None,
         typer.Option(
-            "--bound", metavar="NAME=VALUE", help="token_budget, cost_budget_usd, steps, events, run_timeout."
+            "--bound",
+            metavar="NAME=VALUE",
+            help="token_budget, cost_budget_usd, steps, events, child_depth, run_timeout.",
         ),
     ] = None,
     thread: Annotated[

@@ -9,7 +9,7 @@ from collections.abc import Container
 
 from jackline_server.core import exits, json_text
 from jackline_server.core.bounds import Limit
-from jackline_server.core.calling import cut_calls, waves
+from jackline_server.core.calling import children, cut_calls, waves
 from jackline_server.core.calling.waves import Candidate
 from jackline_server.core.context import step_input
 from jackline_server.core.deciding import call_checks
@@ -168,6 +168,7 @@ def next_wave(
     checked = call_checks.over_tool_limits(
         batch, [pair for pair in checked if pair[0].call_id not in shared.twins]
     )
+    checked = children.within_depth(batch, checked)
     refused = [call_checks.refused(batch, call, found) for call, found in checked if isinstance(found, tuple)]
     if refused:
         return Record(facts=tuple(refused))
@@ -253,7 +254,7 @@ def _start(
         for call, found in checked
         if call.call_id in chosen and not isinstance(found, tuple)
     ]
-    return CallTools(attempts=tuple(attempts))
+    return children.together(batch, attempts, time_left_ms)
 
 
 def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: int | None) -> ToolAttempt:

@@ -14,13 +14,14 @@ from jackline_server.core.commands import (
     AdjustBounds,
     Answer,
     Command,
+    EndChild,
     Pause,
     Resume,
     Steer,
     SubmitToolResult,
     kind_of,
 )
-from jackline_server.core.deciding import adjusting, call_endings, turns
+from jackline_server.core.deciding import adjusting, call_endings, child_endings, turns
 from jackline_server.core.evolve import evolve
 from jackline_server.core.facts import (
     CallStatus,
@@ -68,6 +69,8 @@ def settle(state: RunState, command: Command, now: Moment) -> Settled | None:  #
             return _submit(state, command, action)
         case AdjustBounds():
             return _adjust(state, command, action, now)
+        case EndChild(finished=finished):
+            return child_endings.ended(state, finished) or (reject(command, Rejection.CALL_NOT_OPEN),)
         case _:
             assert_never(action)
 

@@ -106,4 +106,8 @@ def aborted(state: RunState) -> Exit:
         return exits.abnormal(abort.cause, leaf="thread.replace", error=reason or "replaced by a newer run")
     if abort is not None and abort.cause is StopReason.PAUSE_EXPIRED:
         return exits.abnormal(abort.cause, leaf=pauses.LEAF, error=reason)
+    if abort is not None and abort.cause is StopReason.PARENT:
+        return exits.abnormal(
+            abort.cause, leaf="parent.abort", error=reason or "the run that started it ends"
+        )
     return exits.abnormal(StopReason.OPERATOR, leaf="control.abort", error=reason or "aborted by an operator")

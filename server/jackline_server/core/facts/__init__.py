@@ -9,6 +9,7 @@ millionths of a US dollar. JSON documents are their text.
 """
 
 from jackline_server.core.facts.answers import AnswerProblem, AnswerRejected
+from jackline_server.core.facts.children import ChildFinished, ChildStarted
 from jackline_server.core.facts.consulting import ConsultAnswer, Consulted, ConsultKind
 from jackline_server.core.facts.control import (
     AbortMode,
@@ -28,6 +29,7 @@ from jackline_server.core.facts.progress import Grounded, Pattern, Reflected
 from jackline_server.core.facts.runs import (
     ForkOrigin,
     MessagesAppended,
+    Parent,
     Phase,
     RecoveryCause,
     RunFinished,
@@ -86,6 +88,8 @@ Fact = (
     | Grounded
     | HistoryRepaired
     | Compacted
+    | ChildStarted
+    | ChildFinished
 )
 
 __all__ = [
@@ -97,6 +101,8 @@ __all__ = [
     "BoundsAdjusted",
     "CallProblem",
     "CallStatus",
+    "ChildFinished",
+    "ChildStarted",
     "CommandApplied",
     "CommandKind",
     "CommandRejected",
@@ -120,6 +126,7 @@ __all__ = [
     "ModelReplied",
     "NoticeCode",
     "Noticed",
+    "Parent",
     "Pattern",
     "Paused",
     "Phase",

@@ -17,6 +17,8 @@ class CommandKind(Enum):
     ANSWER = "answer"
     SUBMIT_TOOL_RESULT = "submit_tool_result"
     ADJUST_BOUNDS = "adjust_bounds"
+    END_CHILD = "end_child"
+    """What a child run says to its parent; nobody can send it."""
 
 
 class AbortMode(Enum):

@@ -58,6 +58,7 @@ class StopReason(Enum):
     OPERATOR = "operator"
     REPLACED = "replaced"
     PAUSE_EXPIRED = "pause_expired"
+    PARENT = "parent"
 
 
 @frozen
@@ -69,11 +70,21 @@ class ForkOrigin:
 
 
 @frozen
+class Parent:
+    """Which run started a child, by which call. `root_run_id` is the run at the top of the family."""
+
+    run_id: str
+    call_id: str
+    root_run_id: str
+
+
+@frozen
 class RunStarted:
     """The run was accepted. `bounds` are the plan's, tightened by the caller.
 
     `forked_from` is set for a fork: its facts up to that sequence are the other run's. `thread` is the
-    conversation that it continues, None without.
+    conversation that it continues, None without. `parent` is set for a child: its bounds are what its parent
+    gave it, tightened by its plan's.
     """
 
     workflow: str
@@ -87,6 +98,7 @@ class RunStarted:
     subject_json: str  # content; a JSON object, `{}` without a subject
     forked_from: ForkOrigin | None = None
     thread: ThreadStart | None = None
+    parent: Parent | None = None
 
 
 @frozen

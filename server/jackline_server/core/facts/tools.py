@@ -33,6 +33,7 @@ class CallProblem(Enum):
     GUARDRAIL = "guardrail"
     POLICY_DENIED = "policy_denied"
     REPLY_DISCARDED = "reply_discarded"
+    CHILD_DEPTH = "child_depth"
 
 
 OTHER_TOOL = "other"

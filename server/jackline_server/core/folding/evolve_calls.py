@@ -91,7 +91,7 @@ def start(state: RunState, fact: ToolCallStarted) -> RunState:
 
 def reuse_key(state: RunState, call: ToolCall) -> str:
     """What calls have in common that may share a result; empty for a tool that is always asked."""
-    step, tool = state.plan.steps.get(call.step_id), state.plan.steps.get(call.tool)
+    step, tool = state.plan.steps.get(call.step_id), result_tool.behind(state.plan, call.tool)
     if not isinstance(tool, ToolStep) or not failure_policy(state, call).reuse:
         return ""
     own = step_input(state.context, tool.input or {}) if isinstance(step, ModelStep) else None
@@ -100,7 +100,7 @@ def reuse_key(state: RunState, call: ToolCall) -> str:
 
 def failure_policy(state: RunState, call: ToolCall) -> ToolPolicy:
     """What follows from the call's failures, as the step that asked says of the tool, or the tool itself."""
-    step, tool = state.plan.steps.get(call.step_id), state.plan.steps.get(call.tool)
+    step, tool = state.plan.steps.get(call.step_id), result_tool.behind(state.plan, call.tool)
     if isinstance(step, ModelStep):
         entry = entry_of(step, call)
         return _NO_POLICY if entry is None else entry.policy
@@ -164,7 +164,7 @@ def _written(state: RunState, call: ToolCall) -> Context:
     """The context with the call's output under its tool's key, where the model's step lets it write."""
     if call.status is not CallStatus.COMPLETED:
         return state.context
-    step, tool = state.plan.step(call.step_id), state.plan.steps.get(call.tool)
+    step, tool = state.plan.step(call.step_id), result_tool.behind(state.plan, call.tool)
     if not isinstance(step, ModelStep) or not isinstance(tool, ToolStep):
         return state.context
     if not any(entry.ref == call.tool and entry.writes_context for entry in step.tools):
@@ -210,7 +210,7 @@ def is_settled(call: ToolCall, plan: Plan) -> bool:
 
 def policy_of(call: ToolCall, plan: Plan) -> OnUnknown:
     """What the tool's step says of an unknown outcome."""
-    step = plan.steps.get(call.tool)
+    step = result_tool.behind(plan, call.tool)
     return step.on_unknown if isinstance(step, ToolStep) else OnUnknown.FAIL
 
 

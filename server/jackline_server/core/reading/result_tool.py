@@ -20,6 +20,7 @@ from jackline_server.core.plan import (
     ToolEntry,
     ToolStep,
 )
+from jackline_server.core.reading import child_tool
 from jackline_server.core.state import RunState, ToolCall, Visit, calls_of
 
 DEFAULT_PAGE_CHARS = 8_000
@@ -87,6 +88,8 @@ def offered(step: ModelStep, visit: Visit) -> tuple[ToolEntry, ...]:
 def behind(plan: Plan, tool: str) -> StepPlan | None:
     """The step behind a tool's name, this one's too; None for a name that the model made up."""
     step = plan.steps.get(tool)
+    if isinstance(step, ModelStep):
+        return child_tool.of_agent(step)
     return STEP if step is None and tool == READ_RESULT else step
 
 
@@ -119,7 +122,7 @@ def readable(state: RunState, visit: Visit) -> list[ToolCall]:
 
 def page_chars(plan: Plan, call: ToolCall) -> int:
     """How long a page of the call's result may be: as much as is shown of it at once."""
-    step = plan.steps.get(call.tool)
+    step = behind(plan, call.tool)
     return step.result_chars if isinstance(step, ToolStep) else DEFAULT_PAGE_CHARS
 
 

@@ -347,7 +347,7 @@ def shown(call: ToolCall, state: RunState, *, is_later: bool = False) -> str:
 
 def _text_of(call: ToolCall, state: RunState, *, is_later: bool) -> str:
     output = call.output_json or "null"
-    step = state.plan.steps.get(call.tool)
+    step = result_tool.behind(state.plan, call.tool)
     most = step.result_chars if isinstance(step, ToolStep) else len(output)
     if len(output) <= most and not call.cut_from_bytes:
         return output

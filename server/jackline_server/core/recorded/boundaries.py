@@ -10,6 +10,8 @@ from jackline_server.core.facts import (
     BoundsAdjusted,
     CallProblem,
     CallStatus,
+    ChildFinished,
+    ChildStarted,
     CommandApplied,
     CommandRejected,
     ConsultAnswer,
@@ -50,8 +52,10 @@ class Entry:
 def in_flight(state: RunState) -> bool:
     """True while a call of a model or tool is under way: what came of it is not in the log yet.
 
-    A call whose worker went away is not under way any more.
+    A call whose worker went away is not under way any more; a child run is, until it ends.
     """
+    if state.has_children:
+        return True
     visit = state.visit
     if visit is None:
         return False
@@ -88,6 +92,7 @@ def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911, PLR0912
             return isinstance(before, CommandApplied | TimerFired | BoundsAdjusted)
         case ToolCallFinished():
             answered = isinstance(before, InterruptResolved) and before.option in (SUCCEEDED, FAILED)
+            answered = answered or isinstance(before, ChildFinished)
             return answered or fact.problem is CallProblem.REPLY_DISCARDED
         case Noticed(code=NoticeCode.TOOL_CALLS_IN_TEXT):
             return isinstance(before, ModelReplied | ToolCallRequested)
@@ -129,6 +134,8 @@ def comes_from_outside(fact: Fact) -> bool:
             | RunSuspended()
             | Steered()
             | MessagesAppended()
+            | ChildStarted()
+            | ChildFinished()
         ):
             return True
         case StepFinished(stop_reason=reason) | RunFinished(stop_reason=reason):

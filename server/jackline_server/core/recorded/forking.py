@@ -100,6 +100,7 @@ def started_anew(started: RunStarted, plan: Plan, fork: Fork) -> RunStarted:
         bounds=fork.bounds,
         on_question=fork.on_question,
         forked_from=fork.origin,
+        parent=None,
         thread=None if started.thread is None else change(started.thread, thread_id="", waits=False),
     )
 
@@ -137,6 +138,7 @@ def carried(started: RunBounds, own: RunBounds, other: RunBounds) -> RunBounds:
         cost_budget_micros=pick(started.cost_budget_micros, own.cost_budget_micros, other.cost_budget_micros),
         steps=other.steps if steps is None else steps,
         events=other.events if events is None else events,
+        child_depth=min(started.child_depth, other.child_depth),
     )
 
 

@@ -139,6 +139,10 @@ class FaultyRuns:
         """As the port says."""
         return await self.line.ask(lambda: self.store.runs.page(query))
 
+    async def living_below(self, tenant: Tenant, run_id: str) -> Sequence[str]:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.runs.living_below(tenant, run_id))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyCommands:
@@ -148,11 +152,13 @@ class FaultyCommands:
     store: Store
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
     ) -> tuple[Submission, CommandRow | None]:
         """As the port says."""
         return await self.line.ask(
-            lambda: self.store.commands.submit(run_id, command_id=command_id, payload=payload, limit=limit),
+            lambda: self.store.commands.submit(
+                run_id, command_id=command_id, payload=payload, limit=limit, below=below
+            ),
             mutates=True,
         )
 

@@ -41,6 +41,8 @@ class _CommandKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CommandKi
     """Say what a tool call whose outcome is unknown returned."""
     COMMAND_KIND_ADJUST_BOUNDS: _CommandKind.ValueType  # 7
     """Change the caps of the run, or of the visit under way."""
+    COMMAND_KIND_END_CHILD: _CommandKind.ValueType  # 15
+    """A child run ended. Comes from the child alone, never from a caller."""
 
 class CommandKind(_CommandKind, metaclass=_CommandKindEnumTypeWrapper):
     """What a command does."""
@@ -61,6 +63,8 @@ COMMAND_KIND_SUBMIT_TOOL_RESULT: CommandKind.ValueType  # 6
 """Say what a tool call whose outcome is unknown returned."""
 COMMAND_KIND_ADJUST_BOUNDS: CommandKind.ValueType  # 7
 """Change the caps of the run, or of the visit under way."""
+COMMAND_KIND_END_CHILD: CommandKind.ValueType  # 15
+"""A child run ended. Comes from the child alone, never from a caller."""
 Global___CommandKind: _TypeAlias = CommandKind  # noqa: Y015
 
 class _AbortMode:

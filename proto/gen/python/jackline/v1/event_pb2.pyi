@@ -271,6 +271,8 @@ class _CallProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallProbl
     """The policy service does not allow it."""
     CALL_PROBLEM_REPLY_DISCARDED: _CallProblem.ValueType  # 11
     """A hook had the reply that asked for it made anew."""
+    CALL_PROBLEM_CHILD_DEPTH: _CallProblem.ValueType  # 20
+    """It would start a run below the last level that `child_depth` allows."""
 
 class CallProblem(_CallProblem, metaclass=_CallProblemEnumTypeWrapper):
     """Why a requested call can't start."""
@@ -299,6 +301,8 @@ CALL_PROBLEM_POLICY_DENIED: CallProblem.ValueType  # 10
 """The policy service does not allow it."""
 CALL_PROBLEM_REPLY_DISCARDED: CallProblem.ValueType  # 11
 """A hook had the reply that asked for it made anew."""
+CALL_PROBLEM_CHILD_DEPTH: CallProblem.ValueType  # 20
+"""It would start a run below the last level that `child_depth` allows."""
 Global___CallProblem: _TypeAlias = CallProblem  # noqa: Y015
 
 class _AnswerProblem:
@@ -621,6 +625,8 @@ class StepEvent(_message.Message):
     GROUNDED_FIELD_NUMBER: _builtins.int
     BOUNDS_ADJUSTED_FIELD_NUMBER: _builtins.int
     CONSULTED_FIELD_NUMBER: _builtins.int
+    CHILD_STARTED_FIELD_NUMBER: _builtins.int
+    CHILD_FINISHED_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
@@ -759,6 +765,14 @@ class StepEvent(_message.Message):
         """Somebody who can change nothing was asked, and answered."""
 
     @_builtins.property
+    def child_started(self) -> Global___ChildStarted:
+        """A child run was started."""
+
+    @_builtins.property
+    def child_finished(self) -> Global___ChildFinished:
+        """A child run ended."""
+
+    @_builtins.property
     def content(self) -> Global___Content:
         """What was said, given and returned. Empty in view METADATA."""
 
@@ -803,13 +817,15 @@ class StepEvent(_message.Message):
         grounded: Global___Grounded | None = ...,
         bounds_adjusted: Global___BoundsAdjusted | None = ...,
         consulted: Global___Consulted | None = ...,
+        child_started: Global___ChildStarted | None = ...,
+        child_finished: Global___ChildFinished | None = ...,
         content: Global___Content | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "child_finished", b"child_finished", "child_started", b"child_started", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "child_finished", b"child_finished", "child_started", b"child_started", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "compacted", "history_repaired", "messages_appended", "reflected", "grounded", "bounds_adjusted", "consulted"]  # noqa: Y015
+    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "compacted", "history_repaired", "messages_appended", "reflected", "grounded", "bounds_adjusted", "consulted", "child_started", "child_finished"]  # noqa: Y015
     _WhichOneofArgType_fact: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_fact) -> _WhichOneofReturnType_fact | None: ...
 
@@ -830,6 +846,7 @@ class RunStarted(_message.Message):
     ON_QUESTION_FIELD_NUMBER: _builtins.int
     FORKED_FROM_FIELD_NUMBER: _builtins.int
     THREAD_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     workflow: _builtins.str
     """Name of the workflow."""
     plan_digest: _builtins.str
@@ -858,6 +875,10 @@ class RunStarted(_message.Message):
     def thread(self) -> Global___ThreadStart:
         """The conversation that it continues; unset without."""
 
+    @_builtins.property
+    def parent(self) -> Global___ParentCall:
+        """Which run started it, and by which call; unset for a run that a caller started."""
+
     def __init__(
         self,
         *,
@@ -870,14 +891,45 @@ class RunStarted(_message.Message):
         on_question: _run_pb2.OnQuestion.ValueType = ...,
         forked_from: _run_pb2.ForkOrigin | None = ...,
         thread: Global___ThreadStart | None = ...,
+        parent: Global___ParentCall | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "forked_from", b"forked_from", "thread", b"thread"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "forked_from", b"forked_from", "parent", b"parent", "thread", b"thread"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "epoch", b"epoch", "forked_from", b"forked_from", "on_question", b"on_question", "plan_digest", b"plan_digest", "principal", b"principal", "thread", b"thread", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "epoch", b"epoch", "forked_from", b"forked_from", "on_question", b"on_question", "parent", b"parent", "plan_digest", b"plan_digest", "principal", b"principal", "thread", b"thread", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunStarted: _TypeAlias = RunStarted  # noqa: Y015
+
+@_typing.final
+class ParentCall(_message.Message):
+    """The call by which a run started a child."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run that started it."""
+    call_id: _builtins.str
+    """The tool call that is its run."""
+    root_run_id: _builtins.str
+    """The run at the top of the family."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        call_id: _builtins.str = ...,
+        root_run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "root_run_id", b"root_run_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ParentCall: _TypeAlias = ParentCall  # noqa: Y015
 
 @_typing.final
 class ThreadStart(_message.Message):
@@ -1956,6 +2008,117 @@ class Grounded(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__score_permille) -> _WhichOneofReturnType__score_permille | None: ...
 
 Global___Grounded: _TypeAlias = Grounded  # noqa: Y015
+
+@_typing.final
+class ChildStarted(_message.Message):
+    """A child run was started: it is in the store from the commit of this event on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    CHILD_RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_FIELD_NUMBER: _builtins.int
+    PLAN_DIGEST_FIELD_NUMBER: _builtins.int
+    TOKEN_SHARE_FIELD_NUMBER: _builtins.int
+    COST_SHARE_MICROS_FIELD_NUMBER: _builtins.int
+    TIME_SHARE_MS_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    """The tool call that is its run."""
+    child_run_id: _builtins.str
+    """The child."""
+    workflow: _builtins.str
+    """Name of its workflow."""
+    plan_digest: _builtins.str
+    """SHA-256 of its plan, in hexadecimal."""
+    token_share: _builtins.int
+    """Tokens that it may use at most, held here until it ends; unset without a cap, and then nothing is held."""
+    cost_share_micros: _builtins.int
+    """The same of money, in millionths of a US dollar."""
+    time_share_ms: _builtins.int
+    """Its active time at most, in milliseconds; unset without a cap."""
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        child_run_id: _builtins.str = ...,
+        workflow: _builtins.str = ...,
+        plan_digest: _builtins.str = ...,
+        token_share: _builtins.int | None = ...,
+        cost_share_micros: _builtins.int | None = ...,
+        time_share_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros", "_time_share_ms", b"_time_share_ms", "_token_share", b"_token_share", "cost_share_micros", b"cost_share_micros", "time_share_ms", b"time_share_ms", "token_share", b"token_share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros", "_time_share_ms", b"_time_share_ms", "_token_share", b"_token_share", "call_id", b"call_id", "child_run_id", b"child_run_id", "cost_share_micros", b"cost_share_micros", "plan_digest", b"plan_digest", "time_share_ms", b"time_share_ms", "token_share", b"token_share", "workflow", b"workflow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_share_micros: _TypeAlias = _typing.Literal["cost_share_micros"]  # noqa: Y015
+    _WhichOneofArgType__cost_share_micros: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros"]  # noqa: Y015
+    _WhichOneofReturnType__time_share_ms: _TypeAlias = _typing.Literal["time_share_ms"]  # noqa: Y015
+    _WhichOneofArgType__time_share_ms: _TypeAlias = _typing.Literal["_time_share_ms", b"_time_share_ms"]  # noqa: Y015
+    _WhichOneofReturnType__token_share: _TypeAlias = _typing.Literal["token_share"]  # noqa: Y015
+    _WhichOneofArgType__token_share: _TypeAlias = _typing.Literal["_token_share", b"_token_share"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_share_micros) -> _WhichOneofReturnType__cost_share_micros | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__time_share_ms) -> _WhichOneofReturnType__time_share_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_share) -> _WhichOneofReturnType__token_share | None: ...
+
+Global___ChildStarted: _TypeAlias = ChildStarted  # noqa: Y015
+
+@_typing.final
+class ChildFinished(_message.Message):
+    """A child run ended. How its call ends by it is the event that follows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    CHILD_RUN_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    STOP_REASON_FIELD_NUMBER: _builtins.int
+    STOP_LEAF_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    COST_MICROS_FIELD_NUMBER: _builtins.int
+    ACTIVE_MS_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    """The tool call that was its run."""
+    child_run_id: _builtins.str
+    """The child."""
+    state: _run_pb2.RunState.ValueType
+    """A terminal state."""
+    signal: _builtins.str
+    """Its exit."""
+    stop_reason: _run_pb2.StopReason.ValueType
+    """Why it ended."""
+    stop_leaf: _builtins.str
+    """The scope and name of the limit, condition or rule that ended it."""
+    tokens: _builtins.int
+    """Tokens that it used, its own children included."""
+    cost_micros: _builtins.int
+    """What it cost, in millionths of a US dollar."""
+    active_ms: _builtins.int
+    """Its active time in milliseconds."""
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        child_run_id: _builtins.str = ...,
+        state: _run_pb2.RunState.ValueType = ...,
+        signal: _builtins.str = ...,
+        stop_reason: _run_pb2.StopReason.ValueType = ...,
+        stop_leaf: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+        cost_micros: _builtins.int = ...,
+        active_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "call_id", b"call_id", "child_run_id", b"child_run_id", "cost_micros", b"cost_micros", "signal", b"signal", "state", b"state", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildFinished: _TypeAlias = ChildFinished  # noqa: Y015
 
 @_typing.final
 class Content(_message.Message):

@@ -1439,6 +1439,7 @@ class ModelStepPlan(_message.Message):
     THREAD_FIELD_NUMBER: _builtins.int
     READS_RESULTS_FIELD_NUMBER: _builtins.int
     LIMIT_EXPIRY_MS_FIELD_NUMBER: _builtins.int
+    AS_TOOL_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -1515,6 +1516,10 @@ class ModelStepPlan(_message.Message):
     def gates(self) -> Global___GatesPlan:
         """What is asked and checked around it; unset: nothing."""
 
+    @_builtins.property
+    def as_tool(self) -> Global___AgentTool:
+        """Set if another agent has it as a tool."""
+
     def __init__(
         self,
         *,
@@ -1544,10 +1549,11 @@ class ModelStepPlan(_message.Message):
         thread: _builtins.bool = ...,
         reads_results: _builtins.bool = ...,
         limit_expiry_ms: _builtins.int = ...,
+        as_tool: Global___AgentTool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "bounds", b"bounds", "compaction", b"compaction", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "as_tool", b"as_tool", "bounds", b"bounds", "compaction", b"compaction", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "fallbacks", b"fallbacks", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "limit_expiry_ms", b"limit_expiry_ms", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "on_model_unavailable", b"on_model_unavailable", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "as_tool", b"as_tool", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "fallbacks", b"fallbacks", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "limit_expiry_ms", b"limit_expiry_ms", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "on_model_unavailable", b"on_model_unavailable", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015
@@ -1665,6 +1671,7 @@ class ToolStepPlan(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     SQL_FIELD_NUMBER: _builtins.int
     GRPC_FIELD_NUMBER: _builtins.int
+    CHILD_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
@@ -1704,6 +1711,10 @@ class ToolStepPlan(_message.Message):
         """Calls a method of a gRPC service."""
 
     @_builtins.property
+    def child(self) -> Global___ChildAction:
+        """Starts a run of its own."""
+
+    @_builtins.property
     def policy(self) -> Global___ToolPolicy:
         """What follows from its failures, and whether it is called again."""
 
@@ -1726,14 +1737,15 @@ class ToolStepPlan(_message.Message):
         result: Global___ResultAction | None = ...,
         sql: Global___SqlAction | None = ...,
         grpc: Global___GrpcAction | None = ...,
+        child: Global___ChildAction | None = ...,
         policy: Global___ToolPolicy | None = ...,
         gates: Global___GatesPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql", "grpc"]  # noqa: Y015
+    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql", "grpc", "child"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
 
@@ -1755,6 +1767,107 @@ class ResultAction(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResultAction: _TypeAlias = ResultAction  # noqa: Y015
+
+@_typing.final
+class ChildAction(_message.Message):
+    """A run of its own. One of `workflow` and `agent` is set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    workflow: _builtins.str
+    """The workflow: `name`, `name@alias` or `name@digest`."""
+    agent: _builtins.str
+    """The agent of the same workflow."""
+    @_builtins.property
+    def share(self) -> Global___ChildShare:
+        """What it is given."""
+
+    def __init__(
+        self,
+        *,
+        workflow: _builtins.str = ...,
+        agent: _builtins.str = ...,
+        share: Global___ChildShare | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "share", b"share", "workflow", b"workflow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildAction: _TypeAlias = ChildAction  # noqa: Y015
+
+@_typing.final
+class ChildShare(_message.Message):
+    """What a child run is given of what its parent has left. What is unset is an equal part."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_BUDGET_FIELD_NUMBER: _builtins.int
+    COST_BUDGET_MICROS_FIELD_NUMBER: _builtins.int
+    RUN_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    token_budget: _builtins.int
+    """Tokens."""
+    cost_budget_micros: _builtins.int
+    """Money, in millionths of a US dollar."""
+    run_timeout_ms: _builtins.int
+    """Active time; unset: as much as the parent has left."""
+    def __init__(
+        self,
+        *,
+        token_budget: _builtins.int | None = ...,
+        cost_budget_micros: _builtins.int | None = ...,
+        run_timeout_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros", "_run_timeout_ms", b"_run_timeout_ms", "_token_budget", b"_token_budget", "cost_budget_micros", b"cost_budget_micros", "run_timeout_ms", b"run_timeout_ms", "token_budget", b"token_budget"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros", "_run_timeout_ms", b"_run_timeout_ms", "_token_budget", b"_token_budget", "cost_budget_micros", b"cost_budget_micros", "run_timeout_ms", b"run_timeout_ms", "token_budget", b"token_budget"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_budget_micros: _TypeAlias = _typing.Literal["cost_budget_micros"]  # noqa: Y015
+    _WhichOneofArgType__cost_budget_micros: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros"]  # noqa: Y015
+    _WhichOneofReturnType__run_timeout_ms: _TypeAlias = _typing.Literal["run_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__run_timeout_ms: _TypeAlias = _typing.Literal["_run_timeout_ms", b"_run_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__token_budget: _TypeAlias = _typing.Literal["token_budget"]  # noqa: Y015
+    _WhichOneofArgType__token_budget: _TypeAlias = _typing.Literal["_token_budget", b"_token_budget"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_budget_micros) -> _WhichOneofReturnType__cost_budget_micros | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run_timeout_ms) -> _WhichOneofReturnType__run_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_budget) -> _WhichOneofReturnType__token_budget | None: ...
+
+Global___ChildShare: _TypeAlias = ChildShare  # noqa: Y015
+
+@_typing.final
+class AgentTool(_message.Message):
+    """An agent that another one of the workflow has as a tool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EFFECT_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    effect: _run_pb2.Effect.ValueType
+    """What it may change by its own tools."""
+    @_builtins.property
+    def share(self) -> Global___ChildShare:
+        """What a run of it is given."""
+
+    def __init__(
+        self,
+        *,
+        effect: _run_pb2.Effect.ValueType = ...,
+        share: Global___ChildShare | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["share", b"share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "share", b"share"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AgentTool: _TypeAlias = AgentTool  # noqa: Y015
 
 @_typing.final
 class HttpAction(_message.Message):

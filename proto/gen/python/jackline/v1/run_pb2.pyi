@@ -503,6 +503,7 @@ class RunBounds(_message.Message):
     COST_BUDGET_MICROS_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
+    CHILD_DEPTH_FIELD_NUMBER: _builtins.int
     token_budget: _builtins.int
     """Prompt and completion tokens of all model calls."""
     cost_budget_micros: _builtins.int
@@ -511,6 +512,8 @@ class RunBounds(_message.Message):
     """Steps visited, each re-entry counted."""
     events: _builtins.int
     """Facts in the log."""
+    child_depth: _builtins.int
+    """Levels of child runs that may stand below it. 0: it may start none."""
     @_builtins.property
     def run_timeout(self) -> _duration_pb2.Duration:
         """Active time of the run."""
@@ -523,11 +526,14 @@ class RunBounds(_message.Message):
         cost_budget_micros: _builtins.int | None = ...,
         steps: _builtins.int | None = ...,
         events: _builtins.int | None = ...,
+        child_depth: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros", "_events", b"_events", "_steps", b"_steps", "_token_budget", b"_token_budget", "cost_budget_micros", b"cost_budget_micros", "events", b"events", "run_timeout", b"run_timeout", "steps", b"steps", "token_budget", b"token_budget"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_child_depth", b"_child_depth", "_cost_budget_micros", b"_cost_budget_micros", "_events", b"_events", "_steps", b"_steps", "_token_budget", b"_token_budget", "child_depth", b"child_depth", "cost_budget_micros", b"cost_budget_micros", "events", b"events", "run_timeout", b"run_timeout", "steps", b"steps", "token_budget", b"token_budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros", "_events", b"_events", "_steps", b"_steps", "_token_budget", b"_token_budget", "cost_budget_micros", b"cost_budget_micros", "events", b"events", "run_timeout", b"run_timeout", "steps", b"steps", "token_budget", b"token_budget"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_child_depth", b"_child_depth", "_cost_budget_micros", b"_cost_budget_micros", "_events", b"_events", "_steps", b"_steps", "_token_budget", b"_token_budget", "child_depth", b"child_depth", "cost_budget_micros", b"cost_budget_micros", "events", b"events", "run_timeout", b"run_timeout", "steps", b"steps", "token_budget", b"token_budget"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__child_depth: _TypeAlias = _typing.Literal["child_depth"]  # noqa: Y015
+    _WhichOneofArgType__child_depth: _TypeAlias = _typing.Literal["_child_depth", b"_child_depth"]  # noqa: Y015
     _WhichOneofReturnType__cost_budget_micros: _TypeAlias = _typing.Literal["cost_budget_micros"]  # noqa: Y015
     _WhichOneofArgType__cost_budget_micros: _TypeAlias = _typing.Literal["_cost_budget_micros", b"_cost_budget_micros"]  # noqa: Y015
     _WhichOneofReturnType__events: _TypeAlias = _typing.Literal["events"]  # noqa: Y015
@@ -536,6 +542,8 @@ class RunBounds(_message.Message):
     _WhichOneofArgType__steps: _TypeAlias = _typing.Literal["_steps", b"_steps"]  # noqa: Y015
     _WhichOneofReturnType__token_budget: _TypeAlias = _typing.Literal["token_budget"]  # noqa: Y015
     _WhichOneofArgType__token_budget: _TypeAlias = _typing.Literal["_token_budget", b"_token_budget"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__child_depth) -> _WhichOneofReturnType__child_depth | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_budget_micros) -> _WhichOneofReturnType__cost_budget_micros | None: ...
     @_typing.overload
@@ -803,6 +811,7 @@ class Interrupt(_message.Message):
     ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
     LIMIT_LEAF_FIELD_NUMBER: _builtins.int
     RAISE_TO_FIELD_NUMBER: _builtins.int
+    PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """Output only. Unique within the run."""
     run_id: _builtins.str
@@ -823,6 +832,8 @@ class Interrupt(_message.Message):
     """Output only. The scope and name of the bound it is about, such as `step.max_iterations`."""
     raise_to: _builtins.int
     """Output only. What the answer `raise` makes of that bound, in its own unit; 0 where that is no option."""
+    parent_run_id: _builtins.str
+    """Output only. The run that started the one that waits; empty for one that a caller started."""
     @_builtins.property
     def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Output only. The answers that are possible, by name."""
@@ -851,10 +862,11 @@ class Interrupt(_message.Message):
         arguments_json: _builtins.bytes = ...,
         limit_leaf: _builtins.str = ...,
         raise_to: _builtins.int = ...,
+        parent_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "raised_at", b"raised_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit_leaf", b"limit_leaf", "options", b"options", "question", b"question", "raise_to", b"raise_to", "raised_at", b"raised_at", "run_id", b"run_id", "step_id", b"step_id", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit_leaf", b"limit_leaf", "options", b"options", "parent_run_id", b"parent_run_id", "question", b"question", "raise_to", b"raise_to", "raised_at", b"raised_at", "run_id", b"run_id", "step_id", b"step_id", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -934,6 +946,9 @@ class Run(_message.Message):
     THREAD_ID_FIELD_NUMBER: _builtins.int
     VISIT_BOUNDS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
+    ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
+    CHILDREN_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Output only. Made by the server: `run_` and 26 characters."""
     workflow: _builtins.str
@@ -958,6 +973,10 @@ class Run(_message.Message):
     """Output only. Its input as JSON. View FULL only."""
     thread_id: _builtins.str
     """Output only. The thread that it continues; empty without."""
+    parent_run_id: _builtins.str
+    """Output only. The run that started it; empty for one that a caller started."""
+    root_run_id: _builtins.str
+    """Output only. The run at the top of its family; empty for one that a caller started."""
     @_builtins.property
     def outcome(self) -> Global___Outcome:
         """Output only. What it came to; unset until it is terminal."""
@@ -1024,6 +1043,10 @@ class Run(_message.Message):
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Output only. What hooks have set for it. View FULL only."""
 
+    @_builtins.property
+    def children(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChildRun]:
+        """Output only. The runs that it has started, in that order. Unset in lists."""
+
     def __init__(
         self,
         *,
@@ -1055,14 +1078,88 @@ class Run(_message.Message):
         thread_id: _builtins.str = ...,
         visit_bounds: Global___VisitBounds | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        parent_run_id: _builtins.str = ...,
+        root_run_id: _builtins.str = ...,
+        children: _abc.Iterable[Global___ChildRun] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "ledger", b"ledger", "outcome", b"outcome", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "metadata", b"metadata", "outcome", b"outcome", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "children", b"children", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "metadata", b"metadata", "outcome", b"outcome", "parent_run_id", b"parent_run_id", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "root_run_id", b"root_run_id", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Run: _TypeAlias = Run  # noqa: Y015
+
+@_typing.final
+class ChildRun(_message.Message):
+    """A run that another one has started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    STEP_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    TOKEN_SHARE_FIELD_NUMBER: _builtins.int
+    COST_SHARE_MICROS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    COST_MICROS_FIELD_NUMBER: _builtins.int
+    ACTIVE_TIME_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The child."""
+    call_id: _builtins.str
+    """The tool call that is its run."""
+    step_id: _builtins.str
+    """The step that called it."""
+    workflow: _builtins.str
+    """Name of its workflow."""
+    state: Global___RunState.ValueType
+    """Its terminal state; unspecified while it lives."""
+    signal: _builtins.str
+    """Its exit; empty while it lives."""
+    token_share: _builtins.int
+    """Tokens that it was given at most; unset without a cap. While it lives they are reserved in the ledger."""
+    cost_share_micros: _builtins.int
+    """The same of money, in millionths of a US dollar."""
+    tokens: _builtins.int
+    """Tokens that it used; 0 while it lives."""
+    cost_micros: _builtins.int
+    """What it cost, in millionths of a US dollar; 0 while it lives."""
+    @_builtins.property
+    def active_time(self) -> _duration_pb2.Duration:
+        """Its active time; unset while it lives."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        call_id: _builtins.str = ...,
+        step_id: _builtins.str = ...,
+        workflow: _builtins.str = ...,
+        state: Global___RunState.ValueType = ...,
+        signal: _builtins.str = ...,
+        token_share: _builtins.int | None = ...,
+        cost_share_micros: _builtins.int | None = ...,
+        tokens: _builtins.int = ...,
+        cost_micros: _builtins.int = ...,
+        active_time: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros", "_token_share", b"_token_share", "active_time", b"active_time", "cost_share_micros", b"cost_share_micros", "token_share", b"token_share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros", "_token_share", b"_token_share", "active_time", b"active_time", "call_id", b"call_id", "cost_micros", b"cost_micros", "cost_share_micros", b"cost_share_micros", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "token_share", b"token_share", "tokens", b"tokens", "workflow", b"workflow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost_share_micros: _TypeAlias = _typing.Literal["cost_share_micros"]  # noqa: Y015
+    _WhichOneofArgType__cost_share_micros: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros"]  # noqa: Y015
+    _WhichOneofReturnType__token_share: _TypeAlias = _typing.Literal["token_share"]  # noqa: Y015
+    _WhichOneofArgType__token_share: _TypeAlias = _typing.Literal["_token_share", b"_token_share"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_share_micros) -> _WhichOneofReturnType__cost_share_micros | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_share) -> _WhichOneofReturnType__token_share | None: ...
+
+Global___ChildRun: _TypeAlias = ChildRun  # noqa: Y015
 
 @_typing.final
 class ForkOrigin(_message.Message):

@@ -415,11 +415,33 @@ class StreamProgressRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class PositionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUN_ID_FIELD_NUMBER: _builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     VIEW_FIELD_NUMBER: _builtins.int
     INCLUDE_DELTAS_FIELD_NUMBER: _builtins.int
     KINDS_FIELD_NUMBER: _builtins.int
+    INCLUDE_CHILDREN_FIELD_NUMBER: _builtins.int
+    POSITIONS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Required. The run."""
     after_sequence: _builtins.int
@@ -428,11 +450,21 @@ class StreamProgressRequest(_message.Message):
     """METADATA when unspecified."""
     include_deltas: _builtins.bool
     """Also send live deltas of replies. Needs the scope `runs:content`."""
+    include_children: _builtins.bool
+    """Also send the events of the runs that it starts, and of those that these start. The stream ends after the last of them
+    has. Each event names its run; order and completeness hold for each run by itself.
+    """
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only events of these kinds, by the name of their member of `StepEvent.fact`, such as `tool_call_finished`; all when
         empty. The last event of a run, `run_finished`, always comes. What is left out leaves gaps in `sequence`, never in
         `sent_through`.
+        """
+
+    @_builtins.property
+    def positions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Where to go on in each child, by its id, as the last frame had it; a child that is not named is sent from its first event.
+        Only with `include_children`.
         """
 
     def __init__(
@@ -443,10 +475,12 @@ class StreamProgressRequest(_message.Message):
         view: _run_pb2.View.ValueType = ...,
         include_deltas: _builtins.bool = ...,
         kinds: _abc.Iterable[_builtins.str] | None = ...,
+        include_children: _builtins.bool = ...,
+        positions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_deltas", b"include_deltas", "kinds", b"kinds", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_children", b"include_children", "include_deltas", b"include_deltas", "kinds", b"kinds", "positions", b"positions", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -458,12 +492,33 @@ class StreamProgressResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class PositionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     EVENTS_FIELD_NUMBER: _builtins.int
     DELTAS_FIELD_NUMBER: _builtins.int
     SENT_THROUGH_FIELD_NUMBER: _builtins.int
     HEAD_SEQUENCE_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
     STORE_DEGRADED_FIELD_NUMBER: _builtins.int
+    POSITIONS_FIELD_NUMBER: _builtins.int
     sent_through: _builtins.int
     """Every event up to this one was sent, or left out by `kinds`."""
     head_sequence: _builtins.int
@@ -482,6 +537,12 @@ class StreamProgressResponse(_message.Message):
     def reset(self) -> _event_pb2.Reset:
         """An attempt was given up: drop what its deltas showed."""
 
+    @_builtins.property
+    def positions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """With children: the last event of each child that was sent up to here, or left out by `kinds`. To be given back when the
+        stream is opened again.
+        """
+
     def __init__(
         self,
         *,
@@ -491,10 +552,11 @@ class StreamProgressResponse(_message.Message):
         head_sequence: _builtins.int = ...,
         reset: _event_pb2.Reset | None = ...,
         store_degraded: _builtins.bool = ...,
+        positions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["reset", b"reset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deltas", b"deltas", "events", b"events", "head_sequence", b"head_sequence", "reset", b"reset", "sent_through", b"sent_through", "store_degraded", b"store_degraded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deltas", b"deltas", "events", b"events", "head_sequence", b"head_sequence", "positions", b"positions", "reset", b"reset", "sent_through", b"sent_through", "store_degraded", b"store_degraded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -756,6 +818,7 @@ class ListRunsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     THREAD_ID_FIELD_NUMBER: _builtins.int
+    PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     workflow: _builtins.str
     """Only runs of this workflow; all when empty."""
     page_size: _builtins.int
@@ -764,6 +827,8 @@ class ListRunsRequest(_message.Message):
     """From the last answer; empty for the first page. Valid with the same filters only."""
     thread_id: _builtins.str
     """Only runs of this thread; all when empty."""
+    parent_run_id: _builtins.str
+    """Only runs that this run has started; all when empty."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_run_pb2.RunState.ValueType]:
         """Only runs in one of these states; all when empty."""
@@ -791,10 +856,11 @@ class ListRunsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         thread_id: _builtins.str = ...,
+        parent_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before", "labels", b"labels", "page_size", b"page_size", "page_token", b"page_token", "states", b"states", "thread_id", b"thread_id", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after", "created_before", b"created_before", "labels", b"labels", "page_size", b"page_size", "page_token", b"page_token", "parent_run_id", b"parent_run_id", "states", b"states", "thread_id", b"thread_id", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

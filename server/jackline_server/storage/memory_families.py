@@ -1,0 +1,50 @@
+"""Parents and children in the memory store: runs that a commit creates, and commands from one to the other."""
+
+from collections.abc import Iterator
+
+from jackline_server.runtime.store_ports import Append, CommandRow, CommandState, Message
+from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
+
+
+def carry_out(tables: MemoryTables, append: Append) -> None:
+    """Create the runs that the commit brings forth, and put what it says to others into their tables."""
+    for new in append.births:
+        if new.run_id not in tables.runs:
+            tables.runs[new.run_id] = MemoryRun(
+                new=new, epoch=0, owner=None, head=new.head, summary=new.summary, log=[new.first, *new.rest]
+            )
+            tables.plans.setdefault(new.plan_digest, new.plan)
+    for message in append.messages:
+        run = tables.runs.get(message.run_id)
+        if run is not None:
+            deliver(run, message)
+
+
+def deliver(run: MemoryRun, message: Message) -> None:
+    """Put a message into the run's table, unless it has ended or knows it."""
+    if run.terminal or message.command_id in run.commands:
+        return
+    insert(run, message.command_id, message.payload)
+
+
+def insert(run: MemoryRun, command_id: str, payload: bytes) -> CommandRow:
+    """Put a command that is not there into the run's table."""
+    row = CommandRow(
+        command_id=command_id,
+        ordinal=len(run.commands) + 1,
+        payload=payload,
+        state=CommandState.PENDING,
+        sequence=0,
+        rejection="",
+    )
+    run.commands[command_id] = row
+    return row
+
+
+def living_below(tables: MemoryTables, run_id: str) -> Iterator[MemoryRun]:
+    """The runs below one that have not ended. A run that has ended has none below it."""
+    above = {run_id}
+    for run in tables.runs.values():  # a child is created after its parent
+        if run.new.parent_run_id in above and not run.terminal:
+            above.add(run.new.run_id)
+            yield run
