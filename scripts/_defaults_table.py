@@ -19,6 +19,7 @@ ROWS: tuple[tuple[str, str], ...] = (
     ("`bounds.run_timeout`", "run_timeout_ms"),
     ("`bounds.steps`", "steps"),
     ("`bounds.events`", "events"),
+    ("`bounds.child_depth`", "child_depth"),
     ("`bounds.pause_max`", "pause_max_ms"),
     ("`on_pause_max`", "ON_PAUSE_MAX"),
     ("`on_question`", "on_question"),

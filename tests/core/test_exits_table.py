@@ -49,7 +49,7 @@ REASONS = {
         StopReason.DATA_LOSS,
         StopReason.INTERNAL,
     },
-    "aborted": {StopReason.OPERATOR, StopReason.REPLACED, StopReason.PAUSE_EXPIRED},
+    "aborted": {StopReason.OPERATOR, StopReason.PARENT, StopReason.REPLACED, StopReason.PAUSE_EXPIRED},
 }
 
 EVERYWHERE = {"error": "mender", "*": "anything"}

@@ -31,7 +31,29 @@ def gates(written: str, *, top: bool = False) -> str:
     return changed((HANDLE, HANDLE + f"    guardrails: {written}\n"))
 
 
+def family(extra: str = "", *, bounds: str = "", helper: str = "") -> str:
+    """An agent that has another one and a workflow as its tools."""
+    return (
+        f"name: family\nmodel: fast\nbounds: {{token_budget: 1000{bounds}}}\nflow: [x]\nsteps:\n"
+        "  x: {kind: agent, steering: s, tools: [{ref: helper}, {ref: other}]}\n"
+        f"  helper: {{kind: agent, description: d, steering: s, tools: [{{ref: convert}}{helper}]}}\n"
+        f"  other: {{kind: workflow, description: d, effect: read, workflow: refunds@live{extra}}}\n"
+        '  convert: {kind: function, description: d, effect: read, function: "shop.money:convert"}\n'
+    )
+
+
 CASES: list[tuple[str, Severity, str, str]] = [
+    # runs of their own
+    ("child_recursion", E, family().replace("refunds@live", "family"), "steps.other.workflow"),
+    ("child_recursion", E, family(helper=", {ref: x}"), "steps.helper.tools[1].ref"),
+    ("child_too_deep", W, family(bounds=", child_depth: 0"), "steps.x"),
+    ("child_too_deep", W, family(bounds=", child_depth: 1", helper=", {ref: other}"), "steps.x"),
+    ("child_key", E, family(", retry: {times: 1}"), "steps.other.retry"),
+    ("child_key", E, family(", timeout: 3s"), "steps.other.timeout"),
+    ("share_too_large", E, family(", share: {token_budget: 1001}"), "steps.other.share.token_budget"),
+    ("share_unused", W, family().replace("kind: agent, steering: s", "kind: agent, steering: s, share: {run_timeout: 3s}", 1), "steps.x.share"),
+    ("bad_name", E, family().replace("refunds@live", "'refunds live'"), "steps.other.workflow"),
+    ("cleanup_asks_model", E, family().replace("{ref: other}]", "{ref: other}], routes: {aborted: other}"), "steps.x.routes.aborted"),
     # methods
     ("unknown_connection", E, mcp("ref: q", "q: {kind: grpc, connection: til, method: a.B/C}"), "steps.q.method"),
     ("grpc_unavailable", E, mcp("ref: q", "q: {kind: grpc, connection: quiet, method: a.B/C}"), "steps.q.method"),
@@ -84,7 +106,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("unknown_key", E, changed(("kind: router", "kind: router\n    tools: []")), "steps.sort.tools"),
     ("not_built", E, changed(("model: fast", "model: fast\nsupervisor: {}")), "supervisor"),
     ("not_built", E, changed(("max_calls: 1", "approval: required")), "steps.handle.tools[1].approval"),
-    ("not_built", E, changed(("steps: 32", "child_depth: 3")), "bounds.child_depth"),
+    ("not_built", E, changed(("steps: 32", "deadline: 3m")), "bounds.deadline"),
     ("not_built", E, changed(("effect: idempotent", "effect: destructive")), "steps.issue_refund.effect"),
     ("not_built", E, changed(("kind: function", "kind: human")), "steps.convert.kind"),
     ("bad_value", E, changed(("model: fast", "model: fast\npreset: cosy")), "preset"),
@@ -405,6 +427,11 @@ CASES: list[tuple[str, Severity, str, str]] = [
 SHELF = "from: shelf, allow: [read]"
 
 NEAR: dict[str, str] = {
+    "child_recursion": family(),
+    "child_too_deep": family(bounds=", child_depth: 2", helper=", {ref: other}"),
+    "child_key": family(", on_error: fail, on_timeout: fail, share: {run_timeout: 3s}"),
+    "share_too_large": family(", share: {token_budget: 1000}"),
+    "share_unused": family().replace("description: d", "description: d, share: {run_timeout: 3s}", 1),
     "grpc_unavailable": till("Get"),
     "grpc_streaming": till("Get", ", description: streaming"),
     "grpc_request": till("Charge", ", effect: write"),

@@ -26,6 +26,12 @@ def of_run(run: Run) -> dict[str, Any]:
     }
 
 
+def bounds_of(run: Run) -> dict[str, Any]:
+    """The bounds that a run has, but those that every run has."""
+    bounds = MessageToDict(run.bounds, preserving_proto_field_name=True)
+    return {name: value for name, value in bounds.items() if name not in ("steps", "events")}
+
+
 def of_events(events: list[StepEvent]) -> dict[str, Any]:
     def each(kind: str) -> list[Any]:
         return [getattr(one, kind) for one in events if one.WhichOneof("fact") == kind]

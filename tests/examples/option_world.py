@@ -26,7 +26,7 @@ from jackline_client.errors import CallError
 from jackline_server.bootstrap import running
 from jackline_server.config import load_config
 from jackline_server.storage.boot_errors import StoreError
-from tests.examples.option_sights import of_events, of_run, word
+from tests.examples.option_sights import bounds_of, of_events, of_run, word
 from tests.policies.policy_double import ALLOW, DENY, PolicyDouble, served
 from tests.support.mcp_servers import ROOT
 from tests.support.web_server import serving
@@ -96,6 +96,8 @@ class Example:
     mcp: bool = False
     sql: bool = False
     grpc: bool = False
+    others: tuple[dict[str, Any], ...] = ()
+    """Workflows that are put before."""
 
 
 def examples() -> list[Example]:
@@ -106,7 +108,9 @@ def examples() -> list[Example]:
 def _read(path: Path) -> Iterator[Example]:
     documents = cast("Iterator[dict[str, Any]]", yaml.safe_load_all(path.read_text(encoding="utf-8")))
     for number, given in enumerate(documents, 1):
-        lists: dict[str, Any] = {name: tuple(given.get(name, ())) for name in ("shows", "before", "adjust")}
+        lists: dict[str, Any] = {
+            name: tuple(given.get(name, ())) for name in ("shows", "before", "adjust", "others")
+        }
         yield Example(name=f"{path.stem}-{number}", **{**given, **lists})
 
 
@@ -194,6 +198,8 @@ class Place:
         errors = [one.code for one in validated.findings if one.severity == 1]
         if errors:
             return {"refused": errors}
+        for other in self.example.others:
+            await self.client.put_workflow(_yaml(other), {})
         thread = f"thread-{id(workflow)}-{len(self.service.asked)}"
         try:
             for given in self.example.before:
@@ -217,6 +223,7 @@ class Place:
         put = await self.client.put_workflow(text, files)
         described = await self.client.describe_workflow(f"{put.revision.name}@{put.revision.digest}")
         run = await self.client.get_run(run_id, view=View.VIEW_FULL)
+        children = [await self.client.get_run(child.run_id) for child in run.children]
         calls = await self.client.list_tool_calls(run_id, view=View.VIEW_FULL)
         return {
             **of_run(run),
@@ -228,6 +235,8 @@ class Place:
                 tool.name: list(json.loads(tool.parameters_json).get("properties", {}))
                 for tool in described.tools
             },
+            "children": [f"{child.workflow} {child.signal}" for child in run.children],
+            "child_bounds": [bounds_of(child) for child in children],
             "calls": [f"{call.tool} {word(call, 'status')}" for call in calls],
             "results": [call.result for call in calls],
             "arguments": [call.arguments_json.decode() for call in calls],

@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 from jackline.v1 import event_pb2
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.codec.run_view import run_message, tool_call_messages
+from jackline_server.core.commands import ended_id
 from jackline_server.core.decide import decide
 from jackline_server.core.evolve import begin, evolve
 from jackline_server.core.facts import Phase, RunStarted
@@ -223,7 +224,12 @@ def fact_name(event: StoredEvent) -> str:
 def settled_by(event: StoredEvent) -> str:
     """The command that an event settles; empty for any other event."""
     stored = event_pb2.StepEvent.FromString(event.meta)
-    return stored.command_applied.command_id or stored.command_rejected.command_id
+    child = stored.child_finished.child_run_id
+    return (
+        stored.command_applied.command_id
+        or stored.command_rejected.command_id
+        or (ended_id(child) if child else "")
+    )
 
 
 def records(log: GoldenLog) -> list[Record]:

@@ -78,6 +78,23 @@ _UNDO = """\
     {kind: http, effect: idempotent, description: Undoes., connection: shop, method: POST, path: /look,
      routes: {default: end}}
 """
+_FAMILY = f"""\
+name: family
+model: fast
+{_INPUT}
+bounds: {{run_timeout: 2m, token_budget: 40000}}
+flow: [work]
+steps:
+  work: {{kind: agent, description: Has it looked up., tools: [{{ref: scout}}], answer: text}}
+  scout:
+    {{kind: agent, description: Looks., tools: [{{ref: look}}], answer: text, share: {{run_timeout: 30s}}}}
+""" + _TOOLS.replace("ON_UNKNOWN", "on_unknown: ask")
+_FAMILY_REPLIES = (
+    ScriptedReply(calls=(("c-1", "scout", '{"payload":{"at":1}}'),)),
+    ScriptedReply(calls=(("c-2", "look", "{}"),)),
+    ScriptedReply(text="Found it."),
+    ScriptedReply(text="It was found."),
+)
 _ASKS = ScriptedReply(calls=(("c-1", "look", "{}"), ("c-2", "charge", "{}")))
 _LOST = ScriptedReply(text="lost", wait_ms=60_000)
 _VERDICT = '{"outcome":"good","result":{"points":5}}'
@@ -94,6 +111,11 @@ def _slow_charge(invocation: Invocation) -> int:
 
 async def _plain(stage: Stage) -> str:
     return await stage.to_the_end(await stage.start())
+
+
+async def _child(stage: Stage) -> str:
+    run_id = await _plain(stage)
+    return await stage.to_the_end(await stage.child_of(run_id))
 
 
 async def _with_labels(stage: Stage) -> str:
@@ -725,6 +747,22 @@ SCENARIOS: tuple[Scenario, ...] = (
         replies=(_LOST, *_FIRST_TURN_AND_END),
         tools=_BOTH,
         play=_threaded,
+    ),
+    Scenario(
+        name="with_a_child",
+        about="An agent had another one look, which was a run of its own with a share of its tokens.",
+        workflow=_FAMILY,
+        replies=_FAMILY_REPLIES,
+        tools=_BOTH,
+        play=_plain,
+    ),
+    Scenario(
+        name="child",
+        about="The run of an agent that another one had as a tool.",
+        workflow=_FAMILY,
+        replies=_FAMILY_REPLIES,
+        tools=_BOTH,
+        play=_child,
     ),
     Scenario(
         name="open_cut",

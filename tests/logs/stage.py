@@ -34,7 +34,7 @@ from jackline_server.runtime.ports import (
     ModelRequest,
     Source,
 )
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, CommandRow, RunRow, StoredEvent
+from jackline_server.runtime.store_ports import DEFAULT_TENANT, CommandRow, RunQuery, RunRow, StoredEvent
 from jackline_server.runtime.use_cases import ControlRun, StartRun
 from jackline_server.runtime.use_cases import Stage as Awaited
 from jackline_server.storage.clocks import StoreClock
@@ -311,6 +311,12 @@ class Stage:
             wait_ms=10_000,
         )
         await self.within(self.process.runtime.runs.control(command))
+
+    async def child_of(self, run_id: str) -> str:
+        """The only run that the run has started."""
+        query = RunQuery(tenant=DEFAULT_TENANT, labels={}, parent_run_id=run_id, limit=2)
+        (child,) = (await self._world.store.runs.page(query)).rows
+        return child.run_id
 
     async def row(self, run_id: str) -> RunRow:
         """The run as the store has it."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from jackline_server.core.bounds import Ledger
 from jackline_server.core.commands import Abort
 from jackline_server.core.facts import (
     AbortMode,
@@ -12,20 +13,21 @@ from jackline_server.core.facts import (
     CallStatus,
     ChildFinished,
     ChildStarted,
+    ModelCallFailed,
     ModelCallStarted,
+    ModelReplied,
     Phase,
-    RunFinished,
     RunRecovered,
     RunStarted,
     StopReason,
     ToolCallFinished,
 )
 from jackline_server.core.plan import AgentTool, Effect, SharePlan
+from jackline_server.runtime.ports import Record
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery
 from jackline_server.runtime.use_cases import Stage
-from jackline_server.storage.memory import memory_store
 from jackline_server.testing.harness import Process, process
-from jackline_server.testing.plans import agent, entry, plan_of, tool
+from jackline_server.testing.plans import agent, child, entry, plan_of, tool
 from tests.runtime.families import (
     CHILD,
     PARENT,
@@ -39,9 +41,9 @@ from tests.runtime.families import (
     parent_plan,
     played,
     put_all,
+    says,
     scene,
     sealed,
-    says,
     turns,
 )
 
@@ -60,23 +62,21 @@ async def test_a_workflow_as_a_tool_is_a_run_of_its_own_whose_result_its_parent_
         run_id = await jackline.start(PARENT)
         log = await jackline.follow(run_id)
         (below,) = children_of(log)
-        child = await jackline.follow(below)
+        below_log = await jackline.follow(below)
         snapshot = await jackline.runtime.runs.get(DEFAULT_TENANT, run_id)
-    started = child[0].fact
+    started = below_log[0].fact
     assert isinstance(started, RunStarted)
     assert started.parent is not None
     assert (started.parent.run_id, started.parent.root_run_id) == (run_id, run_id)
     assert started.input_json == '{"n":0}'
-    assert all(record.envelope.parent_run_id == run_id for record in child)
-    assert end_of(child).result_json == '"child: \\"seen\\""'
+    assert all(record.envelope.parent_run_id == run_id for record in below_log)
+    assert end_of(below_log).result_json == '"child: \\"seen\\""'
     assert end_of(log).result_json == '"parent: \\"child: \\\\\\"seen\\\\\\"\\""'
     (ended,) = ends_of(log)
     assert ended.phase is Phase.SUCCEEDED
-    used = sum(record.fact.usage.total for record in child if hasattr(record.fact, "usage"))
-    assert ended.tokens == used
+    assert ended.tokens == _spent(below_log)
     ledger = snapshot.state.ledger
-    own = sum(record.fact.usage.total for record in log if hasattr(record.fact, "usage"))
-    assert (ledger.tokens, ledger.reserved_tokens) == (own + used, 0)
+    assert (ledger.tokens, ledger.reserved_tokens) == (_spent(log) + _spent(below_log), 0)
 
 
 async def test_a_parent_gives_up_its_place_while_a_child_lives() -> None:
@@ -109,11 +109,11 @@ async def test_a_child_is_held_to_the_share_that_its_step_declares() -> None:
         await put_all(jackline)
         log = await jackline.follow(await jackline.start(PARENT))
         (below,) = children_of(log)
-        child = await jackline.follow(below)
-    started = child[0].fact
+        below_log = await jackline.follow(below)
+    started = below_log[0].fact
     assert isinstance(started, RunStarted)
     assert (started.bounds.token_budget, started.bounds.run_timeout_ms) == (20, 7_000)
-    assert (end_of(child).signal, end_of(child).stop_leaf) == ("budget_exceeded", "run.token_budget")
+    assert (end_of(below_log).signal, end_of(below_log).stop_leaf) == ("budget_exceeded", "run.token_budget")
     (failed,) = [record.fact for record in log if isinstance(record.fact, ToolCallFinished)]
     assert failed.status is CallStatus.FAILED
     assert "budget_exceeded" in failed.error
@@ -133,8 +133,7 @@ async def test_no_run_is_started_below_the_last_level() -> None:
 
 async def test_a_workflow_that_calls_itself_ends_at_the_last_level() -> None:
     own = parent_plan(child_depth=2)
-    step = replace(own.steps["ask"], action=replace(own.steps["ask"].action, workflow=PARENT))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType] - a tool step
-    plan = sealed(replace(own, steps={**own.steps, "ask": step}))
+    plan = sealed(replace(own, steps={**own.steps, "ask": child("ask", PARENT)}))
     here = scene(plan)
     async with process(here.world) as jackline, asyncio.timeout(SECONDS):
         await put_all(jackline)
@@ -179,10 +178,10 @@ async def test_an_agent_as_a_tool_is_a_run_of_that_agent_alone() -> None:
     async with process(here.world) as jackline, asyncio.timeout(SECONDS):
         log = await jackline.follow(await jackline.start(PARENT))
         (below,) = children_of(log)
-        child = await jackline.runtime.runs.get(DEFAULT_TENANT, below)
-    assert set(child.state.plan.steps) == {"ask", "look"}
-    assert child.state.plan.flow == ("ask",)
-    assert [summary.step_id for summary in child.state.summaries] == ["ask"]
+        snapshot = await jackline.runtime.runs.get(DEFAULT_TENANT, below)
+    assert set(snapshot.state.plan.steps) == {"ask", "look"}
+    assert snapshot.state.plan.flow == ("ask",)
+    assert [summary.step_id for summary in snapshot.state.summaries] == ["ask"]
     assert [played(request) for request in here.models.requests] == [PARENT, CHILD, CHILD, PARENT]
     assert end_of(log).phase is Phase.SUCCEEDED
 
@@ -244,26 +243,31 @@ async def test_a_crash_at_any_commit_of_the_family_leaves_one_child_a_call_and_e
             logs = {below: await jackline.follow(below) for below in children_of(log)}
             everyone = await all_runs(jackline)
             snapshot = await jackline.runtime.runs.get(DEFAULT_TENANT, run_id)
-        assert end_of(log).phase is Phase.SUCCEEDED, (number, after)
         assert len(logs) == children, (number, after)
         assert sorted(everyone) == sorted([run_id, *logs])
-        assert {fact.child_run_id: fact.tokens for fact in ends_of(log)} == {
-            below: _spent(one) for below, one in logs.items()
-        }
-        assert snapshot.state.ledger.reserved_tokens == 0
-        assert snapshot.state.ledger.tokens == _spent(log) + sum(map(_spent, logs.values())) <= 9_000
+        _check_ledgers(log, logs, snapshot.state.ledger)
     assert number > 8, "the process lived through its last commit"
 
 
-def _spent(log: list) -> int:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - records
+def _check_ledgers(log: list[Record], logs: dict[str, list[Record]], ledger: Ledger) -> None:
+    spent = {below: _spent(one) for below, one in logs.items()}
+    assert end_of(log).phase is Phase.SUCCEEDED
+    assert {fact.child_run_id: fact.tokens for fact in ends_of(log)} == spent
+    assert ledger.reserved_tokens == 0
+    assert ledger.tokens == _spent(log) + sum(spent.values()) <= 9_000
+
+
+def _spent(log: list[Record]) -> int:
     """The tokens of a run's own calls: as they were told, or held when its worker went away."""
     total, held = 0, 0
-    for record in log:  # pyright: ignore[reportUnknownVariableType] - records
-        fact = record.fact  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - a fact
-        if isinstance(fact, ModelCallStarted):
-            held = fact.reserved_tokens
-        elif isinstance(fact, RunRecovered):
-            total, held = total + held, 0
-        elif hasattr(fact, "usage"):  # pyright: ignore[reportUnknownArgumentType] - a fact
-            total, held = total + fact.usage.total, 0  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - usage
-    return total  # pyright: ignore[reportUnknownVariableType] - a number
+    for record in log:
+        match record.fact:
+            case ModelCallStarted(reserved_tokens=reserved):
+                held = reserved
+            case RunRecovered():
+                total, held = total + held, 0
+            case ModelReplied(usage=usage) | ModelCallFailed(usage=usage):
+                total, held = total + usage.total, 0
+            case _:
+                pass
+    return total

@@ -43,19 +43,22 @@ const (
 	CommandKind_COMMAND_KIND_SUBMIT_TOOL_RESULT CommandKind = 6
 	// Change the caps of the run, or of the visit under way.
 	CommandKind_COMMAND_KIND_ADJUST_BOUNDS CommandKind = 7
+	// A child run ended. Comes from the child alone, never from a caller.
+	CommandKind_COMMAND_KIND_END_CHILD CommandKind = 15
 )
 
 // Enum value maps for CommandKind.
 var (
 	CommandKind_name = map[int32]string{
-		0: "COMMAND_KIND_UNSPECIFIED",
-		1: "COMMAND_KIND_PAUSE",
-		2: "COMMAND_KIND_RESUME",
-		3: "COMMAND_KIND_STEER",
-		4: "COMMAND_KIND_ABORT",
-		5: "COMMAND_KIND_ANSWER",
-		6: "COMMAND_KIND_SUBMIT_TOOL_RESULT",
-		7: "COMMAND_KIND_ADJUST_BOUNDS",
+		0:  "COMMAND_KIND_UNSPECIFIED",
+		1:  "COMMAND_KIND_PAUSE",
+		2:  "COMMAND_KIND_RESUME",
+		3:  "COMMAND_KIND_STEER",
+		4:  "COMMAND_KIND_ABORT",
+		5:  "COMMAND_KIND_ANSWER",
+		6:  "COMMAND_KIND_SUBMIT_TOOL_RESULT",
+		7:  "COMMAND_KIND_ADJUST_BOUNDS",
+		15: "COMMAND_KIND_END_CHILD",
 	}
 	CommandKind_value = map[string]int32{
 		"COMMAND_KIND_UNSPECIFIED":        0,
@@ -66,6 +69,7 @@ var (
 		"COMMAND_KIND_ANSWER":             5,
 		"COMMAND_KIND_SUBMIT_TOOL_RESULT": 6,
 		"COMMAND_KIND_ADJUST_BOUNDS":      7,
+		"COMMAND_KIND_END_CHILD":          15,
 	}
 )
 
@@ -854,7 +858,7 @@ const file_jackline_v1_control_proto_rawDesc = "" +
 	"\bsequence\x18\x04 \x01(\x04R\bsequence\x126\n" +
 	"\trejection\x18\x05 \x01(\x0e2\x18.jackline.v1.ErrorReasonR\trejection\x12)\n" +
 	"\x10already_terminal\x18\x06 \x01(\bR\x0falreadyTerminal\x12\x1a\n" +
-	"\brepeated\x18\a \x01(\bR\brepeated*\xf0\x01\n" +
+	"\brepeated\x18\a \x01(\bR\brepeated*\x92\x02\n" +
 	"\vCommandKind\x12\x1c\n" +
 	"\x18COMMAND_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12COMMAND_KIND_PAUSE\x10\x01\x12\x17\n" +
@@ -863,7 +867,8 @@ const file_jackline_v1_control_proto_rawDesc = "" +
 	"\x12COMMAND_KIND_ABORT\x10\x04\x12\x17\n" +
 	"\x13COMMAND_KIND_ANSWER\x10\x05\x12#\n" +
 	"\x1fCOMMAND_KIND_SUBMIT_TOOL_RESULT\x10\x06\x12\x1e\n" +
-	"\x1aCOMMAND_KIND_ADJUST_BOUNDS\x10\a\"\x04\b\b\x10\x13*T\n" +
+	"\x1aCOMMAND_KIND_ADJUST_BOUNDS\x10\a\x12\x1a\n" +
+	"\x16COMMAND_KIND_END_CHILD\x10\x0f\"\x04\b\b\x10\x0e\"\x04\b\x10\x10\x13*T\n" +
 	"\tAbortMode\x12\x1a\n" +
 	"\x16ABORT_MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eABORT_MODE_NOW\x10\x01\x12\x17\n" +

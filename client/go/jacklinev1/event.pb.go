@@ -408,6 +408,8 @@ const (
 	CallProblem_CALL_PROBLEM_POLICY_DENIED CallProblem = 10
 	// A hook had the reply that asked for it made anew.
 	CallProblem_CALL_PROBLEM_REPLY_DISCARDED CallProblem = 11
+	// It would start a run below the last level that `child_depth` allows.
+	CallProblem_CALL_PROBLEM_CHILD_DEPTH CallProblem = 20
 )
 
 // Enum value maps for CallProblem.
@@ -425,6 +427,7 @@ var (
 		9:  "CALL_PROBLEM_GUARDRAIL",
 		10: "CALL_PROBLEM_POLICY_DENIED",
 		11: "CALL_PROBLEM_REPLY_DISCARDED",
+		20: "CALL_PROBLEM_CHILD_DEPTH",
 	}
 	CallProblem_value = map[string]int32{
 		"CALL_PROBLEM_UNSPECIFIED":         0,
@@ -439,6 +442,7 @@ var (
 		"CALL_PROBLEM_GUARDRAIL":           9,
 		"CALL_PROBLEM_POLICY_DENIED":       10,
 		"CALL_PROBLEM_REPLY_DISCARDED":     11,
+		"CALL_PROBLEM_CHILD_DEPTH":         20,
 	}
 )
 
@@ -1002,6 +1006,8 @@ type StepEvent struct {
 	//	*StepEvent_Grounded
 	//	*StepEvent_BoundsAdjusted
 	//	*StepEvent_Consulted
+	//	*StepEvent_ChildStarted
+	//	*StepEvent_ChildFinished
 	Fact isStepEvent_Fact `protobuf_oneof:"fact"`
 	// What was said, given and returned. Empty in view METADATA.
 	Content       *Content `protobuf:"bytes,100,opt,name=content,proto3" json:"content,omitempty"`
@@ -1370,6 +1376,24 @@ func (x *StepEvent) GetConsulted() *Consulted {
 	return nil
 }
 
+func (x *StepEvent) GetChildStarted() *ChildStarted {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_ChildStarted); ok {
+			return x.ChildStarted
+		}
+	}
+	return nil
+}
+
+func (x *StepEvent) GetChildFinished() *ChildFinished {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_ChildFinished); ok {
+			return x.ChildFinished
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetContent() *Content {
 	if x != nil {
 		return x.Content
@@ -1526,6 +1550,16 @@ type StepEvent_Consulted struct {
 	Consulted *Consulted `protobuf:"bytes,38,opt,name=consulted,proto3,oneof"`
 }
 
+type StepEvent_ChildStarted struct {
+	// A child run was started.
+	ChildStarted *ChildStarted `protobuf:"bytes,41,opt,name=child_started,json=childStarted,proto3,oneof"`
+}
+
+type StepEvent_ChildFinished struct {
+	// A child run ended.
+	ChildFinished *ChildFinished `protobuf:"bytes,42,opt,name=child_finished,json=childFinished,proto3,oneof"`
+}
+
 func (*StepEvent_RunStarted) isStepEvent_Fact() {}
 
 func (*StepEvent_RunRecovered) isStepEvent_Fact() {}
@@ -1584,6 +1618,10 @@ func (*StepEvent_BoundsAdjusted) isStepEvent_Fact() {}
 
 func (*StepEvent_Consulted) isStepEvent_Fact() {}
 
+func (*StepEvent_ChildStarted) isStepEvent_Fact() {}
+
+func (*StepEvent_ChildFinished) isStepEvent_Fact() {}
+
 // The run was accepted.
 type RunStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1605,7 +1643,9 @@ type RunStarted struct {
 	// those of the other run, recorded anew.
 	ForkedFrom *ForkOrigin `protobuf:"bytes,8,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	// The conversation that it continues; unset without.
-	Thread        *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
+	Thread *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
+	// Which run started it, and by which call; unset for a run that a caller started.
+	Parent        *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1703,6 +1743,77 @@ func (x *RunStarted) GetThread() *ThreadStart {
 	return nil
 }
 
+func (x *RunStarted) GetParent() *ParentCall {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+// The call by which a run started a child.
+type ParentCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run that started it.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The tool call that is its run.
+	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The run at the top of the family.
+	RootRunId     string `protobuf:"bytes,3,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParentCall) Reset() {
+	*x = ParentCall{}
+	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParentCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParentCall) ProtoMessage() {}
+
+func (x *ParentCall) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParentCall.ProtoReflect.Descriptor instead.
+func (*ParentCall) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ParentCall) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ParentCall) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ParentCall) GetRootRunId() string {
+	if x != nil {
+		return x.RootRunId
+	}
+	return ""
+}
+
 // How a run begins in a thread.
 type ThreadStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1720,7 +1831,7 @@ type ThreadStart struct {
 
 func (x *ThreadStart) Reset() {
 	*x = ThreadStart{}
-	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	mi := &file_jackline_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1843,7 @@ func (x *ThreadStart) String() string {
 func (*ThreadStart) ProtoMessage() {}
 
 func (x *ThreadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[2]
+	mi := &file_jackline_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1856,7 @@ func (x *ThreadStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadStart.ProtoReflect.Descriptor instead.
 func (*ThreadStart) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ThreadStart) GetThreadId() string {
@@ -1789,7 +1900,7 @@ type MessagesAppended struct {
 
 func (x *MessagesAppended) Reset() {
 	*x = MessagesAppended{}
-	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	mi := &file_jackline_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1912,7 @@ func (x *MessagesAppended) String() string {
 func (*MessagesAppended) ProtoMessage() {}
 
 func (x *MessagesAppended) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[3]
+	mi := &file_jackline_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1925,7 @@ func (x *MessagesAppended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessagesAppended.ProtoReflect.Descriptor instead.
 func (*MessagesAppended) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *MessagesAppended) GetPosition() uint64 {
@@ -1844,7 +1955,7 @@ type RunRecovered struct {
 
 func (x *RunRecovered) Reset() {
 	*x = RunRecovered{}
-	mi := &file_jackline_v1_event_proto_msgTypes[4]
+	mi := &file_jackline_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1967,7 @@ func (x *RunRecovered) String() string {
 func (*RunRecovered) ProtoMessage() {}
 
 func (x *RunRecovered) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[4]
+	mi := &file_jackline_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +1980,7 @@ func (x *RunRecovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRecovered.ProtoReflect.Descriptor instead.
 func (*RunRecovered) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunRecovered) GetEpoch() uint64 {
@@ -1897,7 +2008,7 @@ type RunSuspended struct {
 
 func (x *RunSuspended) Reset() {
 	*x = RunSuspended{}
-	mi := &file_jackline_v1_event_proto_msgTypes[5]
+	mi := &file_jackline_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2020,7 @@ func (x *RunSuspended) String() string {
 func (*RunSuspended) ProtoMessage() {}
 
 func (x *RunSuspended) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[5]
+	mi := &file_jackline_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2033,7 @@ func (x *RunSuspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSuspended.ProtoReflect.Descriptor instead.
 func (*RunSuspended) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunSuspended) GetEpoch() uint64 {
@@ -1951,7 +2062,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[6]
+	mi := &file_jackline_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2074,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[6]
+	mi := &file_jackline_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2087,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RunFinished) GetState() RunState {
@@ -2025,7 +2136,7 @@ type StepStarted struct {
 
 func (x *StepStarted) Reset() {
 	*x = StepStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[7]
+	mi := &file_jackline_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2148,7 @@ func (x *StepStarted) String() string {
 func (*StepStarted) ProtoMessage() {}
 
 func (x *StepStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[7]
+	mi := &file_jackline_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2161,7 @@ func (x *StepStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepStarted.ProtoReflect.Descriptor instead.
 func (*StepStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StepStarted) GetSteps() uint32 {
@@ -2081,7 +2192,7 @@ type StepFinished struct {
 
 func (x *StepFinished) Reset() {
 	*x = StepFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[8]
+	mi := &file_jackline_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2204,7 @@ func (x *StepFinished) String() string {
 func (*StepFinished) ProtoMessage() {}
 
 func (x *StepFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[8]
+	mi := &file_jackline_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2217,7 @@ func (x *StepFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFinished.ProtoReflect.Descriptor instead.
 func (*StepFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StepFinished) GetSignal() string {
@@ -2178,7 +2289,7 @@ type ModelCallStarted struct {
 
 func (x *ModelCallStarted) Reset() {
 	*x = ModelCallStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[9]
+	mi := &file_jackline_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2190,7 +2301,7 @@ func (x *ModelCallStarted) String() string {
 func (*ModelCallStarted) ProtoMessage() {}
 
 func (x *ModelCallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[9]
+	mi := &file_jackline_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2203,7 +2314,7 @@ func (x *ModelCallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallStarted.ProtoReflect.Descriptor instead.
 func (*ModelCallStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ModelCallStarted) GetPurpose() ModelCallPurpose {
@@ -2294,7 +2405,7 @@ type ModelReplied struct {
 
 func (x *ModelReplied) Reset() {
 	*x = ModelReplied{}
-	mi := &file_jackline_v1_event_proto_msgTypes[10]
+	mi := &file_jackline_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2417,7 @@ func (x *ModelReplied) String() string {
 func (*ModelReplied) ProtoMessage() {}
 
 func (x *ModelReplied) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[10]
+	mi := &file_jackline_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2430,7 @@ func (x *ModelReplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelReplied.ProtoReflect.Descriptor instead.
 func (*ModelReplied) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ModelReplied) GetUsage() *Usage {
@@ -2401,7 +2512,7 @@ type ModelCallFailed struct {
 
 func (x *ModelCallFailed) Reset() {
 	*x = ModelCallFailed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[11]
+	mi := &file_jackline_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2524,7 @@ func (x *ModelCallFailed) String() string {
 func (*ModelCallFailed) ProtoMessage() {}
 
 func (x *ModelCallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[11]
+	mi := &file_jackline_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2537,7 @@ func (x *ModelCallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFailed.ProtoReflect.Descriptor instead.
 func (*ModelCallFailed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ModelCallFailed) GetFailure() ModelFailureClass {
@@ -2493,7 +2604,7 @@ type ToolCallRequested struct {
 
 func (x *ToolCallRequested) Reset() {
 	*x = ToolCallRequested{}
-	mi := &file_jackline_v1_event_proto_msgTypes[12]
+	mi := &file_jackline_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2616,7 @@ func (x *ToolCallRequested) String() string {
 func (*ToolCallRequested) ProtoMessage() {}
 
 func (x *ToolCallRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[12]
+	mi := &file_jackline_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2629,7 @@ func (x *ToolCallRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallRequested.ProtoReflect.Descriptor instead.
 func (*ToolCallRequested) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ToolCallRequested) GetCallId() string {
@@ -2561,7 +2672,7 @@ type ToolCallStarted struct {
 
 func (x *ToolCallStarted) Reset() {
 	*x = ToolCallStarted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[13]
+	mi := &file_jackline_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2684,7 @@ func (x *ToolCallStarted) String() string {
 func (*ToolCallStarted) ProtoMessage() {}
 
 func (x *ToolCallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[13]
+	mi := &file_jackline_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2697,7 @@ func (x *ToolCallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallStarted.ProtoReflect.Descriptor instead.
 func (*ToolCallStarted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ToolCallStarted) GetCallId() string {
@@ -2659,7 +2770,7 @@ type ToolCallFinished struct {
 
 func (x *ToolCallFinished) Reset() {
 	*x = ToolCallFinished{}
-	mi := &file_jackline_v1_event_proto_msgTypes[14]
+	mi := &file_jackline_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2782,7 @@ func (x *ToolCallFinished) String() string {
 func (*ToolCallFinished) ProtoMessage() {}
 
 func (x *ToolCallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[14]
+	mi := &file_jackline_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2795,7 @@ func (x *ToolCallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallFinished.ProtoReflect.Descriptor instead.
 func (*ToolCallFinished) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ToolCallFinished) GetCallId() string {
@@ -2793,7 +2904,7 @@ type AnswerRejected struct {
 
 func (x *AnswerRejected) Reset() {
 	*x = AnswerRejected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[15]
+	mi := &file_jackline_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +2916,7 @@ func (x *AnswerRejected) String() string {
 func (*AnswerRejected) ProtoMessage() {}
 
 func (x *AnswerRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[15]
+	mi := &file_jackline_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +2929,7 @@ func (x *AnswerRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRejected.ProtoReflect.Descriptor instead.
 func (*AnswerRejected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AnswerRejected) GetProblem() AnswerProblem {
@@ -2867,7 +2978,7 @@ type InterruptRaised struct {
 
 func (x *InterruptRaised) Reset() {
 	*x = InterruptRaised{}
-	mi := &file_jackline_v1_event_proto_msgTypes[16]
+	mi := &file_jackline_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +2990,7 @@ func (x *InterruptRaised) String() string {
 func (*InterruptRaised) ProtoMessage() {}
 
 func (x *InterruptRaised) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[16]
+	mi := &file_jackline_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3003,7 @@ func (x *InterruptRaised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptRaised.ProtoReflect.Descriptor instead.
 func (*InterruptRaised) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InterruptRaised) GetInterruptId() string {
@@ -2966,7 +3077,7 @@ type InterruptResolved struct {
 
 func (x *InterruptResolved) Reset() {
 	*x = InterruptResolved{}
-	mi := &file_jackline_v1_event_proto_msgTypes[17]
+	mi := &file_jackline_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3089,7 @@ func (x *InterruptResolved) String() string {
 func (*InterruptResolved) ProtoMessage() {}
 
 func (x *InterruptResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[17]
+	mi := &file_jackline_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3102,7 @@ func (x *InterruptResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptResolved.ProtoReflect.Descriptor instead.
 func (*InterruptResolved) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InterruptResolved) GetInterruptId() string {
@@ -3036,7 +3147,7 @@ type CommandApplied struct {
 
 func (x *CommandApplied) Reset() {
 	*x = CommandApplied{}
-	mi := &file_jackline_v1_event_proto_msgTypes[18]
+	mi := &file_jackline_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3048,7 +3159,7 @@ func (x *CommandApplied) String() string {
 func (*CommandApplied) ProtoMessage() {}
 
 func (x *CommandApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[18]
+	mi := &file_jackline_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3061,7 +3172,7 @@ func (x *CommandApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandApplied.ProtoReflect.Descriptor instead.
 func (*CommandApplied) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CommandApplied) GetCommandId() string {
@@ -3123,7 +3234,7 @@ type CommandRejected struct {
 
 func (x *CommandRejected) Reset() {
 	*x = CommandRejected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[19]
+	mi := &file_jackline_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +3246,7 @@ func (x *CommandRejected) String() string {
 func (*CommandRejected) ProtoMessage() {}
 
 func (x *CommandRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[19]
+	mi := &file_jackline_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +3259,7 @@ func (x *CommandRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandRejected.ProtoReflect.Descriptor instead.
 func (*CommandRejected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommandRejected) GetCommandId() string {
@@ -3192,7 +3303,7 @@ type Paused struct {
 
 func (x *Paused) Reset() {
 	*x = Paused{}
-	mi := &file_jackline_v1_event_proto_msgTypes[20]
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3315,7 @@ func (x *Paused) String() string {
 func (*Paused) ProtoMessage() {}
 
 func (x *Paused) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[20]
+	mi := &file_jackline_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3328,7 @@ func (x *Paused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Paused.ProtoReflect.Descriptor instead.
 func (*Paused) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Paused) GetPrincipal() string {
@@ -3245,7 +3356,7 @@ type Resumed struct {
 
 func (x *Resumed) Reset() {
 	*x = Resumed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3368,7 @@ func (x *Resumed) String() string {
 func (*Resumed) ProtoMessage() {}
 
 func (x *Resumed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[21]
+	mi := &file_jackline_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3381,7 @@ func (x *Resumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resumed.ProtoReflect.Descriptor instead.
 func (*Resumed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Resumed) GetPrincipal() string {
@@ -3293,7 +3404,7 @@ type Steered struct {
 
 func (x *Steered) Reset() {
 	*x = Steered{}
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3416,7 @@ func (x *Steered) String() string {
 func (*Steered) ProtoMessage() {}
 
 func (x *Steered) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[22]
+	mi := &file_jackline_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3429,7 @@ func (x *Steered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steered.ProtoReflect.Descriptor instead.
 func (*Steered) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Steered) GetPrincipal() string {
@@ -3350,7 +3461,7 @@ type BoundsAdjusted struct {
 
 func (x *BoundsAdjusted) Reset() {
 	*x = BoundsAdjusted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3473,7 @@ func (x *BoundsAdjusted) String() string {
 func (*BoundsAdjusted) ProtoMessage() {}
 
 func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[23]
+	mi := &file_jackline_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3486,7 @@ func (x *BoundsAdjusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsAdjusted.ProtoReflect.Descriptor instead.
 func (*BoundsAdjusted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BoundsAdjusted) GetPrincipal() string {
@@ -3412,7 +3523,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3535,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[24]
+	mi := &file_jackline_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3548,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TimerFired) GetKind() TimerKind {
@@ -3467,7 +3578,7 @@ type Noticed struct {
 
 func (x *Noticed) Reset() {
 	*x = Noticed{}
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3590,7 @@ func (x *Noticed) String() string {
 func (*Noticed) ProtoMessage() {}
 
 func (x *Noticed) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[25]
+	mi := &file_jackline_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3603,7 @@ func (x *Noticed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noticed.ProtoReflect.Descriptor instead.
 func (*Noticed) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Noticed) GetCode() NoticeCode {
@@ -3531,7 +3642,7 @@ type Consulted struct {
 
 func (x *Consulted) Reset() {
 	*x = Consulted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3654,7 @@ func (x *Consulted) String() string {
 func (*Consulted) ProtoMessage() {}
 
 func (x *Consulted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[26]
+	mi := &file_jackline_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3667,7 @@ func (x *Consulted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consulted.ProtoReflect.Descriptor instead.
 func (*Consulted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Consulted) GetKind() ConsultKind {
@@ -3626,7 +3737,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3638,7 +3749,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[27]
+	mi := &file_jackline_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3651,7 +3762,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Compacted) GetKind() CompactionKind {
@@ -3737,7 +3848,7 @@ type HistoryRepaired struct {
 
 func (x *HistoryRepaired) Reset() {
 	*x = HistoryRepaired{}
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3860,7 @@ func (x *HistoryRepaired) String() string {
 func (*HistoryRepaired) ProtoMessage() {}
 
 func (x *HistoryRepaired) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[28]
+	mi := &file_jackline_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +3873,7 @@ func (x *HistoryRepaired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRepaired.ProtoReflect.Descriptor instead.
 func (*HistoryRepaired) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HistoryRepaired) GetDangling() uint32 {
@@ -3845,7 +3956,7 @@ type Reflected struct {
 
 func (x *Reflected) Reset() {
 	*x = Reflected{}
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +3968,7 @@ func (x *Reflected) String() string {
 func (*Reflected) ProtoMessage() {}
 
 func (x *Reflected) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[29]
+	mi := &file_jackline_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +3981,7 @@ func (x *Reflected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflected.ProtoReflect.Descriptor instead.
 func (*Reflected) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Reflected) GetPattern() ReflectionPattern {
@@ -3918,7 +4029,7 @@ type Grounded struct {
 
 func (x *Grounded) Reset() {
 	*x = Grounded{}
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4041,7 @@ func (x *Grounded) String() string {
 func (*Grounded) ProtoMessage() {}
 
 func (x *Grounded) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[30]
+	mi := &file_jackline_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4054,7 @@ func (x *Grounded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grounded.ProtoReflect.Descriptor instead.
 func (*Grounded) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Grounded) GetScorePermille() uint32 {
@@ -3974,6 +4085,224 @@ func (x *Grounded) GetUnsupported() uint32 {
 	return 0
 }
 
+// A child run was started: it is in the store from the commit of this event on.
+type ChildStarted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool call that is its run.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The child.
+	ChildRunId string `protobuf:"bytes,2,opt,name=child_run_id,json=childRunId,proto3" json:"child_run_id,omitempty"`
+	// Name of its workflow.
+	Workflow string `protobuf:"bytes,3,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// SHA-256 of its plan, in hexadecimal.
+	PlanDigest string `protobuf:"bytes,4,opt,name=plan_digest,json=planDigest,proto3" json:"plan_digest,omitempty"`
+	// Tokens that it may use at most, held here until it ends; unset without a cap, and then nothing is held.
+	TokenShare *uint64 `protobuf:"varint,5,opt,name=token_share,json=tokenShare,proto3,oneof" json:"token_share,omitempty"`
+	// The same of money, in millionths of a US dollar.
+	CostShareMicros *uint64 `protobuf:"varint,6,opt,name=cost_share_micros,json=costShareMicros,proto3,oneof" json:"cost_share_micros,omitempty"`
+	// Its active time at most, in milliseconds; unset without a cap.
+	TimeShareMs   *uint64 `protobuf:"varint,7,opt,name=time_share_ms,json=timeShareMs,proto3,oneof" json:"time_share_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildStarted) Reset() {
+	*x = ChildStarted{}
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildStarted) ProtoMessage() {}
+
+func (x *ChildStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildStarted.ProtoReflect.Descriptor instead.
+func (*ChildStarted) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ChildStarted) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ChildStarted) GetChildRunId() string {
+	if x != nil {
+		return x.ChildRunId
+	}
+	return ""
+}
+
+func (x *ChildStarted) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *ChildStarted) GetPlanDigest() string {
+	if x != nil {
+		return x.PlanDigest
+	}
+	return ""
+}
+
+func (x *ChildStarted) GetTokenShare() uint64 {
+	if x != nil && x.TokenShare != nil {
+		return *x.TokenShare
+	}
+	return 0
+}
+
+func (x *ChildStarted) GetCostShareMicros() uint64 {
+	if x != nil && x.CostShareMicros != nil {
+		return *x.CostShareMicros
+	}
+	return 0
+}
+
+func (x *ChildStarted) GetTimeShareMs() uint64 {
+	if x != nil && x.TimeShareMs != nil {
+		return *x.TimeShareMs
+	}
+	return 0
+}
+
+// A child run ended. How its call ends by it is the event that follows.
+type ChildFinished struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool call that was its run.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The child.
+	ChildRunId string `protobuf:"bytes,2,opt,name=child_run_id,json=childRunId,proto3" json:"child_run_id,omitempty"`
+	// A terminal state.
+	State RunState `protobuf:"varint,3,opt,name=state,proto3,enum=jackline.v1.RunState" json:"state,omitempty"`
+	// Its exit.
+	Signal string `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"`
+	// Why it ended.
+	StopReason StopReason `protobuf:"varint,5,opt,name=stop_reason,json=stopReason,proto3,enum=jackline.v1.StopReason" json:"stop_reason,omitempty"`
+	// The scope and name of the limit, condition or rule that ended it.
+	StopLeaf string `protobuf:"bytes,6,opt,name=stop_leaf,json=stopLeaf,proto3" json:"stop_leaf,omitempty"`
+	// Tokens that it used, its own children included.
+	Tokens uint64 `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// What it cost, in millionths of a US dollar.
+	CostMicros uint64 `protobuf:"varint,8,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// Its active time in milliseconds.
+	ActiveMs      uint64 `protobuf:"varint,9,opt,name=active_ms,json=activeMs,proto3" json:"active_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildFinished) Reset() {
+	*x = ChildFinished{}
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildFinished) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildFinished) ProtoMessage() {}
+
+func (x *ChildFinished) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildFinished.ProtoReflect.Descriptor instead.
+func (*ChildFinished) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ChildFinished) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ChildFinished) GetChildRunId() string {
+	if x != nil {
+		return x.ChildRunId
+	}
+	return ""
+}
+
+func (x *ChildFinished) GetState() RunState {
+	if x != nil {
+		return x.State
+	}
+	return RunState_RUN_STATE_UNSPECIFIED
+}
+
+func (x *ChildFinished) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *ChildFinished) GetStopReason() StopReason {
+	if x != nil {
+		return x.StopReason
+	}
+	return StopReason_STOP_REASON_UNSPECIFIED
+}
+
+func (x *ChildFinished) GetStopLeaf() string {
+	if x != nil {
+		return x.StopLeaf
+	}
+	return ""
+}
+
+func (x *ChildFinished) GetTokens() uint64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *ChildFinished) GetCostMicros() uint64 {
+	if x != nil {
+		return x.CostMicros
+	}
+	return 0
+}
+
+func (x *ChildFinished) GetActiveMs() uint64 {
+	if x != nil {
+		return x.ActiveMs
+	}
+	return 0
+}
+
 // What was said, given and returned: the part of an event that is not metadata.
 type Content struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3999,7 +4328,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4011,7 +4340,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[31]
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4024,7 +4353,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -4230,7 +4559,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4242,7 +4571,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[32]
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +4584,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -4290,7 +4619,7 @@ type ThreadContent struct {
 
 func (x *ThreadContent) Reset() {
 	*x = ThreadContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4631,7 @@ func (x *ThreadContent) String() string {
 func (*ThreadContent) ProtoMessage() {}
 
 func (x *ThreadContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[33]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4644,7 @@ func (x *ThreadContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadContent.ProtoReflect.Descriptor instead.
 func (*ThreadContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ThreadContent) GetDigests() [][]byte {
@@ -4340,7 +4669,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4681,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4694,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -4406,7 +4735,7 @@ type ReplyContent struct {
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4747,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4760,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -4479,7 +4808,7 @@ type ReasoningBlocks struct {
 
 func (x *ReasoningBlocks) Reset() {
 	*x = ReasoningBlocks{}
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4820,7 @@ func (x *ReasoningBlocks) String() string {
 func (*ReasoningBlocks) ProtoMessage() {}
 
 func (x *ReasoningBlocks) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4833,7 @@ func (x *ReasoningBlocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasoningBlocks.ProtoReflect.Descriptor instead.
 func (*ReasoningBlocks) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReasoningBlocks) GetProfile() string {
@@ -4548,7 +4877,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4889,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4573,7 +4902,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CallContent) GetTool() string {
@@ -4609,7 +4938,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4950,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4963,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -4689,7 +5018,7 @@ type ResultMedia struct {
 
 func (x *ResultMedia) Reset() {
 	*x = ResultMedia{}
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4701,7 +5030,7 @@ func (x *ResultMedia) String() string {
 func (*ResultMedia) ProtoMessage() {}
 
 func (x *ResultMedia) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4714,7 +5043,7 @@ func (x *ResultMedia) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultMedia.ProtoReflect.Descriptor instead.
 func (*ResultMedia) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResultMedia) GetMediaType() string {
@@ -4758,7 +5087,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +5099,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +5112,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -4815,7 +5144,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4827,7 +5156,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4840,7 +5169,7 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ConsultContent) GetError() string {
@@ -4875,7 +5204,7 @@ type CompactedContent struct {
 
 func (x *CompactedContent) Reset() {
 	*x = CompactedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4887,7 +5216,7 @@ func (x *CompactedContent) String() string {
 func (*CompactedContent) ProtoMessage() {}
 
 func (x *CompactedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4900,7 +5229,7 @@ func (x *CompactedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
 func (*CompactedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CompactedContent) GetSummary() string {
@@ -4923,7 +5252,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4935,7 +5264,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4948,7 +5277,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -4989,7 +5318,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5330,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5343,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -5129,7 +5458,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
+	mi := &file_jackline_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5141,7 +5470,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
+	mi := &file_jackline_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5154,7 +5483,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -5189,7 +5518,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[46]
+	mi := &file_jackline_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5201,7 +5530,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[46]
+	mi := &file_jackline_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5214,7 +5543,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -5228,7 +5557,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xd2\x11\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xdf\x12\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -5270,9 +5599,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\treflected\x18# \x01(\v2\x16.jackline.v1.ReflectedH\x00R\treflected\x123\n" +
 	"\bgrounded\x18$ \x01(\v2\x15.jackline.v1.GroundedH\x00R\bgrounded\x12F\n" +
 	"\x0fbounds_adjusted\x18% \x01(\v2\x1b.jackline.v1.BoundsAdjustedH\x00R\x0eboundsAdjusted\x126\n" +
-	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12.\n" +
+	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12@\n" +
+	"\rchild_started\x18) \x01(\v2\x19.jackline.v1.ChildStartedH\x00R\fchildStarted\x12C\n" +
+	"\x0echild_finished\x18* \x01(\v2\x1a.jackline.v1.ChildFinishedH\x00R\rchildFinished\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b'\x10F\"\x8b\x03\n" +
+	"\x04factJ\x04\b'\x10)J\x04\b+\x10F\"\xbc\x03\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -5286,7 +5617,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"onQuestion\x128\n" +
 	"\vforked_from\x18\b \x01(\v2\x17.jackline.v1.ForkOriginR\n" +
 	"forkedFrom\x120\n" +
-	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\"\x81\x01\n" +
+	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\x12/\n" +
+	"\x06parent\x18\n" +
+	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\"\\\n" +
+	"\n" +
+	"ParentCall\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
+	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1e\n" +
+	"\vroot_run_id\x18\x03 \x01(\tR\trootRunId\"\x81\x01\n" +
 	"\vThreadStart\x12\x1b\n" +
 	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\x04R\bposition\x12#\n" +
@@ -5474,7 +5812,34 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\x16\n" +
 	"\x06replan\x18\x03 \x01(\rR\x06replan\x12 \n" +
 	"\vunsupported\x18\x04 \x01(\rR\vunsupportedB\x11\n" +
-	"\x0f_score_permille\"\xe5\x04\n" +
+	"\x0f_score_permille\"\xbe\x02\n" +
+	"\fChildStarted\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12 \n" +
+	"\fchild_run_id\x18\x02 \x01(\tR\n" +
+	"childRunId\x12\x1a\n" +
+	"\bworkflow\x18\x03 \x01(\tR\bworkflow\x12\x1f\n" +
+	"\vplan_digest\x18\x04 \x01(\tR\n" +
+	"planDigest\x12$\n" +
+	"\vtoken_share\x18\x05 \x01(\x04H\x00R\n" +
+	"tokenShare\x88\x01\x01\x12/\n" +
+	"\x11cost_share_micros\x18\x06 \x01(\x04H\x01R\x0fcostShareMicros\x88\x01\x01\x12'\n" +
+	"\rtime_share_ms\x18\a \x01(\x04H\x02R\vtimeShareMs\x88\x01\x01B\x0e\n" +
+	"\f_token_shareB\x14\n" +
+	"\x12_cost_share_microsB\x10\n" +
+	"\x0e_time_share_ms\"\xbc\x02\n" +
+	"\rChildFinished\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12 \n" +
+	"\fchild_run_id\x18\x02 \x01(\tR\n" +
+	"childRunId\x12+\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x15.jackline.v1.RunStateR\x05state\x12\x16\n" +
+	"\x06signal\x18\x04 \x01(\tR\x06signal\x128\n" +
+	"\vstop_reason\x18\x05 \x01(\x0e2\x17.jackline.v1.StopReasonR\n" +
+	"stopReason\x12\x1b\n" +
+	"\tstop_leaf\x18\x06 \x01(\tR\bstopLeaf\x12\x16\n" +
+	"\x06tokens\x18\a \x01(\x04R\x06tokens\x12\x1f\n" +
+	"\vcost_micros\x18\b \x01(\x04R\n" +
+	"costMicros\x12\x1b\n" +
+	"\tactive_ms\x18\t \x01(\x04R\bactiveMs\"\xe5\x04\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -5601,7 +5966,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x18MODEL_ATTEMPT_LIMIT_IDLE\x10\x03\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_TOTAL\x10\x04\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_BYTES\x10\x05\x12\x1e\n" +
-	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\x8b\x03\n" +
+	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xa9\x03\n" +
 	"\vCallProblem\x12\x1c\n" +
 	"\x18CALL_PROBLEM_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALL_PROBLEM_UNKNOWN_TOOL\x10\x01\x12$\n" +
@@ -5615,7 +5980,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x16CALL_PROBLEM_GUARDRAIL\x10\t\x12\x1e\n" +
 	"\x1aCALL_PROBLEM_POLICY_DENIED\x10\n" +
 	"\x12 \n" +
-	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v*\xbc\x02\n" +
+	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v\x12\x1c\n" +
+	"\x18CALL_PROBLEM_CHILD_DEPTH\x10\x14*\xbc\x02\n" +
 	"\rAnswerProblem\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ANSWER_PROBLEM_EMPTY\x10\x01\x12\x1c\n" +
@@ -5689,7 +6055,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -5706,158 +6072,166 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(ReflectionPattern)(0),        // 12: jackline.v1.ReflectionPattern
 	(*StepEvent)(nil),             // 13: jackline.v1.StepEvent
 	(*RunStarted)(nil),            // 14: jackline.v1.RunStarted
-	(*ThreadStart)(nil),           // 15: jackline.v1.ThreadStart
-	(*MessagesAppended)(nil),      // 16: jackline.v1.MessagesAppended
-	(*RunRecovered)(nil),          // 17: jackline.v1.RunRecovered
-	(*RunSuspended)(nil),          // 18: jackline.v1.RunSuspended
-	(*RunFinished)(nil),           // 19: jackline.v1.RunFinished
-	(*StepStarted)(nil),           // 20: jackline.v1.StepStarted
-	(*StepFinished)(nil),          // 21: jackline.v1.StepFinished
-	(*ModelCallStarted)(nil),      // 22: jackline.v1.ModelCallStarted
-	(*ModelReplied)(nil),          // 23: jackline.v1.ModelReplied
-	(*ModelCallFailed)(nil),       // 24: jackline.v1.ModelCallFailed
-	(*ToolCallRequested)(nil),     // 25: jackline.v1.ToolCallRequested
-	(*ToolCallStarted)(nil),       // 26: jackline.v1.ToolCallStarted
-	(*ToolCallFinished)(nil),      // 27: jackline.v1.ToolCallFinished
-	(*AnswerRejected)(nil),        // 28: jackline.v1.AnswerRejected
-	(*InterruptRaised)(nil),       // 29: jackline.v1.InterruptRaised
-	(*InterruptResolved)(nil),     // 30: jackline.v1.InterruptResolved
-	(*CommandApplied)(nil),        // 31: jackline.v1.CommandApplied
-	(*CommandRejected)(nil),       // 32: jackline.v1.CommandRejected
-	(*Paused)(nil),                // 33: jackline.v1.Paused
-	(*Resumed)(nil),               // 34: jackline.v1.Resumed
-	(*Steered)(nil),               // 35: jackline.v1.Steered
-	(*BoundsAdjusted)(nil),        // 36: jackline.v1.BoundsAdjusted
-	(*TimerFired)(nil),            // 37: jackline.v1.TimerFired
-	(*Noticed)(nil),               // 38: jackline.v1.Noticed
-	(*Consulted)(nil),             // 39: jackline.v1.Consulted
-	(*Compacted)(nil),             // 40: jackline.v1.Compacted
-	(*HistoryRepaired)(nil),       // 41: jackline.v1.HistoryRepaired
-	(*Reflected)(nil),             // 42: jackline.v1.Reflected
-	(*Grounded)(nil),              // 43: jackline.v1.Grounded
-	(*Content)(nil),               // 44: jackline.v1.Content
-	(*RunInput)(nil),              // 45: jackline.v1.RunInput
-	(*ThreadContent)(nil),         // 46: jackline.v1.ThreadContent
-	(*ResultContent)(nil),         // 47: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 48: jackline.v1.ReplyContent
-	(*ReasoningBlocks)(nil),       // 49: jackline.v1.ReasoningBlocks
-	(*CallContent)(nil),           // 50: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 51: jackline.v1.ToolResultContent
-	(*ResultMedia)(nil),           // 52: jackline.v1.ResultMedia
-	(*AnswerContent)(nil),         // 53: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 54: jackline.v1.ConsultContent
-	(*CompactedContent)(nil),      // 55: jackline.v1.CompactedContent
-	(*GroundedContent)(nil),       // 56: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 57: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 58: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 59: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 60: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 61: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 62: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 63: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 64: jackline.v1.RunState
-	(StopReason)(0),               // 65: jackline.v1.StopReason
-	(*Usage)(nil),                 // 66: jackline.v1.Usage
-	(Effect)(0),                   // 67: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 68: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 69: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 70: jackline.v1.CommandKind
-	(AbortMode)(0),                // 71: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 72: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 73: jackline.v1.VisitBounds
-	(GatePoint)(0),                // 74: jackline.v1.GatePoint
-	(*structpb.Struct)(nil),       // 75: google.protobuf.Struct
+	(*ParentCall)(nil),            // 15: jackline.v1.ParentCall
+	(*ThreadStart)(nil),           // 16: jackline.v1.ThreadStart
+	(*MessagesAppended)(nil),      // 17: jackline.v1.MessagesAppended
+	(*RunRecovered)(nil),          // 18: jackline.v1.RunRecovered
+	(*RunSuspended)(nil),          // 19: jackline.v1.RunSuspended
+	(*RunFinished)(nil),           // 20: jackline.v1.RunFinished
+	(*StepStarted)(nil),           // 21: jackline.v1.StepStarted
+	(*StepFinished)(nil),          // 22: jackline.v1.StepFinished
+	(*ModelCallStarted)(nil),      // 23: jackline.v1.ModelCallStarted
+	(*ModelReplied)(nil),          // 24: jackline.v1.ModelReplied
+	(*ModelCallFailed)(nil),       // 25: jackline.v1.ModelCallFailed
+	(*ToolCallRequested)(nil),     // 26: jackline.v1.ToolCallRequested
+	(*ToolCallStarted)(nil),       // 27: jackline.v1.ToolCallStarted
+	(*ToolCallFinished)(nil),      // 28: jackline.v1.ToolCallFinished
+	(*AnswerRejected)(nil),        // 29: jackline.v1.AnswerRejected
+	(*InterruptRaised)(nil),       // 30: jackline.v1.InterruptRaised
+	(*InterruptResolved)(nil),     // 31: jackline.v1.InterruptResolved
+	(*CommandApplied)(nil),        // 32: jackline.v1.CommandApplied
+	(*CommandRejected)(nil),       // 33: jackline.v1.CommandRejected
+	(*Paused)(nil),                // 34: jackline.v1.Paused
+	(*Resumed)(nil),               // 35: jackline.v1.Resumed
+	(*Steered)(nil),               // 36: jackline.v1.Steered
+	(*BoundsAdjusted)(nil),        // 37: jackline.v1.BoundsAdjusted
+	(*TimerFired)(nil),            // 38: jackline.v1.TimerFired
+	(*Noticed)(nil),               // 39: jackline.v1.Noticed
+	(*Consulted)(nil),             // 40: jackline.v1.Consulted
+	(*Compacted)(nil),             // 41: jackline.v1.Compacted
+	(*HistoryRepaired)(nil),       // 42: jackline.v1.HistoryRepaired
+	(*Reflected)(nil),             // 43: jackline.v1.Reflected
+	(*Grounded)(nil),              // 44: jackline.v1.Grounded
+	(*ChildStarted)(nil),          // 45: jackline.v1.ChildStarted
+	(*ChildFinished)(nil),         // 46: jackline.v1.ChildFinished
+	(*Content)(nil),               // 47: jackline.v1.Content
+	(*RunInput)(nil),              // 48: jackline.v1.RunInput
+	(*ThreadContent)(nil),         // 49: jackline.v1.ThreadContent
+	(*ResultContent)(nil),         // 50: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 51: jackline.v1.ReplyContent
+	(*ReasoningBlocks)(nil),       // 52: jackline.v1.ReasoningBlocks
+	(*CallContent)(nil),           // 53: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 54: jackline.v1.ToolResultContent
+	(*ResultMedia)(nil),           // 55: jackline.v1.ResultMedia
+	(*AnswerContent)(nil),         // 56: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 57: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 58: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 59: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 60: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 61: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 62: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 63: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 64: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 65: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 66: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 67: jackline.v1.RunState
+	(StopReason)(0),               // 68: jackline.v1.StopReason
+	(*Usage)(nil),                 // 69: jackline.v1.Usage
+	(Effect)(0),                   // 70: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 71: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 72: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 73: jackline.v1.CommandKind
+	(AbortMode)(0),                // 74: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 75: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 76: jackline.v1.VisitBounds
+	(GatePoint)(0),                // 77: jackline.v1.GatePoint
+	(*structpb.Struct)(nil),       // 78: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	60, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	63, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	14, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
-	17, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	18, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	19, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	20, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	21, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	22, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	23, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	24, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	25, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	26, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	27, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	28, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	29, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	30, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	31, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	32, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	33, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	34, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	35, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	37, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	38, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	40, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
-	41, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
-	16, // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
-	42, // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	43, // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	36, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
-	39, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	44, // 30: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	60, // 31: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	61, // 32: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	62, // 33: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	63, // 34: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	15, // 35: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
-	0,  // 36: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	64, // 37: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	65, // 38: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	65, // 39: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 40: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	65, // 41: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	66, // 42: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 43: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 44: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	66, // 45: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	4,  // 46: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	67, // 47: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	68, // 48: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	5,  // 49: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	6,  // 50: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	69, // 51: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	60, // 52: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	65, // 53: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	70, // 54: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	71, // 55: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	65, // 56: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	70, // 57: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	72, // 58: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	60, // 59: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
-	61, // 60: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	73, // 61: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	7,  // 62: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,  // 63: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,  // 64: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10, // 65: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	74, // 66: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
-	11, // 67: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	12, // 68: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	45, // 69: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	47, // 70: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	48, // 71: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	50, // 72: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	51, // 73: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	53, // 74: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	46, // 75: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	54, // 76: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	55, // 77: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	56, // 78: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	75, // 79: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	46, // 80: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	49, // 81: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	52, // 82: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
-	58, // 83: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	84, // [84:84] is the sub-list for method output_type
-	84, // [84:84] is the sub-list for method input_type
-	84, // [84:84] is the sub-list for extension type_name
-	84, // [84:84] is the sub-list for extension extendee
-	0,  // [0:84] is the sub-list for field type_name
+	18, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	19, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	20, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	21, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	22, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	23, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	24, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	25, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	26, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	27, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	28, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	29, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	30, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	31, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	32, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	33, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	34, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	35, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	36, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	38, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	39, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	41, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
+	42, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
+	17, // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
+	43, // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	44, // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	37, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
+	40, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	45, // 30: jackline.v1.StepEvent.child_started:type_name -> jackline.v1.ChildStarted
+	46, // 31: jackline.v1.StepEvent.child_finished:type_name -> jackline.v1.ChildFinished
+	47, // 32: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	63, // 33: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	64, // 34: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	65, // 35: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	66, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	16, // 37: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
+	15, // 38: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
+	0,  // 39: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	67, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	68, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	68, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 43: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	68, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	69, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 46: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 47: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	69, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	4,  // 49: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
+	70, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	71, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	5,  // 52: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	6,  // 53: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	72, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	63, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	68, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	73, // 57: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	74, // 58: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	68, // 59: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	73, // 60: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	75, // 61: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	63, // 62: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 63: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	76, // 64: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,  // 65: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,  // 66: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,  // 67: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10, // 68: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	77, // 69: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	11, // 70: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12, // 71: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	67, // 72: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
+	68, // 73: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
+	48, // 74: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	50, // 75: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	51, // 76: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	53, // 77: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	54, // 78: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	56, // 79: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	49, // 80: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	57, // 81: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	58, // 82: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	59, // 83: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	78, // 84: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	49, // 85: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	52, // 86: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	55, // 87: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
+	61, // 88: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	89, // [89:89] is the sub-list for method output_type
+	89, // [89:89] is the sub-list for method input_type
+	89, // [89:89] is the sub-list for extension type_name
+	89, // [89:89] is the sub-list for extension extendee
+	0,  // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -5898,11 +6272,14 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Grounded)(nil),
 		(*StepEvent_BoundsAdjusted)(nil),
 		(*StepEvent_Consulted)(nil),
+		(*StepEvent_ChildStarted)(nil),
+		(*StepEvent_ChildFinished)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[11].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[14].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[31].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[31].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[32].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[34].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -5915,7 +6292,7 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[44].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[47].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -5927,7 +6304,7 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   47,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2768,6 +2768,8 @@ type ModelStepPlan struct {
 	ReadsResults bool `protobuf:"varint,27,opt,name=reads_results,json=readsResults,proto3" json:"reads_results,omitempty"`
 	// How long a question about a limit stays open. Set only where `on_limit` asks.
 	LimitExpiryMs uint64 `protobuf:"varint,28,opt,name=limit_expiry_ms,json=limitExpiryMs,proto3" json:"limit_expiry_ms,omitempty"`
+	// Set if another agent has it as a tool.
+	AsTool        *AgentTool `protobuf:"bytes,34,opt,name=as_tool,json=asTool,proto3" json:"as_tool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2982,6 +2984,13 @@ func (x *ModelStepPlan) GetLimitExpiryMs() uint64 {
 		return x.LimitExpiryMs
 	}
 	return 0
+}
+
+func (x *ModelStepPlan) GetAsTool() *AgentTool {
+	if x != nil {
+		return x.AsTool
+	}
+	return nil
 }
 
 // When repeated calls end a step.
@@ -3202,6 +3211,7 @@ type ToolStepPlan struct {
 	//	*ToolStepPlan_Result
 	//	*ToolStepPlan_Sql
 	//	*ToolStepPlan_Grpc
+	//	*ToolStepPlan_Child
 	Action isToolStepPlan_Action `protobuf_oneof:"action"`
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -3344,6 +3354,15 @@ func (x *ToolStepPlan) GetGrpc() *GrpcAction {
 	return nil
 }
 
+func (x *ToolStepPlan) GetChild() *ChildAction {
+	if x != nil {
+		if x, ok := x.Action.(*ToolStepPlan_Child); ok {
+			return x.Child
+		}
+	}
+	return nil
+}
+
 func (x *ToolStepPlan) GetPolicy() *ToolPolicy {
 	if x != nil {
 		return x.Policy
@@ -3392,6 +3411,11 @@ type ToolStepPlan_Grpc struct {
 	Grpc *GrpcAction `protobuf:"bytes,17,opt,name=grpc,proto3,oneof"`
 }
 
+type ToolStepPlan_Child struct {
+	// Starts a run of its own.
+	Child *ChildAction `protobuf:"bytes,20,opt,name=child,proto3,oneof"`
+}
+
 func (*ToolStepPlan_Http) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Function) isToolStepPlan_Action() {}
@@ -3403,6 +3427,8 @@ func (*ToolStepPlan_Result) isToolStepPlan_Action() {}
 func (*ToolStepPlan_Sql) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Grpc) isToolStepPlan_Action() {}
+
+func (*ToolStepPlan_Child) isToolStepPlan_Action() {}
 
 // Reading in a result of the same run.
 type ResultAction struct {
@@ -3441,6 +3467,189 @@ func (*ResultAction) Descriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
+// A run of its own. One of `workflow` and `agent` is set.
+type ChildAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow: `name`, `name@alias` or `name@digest`.
+	Workflow string `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// The agent of the same workflow.
+	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What it is given.
+	Share         *ChildShare `protobuf:"bytes,3,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildAction) Reset() {
+	*x = ChildAction{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildAction) ProtoMessage() {}
+
+func (x *ChildAction) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildAction.ProtoReflect.Descriptor instead.
+func (*ChildAction) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ChildAction) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *ChildAction) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ChildAction) GetShare() *ChildShare {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
+// What a child run is given of what its parent has left. What is unset is an equal part.
+type ChildShare struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tokens.
+	TokenBudget *uint64 `protobuf:"varint,1,opt,name=token_budget,json=tokenBudget,proto3,oneof" json:"token_budget,omitempty"`
+	// Money, in millionths of a US dollar.
+	CostBudgetMicros *uint64 `protobuf:"varint,2,opt,name=cost_budget_micros,json=costBudgetMicros,proto3,oneof" json:"cost_budget_micros,omitempty"`
+	// Active time; unset: as much as the parent has left.
+	RunTimeoutMs  *uint64 `protobuf:"varint,3,opt,name=run_timeout_ms,json=runTimeoutMs,proto3,oneof" json:"run_timeout_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildShare) Reset() {
+	*x = ChildShare{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildShare) ProtoMessage() {}
+
+func (x *ChildShare) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildShare.ProtoReflect.Descriptor instead.
+func (*ChildShare) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ChildShare) GetTokenBudget() uint64 {
+	if x != nil && x.TokenBudget != nil {
+		return *x.TokenBudget
+	}
+	return 0
+}
+
+func (x *ChildShare) GetCostBudgetMicros() uint64 {
+	if x != nil && x.CostBudgetMicros != nil {
+		return *x.CostBudgetMicros
+	}
+	return 0
+}
+
+func (x *ChildShare) GetRunTimeoutMs() uint64 {
+	if x != nil && x.RunTimeoutMs != nil {
+		return *x.RunTimeoutMs
+	}
+	return 0
+}
+
+// An agent that another one of the workflow has as a tool.
+type AgentTool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it may change by its own tools.
+	Effect Effect `protobuf:"varint,1,opt,name=effect,proto3,enum=jackline.v1.Effect" json:"effect,omitempty"`
+	// What a run of it is given.
+	Share         *ChildShare `protobuf:"bytes,2,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentTool) Reset() {
+	*x = AgentTool{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentTool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentTool) ProtoMessage() {}
+
+func (x *AgentTool) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentTool.ProtoReflect.Descriptor instead.
+func (*AgentTool) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *AgentTool) GetEffect() Effect {
+	if x != nil {
+		return x.Effect
+	}
+	return Effect_EFFECT_UNSPECIFIED
+}
+
+func (x *AgentTool) GetShare() *ChildShare {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
 // A request to a connection of the operator's.
 type HttpAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3462,7 +3671,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3474,7 +3683,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3487,7 +3696,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -3543,7 +3752,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +3764,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3777,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -3595,7 +3804,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3607,7 +3816,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3620,7 +3829,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -3666,7 +3875,7 @@ type SqlAction struct {
 
 func (x *SqlAction) Reset() {
 	*x = SqlAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3887,7 @@ func (x *SqlAction) String() string {
 func (*SqlAction) ProtoMessage() {}
 
 func (x *SqlAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3900,7 @@ func (x *SqlAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SqlAction.ProtoReflect.Descriptor instead.
 func (*SqlAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SqlAction) GetConnection() string {
@@ -3732,7 +3941,7 @@ type GrpcAction struct {
 
 func (x *GrpcAction) Reset() {
 	*x = GrpcAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3953,7 @@ func (x *GrpcAction) String() string {
 func (*GrpcAction) ProtoMessage() {}
 
 func (x *GrpcAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3966,7 @@ func (x *GrpcAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAction.ProtoReflect.Descriptor instead.
 func (*GrpcAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GrpcAction) GetConnection() string {
@@ -3801,7 +4010,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3813,7 +4022,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +4035,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -3854,7 +4063,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +4075,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +4088,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -3906,7 +4115,7 @@ type HookPlan struct {
 
 func (x *HookPlan) Reset() {
 	*x = HookPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4127,7 @@ func (x *HookPlan) String() string {
 func (*HookPlan) ProtoMessage() {}
 
 func (x *HookPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4140,7 @@ func (x *HookPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
 func (*HookPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HookPlan) GetName() string {
@@ -3981,7 +4190,7 @@ type PolicyPlan struct {
 
 func (x *PolicyPlan) Reset() {
 	*x = PolicyPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4202,7 @@ func (x *PolicyPlan) String() string {
 func (*PolicyPlan) ProtoMessage() {}
 
 func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4215,7 @@ func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
 func (*PolicyPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PolicyPlan) GetName() string {
@@ -4057,7 +4266,7 @@ type JudgedCheck struct {
 
 func (x *JudgedCheck) Reset() {
 	*x = JudgedCheck{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4278,7 @@ func (x *JudgedCheck) String() string {
 func (*JudgedCheck) ProtoMessage() {}
 
 func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4291,7 @@ func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
 func (*JudgedCheck) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JudgedCheck) GetModel() string {
@@ -4123,7 +4332,7 @@ type GuardrailPlan struct {
 
 func (x *GuardrailPlan) Reset() {
 	*x = GuardrailPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4344,7 @@ func (x *GuardrailPlan) String() string {
 func (*GuardrailPlan) ProtoMessage() {}
 
 func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4357,7 @@ func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
 func (*GuardrailPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GuardrailPlan) GetPlace() string {
@@ -4260,7 +4469,7 @@ type MaskPlan struct {
 
 func (x *MaskPlan) Reset() {
 	*x = MaskPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4481,7 @@ func (x *MaskPlan) String() string {
 func (*MaskPlan) ProtoMessage() {}
 
 func (x *MaskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4494,7 @@ func (x *MaskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
 func (*MaskPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MaskPlan) GetKinds() []Pii {
@@ -4329,7 +4538,7 @@ type GatesPlan struct {
 
 func (x *GatesPlan) Reset() {
 	*x = GatesPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4550,7 @@ func (x *GatesPlan) String() string {
 func (*GatesPlan) ProtoMessage() {}
 
 func (x *GatesPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4354,7 +4563,7 @@ func (x *GatesPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
 func (*GatesPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GatesPlan) GetHooks() []*HookPlan {
@@ -4631,7 +4840,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\vto_permille\x18\x03 \x01(\rR\n" +
 	"toPermille\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
-	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\x99\n" +
+	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xd0\n" +
 	"\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
@@ -4665,8 +4874,9 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gates\x12\x16\n" +
 	"\x06thread\x18\x1a \x01(\bR\x06thread\x12#\n" +
 	"\rreads_results\x18\x1b \x01(\bR\freadsResults\x12&\n" +
-	"\x0flimit_expiry_ms\x18\x1c \x01(\x04R\rlimitExpiryMsB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x17\x10\x18J\x04\b\x19\x10\x1aJ\x04\b\x1d\x10(\"_\n" +
+	"\x0flimit_expiry_ms\x18\x1c \x01(\x04R\rlimitExpiryMs\x12/\n" +
+	"\aas_tool\x18\" \x01(\v2\x16.jackline.v1.AgentToolR\x06asToolB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x17\x10\x18J\x04\b\x19\x10\x1aJ\x04\b\x1d\x10\"J\x04\b#\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
@@ -4681,7 +4891,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xa6\x05\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xde\x05\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -4698,12 +4908,28 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x03mcp\x18\f \x01(\v2\x16.jackline.v1.McpActionH\x00R\x03mcp\x123\n" +
 	"\x06result\x18\x0f \x01(\v2\x19.jackline.v1.ResultActionH\x00R\x06result\x12*\n" +
 	"\x03sql\x18\x10 \x01(\v2\x16.jackline.v1.SqlActionH\x00R\x03sql\x12-\n" +
-	"\x04grpc\x18\x11 \x01(\v2\x17.jackline.v1.GrpcActionH\x00R\x04grpc\x12/\n" +
+	"\x04grpc\x18\x11 \x01(\v2\x17.jackline.v1.GrpcActionH\x00R\x04grpc\x120\n" +
+	"\x05child\x18\x14 \x01(\v2\x18.jackline.v1.ChildActionH\x00R\x05child\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
 	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x12\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
-	"\fResultAction\"\xf8\x02\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x12\x10\x14J\x04\b\x15\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
+	"\fResultAction\"n\n" +
+	"\vChildAction\x12\x1a\n" +
+	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x14\n" +
+	"\x05agent\x18\x02 \x01(\tR\x05agent\x12-\n" +
+	"\x05share\x18\x03 \x01(\v2\x17.jackline.v1.ChildShareR\x05share\"\xcd\x01\n" +
+	"\n" +
+	"ChildShare\x12&\n" +
+	"\ftoken_budget\x18\x01 \x01(\x04H\x00R\vtokenBudget\x88\x01\x01\x121\n" +
+	"\x12cost_budget_micros\x18\x02 \x01(\x04H\x01R\x10costBudgetMicros\x88\x01\x01\x12)\n" +
+	"\x0erun_timeout_ms\x18\x03 \x01(\x04H\x02R\frunTimeoutMs\x88\x01\x01B\x0f\n" +
+	"\r_token_budgetB\x15\n" +
+	"\x13_cost_budget_microsB\x11\n" +
+	"\x0f_run_timeout_ms\"g\n" +
+	"\tAgentTool\x12+\n" +
+	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12-\n" +
+	"\x05share\x18\x02 \x01(\v2\x17.jackline.v1.ChildShareR\x05share\"\xf8\x02\n" +
 	"\n" +
 	"HttpAction\x12\x1e\n" +
 	"\n" +
@@ -4892,7 +5118,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnPauseMax)(0),              // 0: jackline.v1.OnPauseMax
 	(OnFailure)(0),               // 1: jackline.v1.OnFailure
@@ -4932,45 +5158,48 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(*GroundPlan)(nil),           // 35: jackline.v1.GroundPlan
 	(*ToolStepPlan)(nil),         // 36: jackline.v1.ToolStepPlan
 	(*ResultAction)(nil),         // 37: jackline.v1.ResultAction
-	(*HttpAction)(nil),           // 38: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 39: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 40: jackline.v1.McpAction
-	(*SqlAction)(nil),            // 41: jackline.v1.SqlAction
-	(*GrpcAction)(nil),           // 42: jackline.v1.GrpcAction
-	(*RouterCase)(nil),           // 43: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 44: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 45: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 46: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 47: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 48: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 49: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 50: jackline.v1.GatesPlan
-	nil,                          // 51: jackline.v1.StepPlan.InputEntry
-	nil,                          // 52: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 53: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 54: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 55: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 56: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 57: jackline.v1.OnQuestion
-	(Effect)(0),                  // 58: jackline.v1.Effect
-	(GatePoint)(0),               // 59: jackline.v1.GatePoint
+	(*ChildAction)(nil),          // 38: jackline.v1.ChildAction
+	(*ChildShare)(nil),           // 39: jackline.v1.ChildShare
+	(*AgentTool)(nil),            // 40: jackline.v1.AgentTool
+	(*HttpAction)(nil),           // 41: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 42: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 43: jackline.v1.McpAction
+	(*SqlAction)(nil),            // 44: jackline.v1.SqlAction
+	(*GrpcAction)(nil),           // 45: jackline.v1.GrpcAction
+	(*RouterCase)(nil),           // 46: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 47: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 48: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 49: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 50: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 51: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 52: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 53: jackline.v1.GatesPlan
+	nil,                          // 54: jackline.v1.StepPlan.InputEntry
+	nil,                          // 55: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 56: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 57: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 58: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 59: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 60: jackline.v1.OnQuestion
+	(Effect)(0),                  // 61: jackline.v1.Effect
+	(GatePoint)(0),               // 62: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
 	19, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
 	18, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	56, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	57, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	59, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	60, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
 	17, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	50, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	53, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
 	0,  // 6: jackline.v1.Plan.on_pause_max:type_name -> jackline.v1.OnPauseMax
-	51, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	52, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	54, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	55, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
 	32, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
 	36, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	44, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	47, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	1,  // 12: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	1,  // 13: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	53, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	56, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
 	22, // 15: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	2,  // 16: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
 	26, // 17: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
@@ -4984,7 +5213,7 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	30, // 25: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
 	21, // 26: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
 	23, // 27: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	58, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	61, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	3,  // 29: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
 	20, // 30: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
 	24, // 31: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
@@ -4998,41 +5227,46 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	4,  // 39: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
 	31, // 40: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
 	7,  // 41: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	50, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	10, // 43: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	11, // 44: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	58, // 45: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	12, // 46: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	38, // 47: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	39, // 48: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	40, // 49: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	37, // 50: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
-	41, // 51: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
-	42, // 52: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
-	22, // 53: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	50, // 54: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	54, // 55: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	55, // 56: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	43, // 57: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	59, // 58: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	13, // 59: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	14, // 60: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	47, // 61: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	15, // 62: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	45, // 63: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	46, // 64: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	48, // 65: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	48, // 66: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	48, // 67: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	49, // 68: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	49, // 69: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	49, // 70: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	49, // 71: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	72, // [72:72] is the sub-list for method output_type
-	72, // [72:72] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	53, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	40, // 43: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
+	10, // 44: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	11, // 45: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	61, // 46: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	12, // 47: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	41, // 48: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	42, // 49: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	43, // 50: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	37, // 51: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
+	44, // 52: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
+	45, // 53: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
+	38, // 54: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
+	22, // 55: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	53, // 56: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	39, // 57: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
+	61, // 58: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
+	39, // 59: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
+	57, // 60: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	58, // 61: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	46, // 62: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	62, // 63: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	13, // 64: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	14, // 65: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	50, // 66: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	15, // 67: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	48, // 68: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	49, // 69: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	51, // 70: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	51, // 71: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	51, // 72: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	52, // 73: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	52, // 74: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	52, // 75: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	52, // 76: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -5077,10 +5311,12 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Result)(nil),
 		(*ToolStepPlan_Sql)(nil),
 		(*ToolStepPlan_Grpc)(nil),
+		(*ToolStepPlan_Child)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[22].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[23].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[25].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[32].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[28].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[35].OneofWrappers = []any{
 		(*GuardrailPlan_MaxChars)(nil),
 		(*GuardrailPlan_DenyPattern)(nil),
 		(*GuardrailPlan_SchemaJson)(nil),
@@ -5092,7 +5328,7 @@ func file_jackline_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      16,
-			NumMessages:   40,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

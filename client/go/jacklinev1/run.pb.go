@@ -797,7 +797,9 @@ type RunBounds struct {
 	// Steps visited, each re-entry counted.
 	Steps *uint32 `protobuf:"varint,4,opt,name=steps,proto3,oneof" json:"steps,omitempty"`
 	// Facts in the log.
-	Events        *uint32 `protobuf:"varint,5,opt,name=events,proto3,oneof" json:"events,omitempty"`
+	Events *uint32 `protobuf:"varint,5,opt,name=events,proto3,oneof" json:"events,omitempty"`
+	// Levels of child runs that may stand below it. 0: it may start none.
+	ChildDepth    *uint32 `protobuf:"varint,6,opt,name=child_depth,json=childDepth,proto3,oneof" json:"child_depth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -863,6 +865,13 @@ func (x *RunBounds) GetSteps() uint32 {
 func (x *RunBounds) GetEvents() uint32 {
 	if x != nil && x.Events != nil {
 		return *x.Events
+	}
+	return 0
+}
+
+func (x *RunBounds) GetChildDepth() uint32 {
+	if x != nil && x.ChildDepth != nil {
+		return *x.ChildDepth
 	}
 	return 0
 }
@@ -1350,7 +1359,9 @@ type Interrupt struct {
 	// Output only. The scope and name of the bound it is about, such as `step.max_iterations`.
 	LimitLeaf string `protobuf:"bytes,12,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
 	// Output only. What the answer `raise` makes of that bound, in its own unit; 0 where that is no option.
-	RaiseTo       uint64 `protobuf:"varint,13,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
+	RaiseTo uint64 `protobuf:"varint,13,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
+	// Output only. The run that started the one that waits; empty for one that a caller started.
+	ParentRunId   string `protobuf:"bytes,20,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1476,6 +1487,13 @@ func (x *Interrupt) GetRaiseTo() uint64 {
 	return 0
 }
 
+func (x *Interrupt) GetParentRunId() string {
+	if x != nil {
+		return x.ParentRunId
+	}
+	return ""
+}
+
 // One execution of a workflow.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1535,7 +1553,13 @@ type Run struct {
 	// lists.
 	VisitBounds *VisitBounds `protobuf:"bytes,30,opt,name=visit_bounds,json=visitBounds,proto3" json:"visit_bounds,omitempty"`
 	// Output only. What hooks have set for it. View FULL only.
-	Metadata      map[string]string `protobuf:"bytes,40,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Metadata map[string]string `protobuf:"bytes,40,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Output only. The run that started it; empty for one that a caller started.
+	ParentRunId string `protobuf:"bytes,27,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
+	// Output only. The run at the top of its family; empty for one that a caller started.
+	RootRunId string `protobuf:"bytes,28,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
+	// Output only. The runs that it has started, in that order. Unset in lists.
+	Children      []*ChildRun `protobuf:"bytes,29,rep,name=children,proto3" json:"children,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1766,6 +1790,163 @@ func (x *Run) GetMetadata() map[string]string {
 	return nil
 }
 
+func (x *Run) GetParentRunId() string {
+	if x != nil {
+		return x.ParentRunId
+	}
+	return ""
+}
+
+func (x *Run) GetRootRunId() string {
+	if x != nil {
+		return x.RootRunId
+	}
+	return ""
+}
+
+func (x *Run) GetChildren() []*ChildRun {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+// A run that another one has started.
+type ChildRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The child.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The tool call that is its run.
+	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The step that called it.
+	StepId string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	// Name of its workflow.
+	Workflow string `protobuf:"bytes,4,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// Its terminal state; unspecified while it lives.
+	State RunState `protobuf:"varint,5,opt,name=state,proto3,enum=jackline.v1.RunState" json:"state,omitempty"`
+	// Its exit; empty while it lives.
+	Signal string `protobuf:"bytes,6,opt,name=signal,proto3" json:"signal,omitempty"`
+	// Tokens that it was given at most; unset without a cap. While it lives they are reserved in the ledger.
+	TokenShare *uint64 `protobuf:"varint,7,opt,name=token_share,json=tokenShare,proto3,oneof" json:"token_share,omitempty"`
+	// The same of money, in millionths of a US dollar.
+	CostShareMicros *uint64 `protobuf:"varint,8,opt,name=cost_share_micros,json=costShareMicros,proto3,oneof" json:"cost_share_micros,omitempty"`
+	// Tokens that it used; 0 while it lives.
+	Tokens uint64 `protobuf:"varint,9,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// What it cost, in millionths of a US dollar; 0 while it lives.
+	CostMicros uint64 `protobuf:"varint,10,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// Its active time; unset while it lives.
+	ActiveTime    *durationpb.Duration `protobuf:"bytes,11,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildRun) Reset() {
+	*x = ChildRun{}
+	mi := &file_jackline_v1_run_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildRun) ProtoMessage() {}
+
+func (x *ChildRun) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildRun.ProtoReflect.Descriptor instead.
+func (*ChildRun) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ChildRun) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ChildRun) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ChildRun) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *ChildRun) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *ChildRun) GetState() RunState {
+	if x != nil {
+		return x.State
+	}
+	return RunState_RUN_STATE_UNSPECIFIED
+}
+
+func (x *ChildRun) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *ChildRun) GetTokenShare() uint64 {
+	if x != nil && x.TokenShare != nil {
+		return *x.TokenShare
+	}
+	return 0
+}
+
+func (x *ChildRun) GetCostShareMicros() uint64 {
+	if x != nil && x.CostShareMicros != nil {
+		return *x.CostShareMicros
+	}
+	return 0
+}
+
+func (x *ChildRun) GetTokens() uint64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *ChildRun) GetCostMicros() uint64 {
+	if x != nil {
+		return x.CostMicros
+	}
+	return 0
+}
+
+func (x *ChildRun) GetActiveTime() *durationpb.Duration {
+	if x != nil {
+		return x.ActiveTime
+	}
+	return nil
+}
+
 // Where a fork was made.
 type ForkOrigin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1779,7 +1960,7 @@ type ForkOrigin struct {
 
 func (x *ForkOrigin) Reset() {
 	*x = ForkOrigin{}
-	mi := &file_jackline_v1_run_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1972,7 @@ func (x *ForkOrigin) String() string {
 func (*ForkOrigin) ProtoMessage() {}
 
 func (x *ForkOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1985,7 @@ func (x *ForkOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkOrigin.ProtoReflect.Descriptor instead.
 func (*ForkOrigin) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ForkOrigin) GetRunId() string {
@@ -1864,7 +2045,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_jackline_v1_run_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2057,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2070,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ToolCall) GetCallId() string {
@@ -2026,7 +2207,7 @@ type RunMessageToolCall struct {
 
 func (x *RunMessageToolCall) Reset() {
 	*x = RunMessageToolCall{}
-	mi := &file_jackline_v1_run_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2219,7 @@ func (x *RunMessageToolCall) String() string {
 func (*RunMessageToolCall) ProtoMessage() {}
 
 func (x *RunMessageToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2232,7 @@ func (x *RunMessageToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMessageToolCall.ProtoReflect.Descriptor instead.
 func (*RunMessageToolCall) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunMessageToolCall) GetCallId() string {
@@ -2096,7 +2277,7 @@ type RunMessage struct {
 
 func (x *RunMessage) Reset() {
 	*x = RunMessage{}
-	mi := &file_jackline_v1_run_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2289,7 @@ func (x *RunMessage) String() string {
 func (*RunMessage) ProtoMessage() {}
 
 func (x *RunMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2302,7 @@ func (x *RunMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMessage.ProtoReflect.Descriptor instead.
 func (*RunMessage) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunMessage) GetRole() MessageRole {
@@ -2170,18 +2351,21 @@ var File_jackline_v1_run_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x15jackline/v1/run.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x02\n" +
+	"\x15jackline/v1/run.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x02\n" +
 	"\tRunBounds\x12:\n" +
 	"\vrun_timeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"runTimeout\x12&\n" +
 	"\ftoken_budget\x18\x02 \x01(\x04H\x00R\vtokenBudget\x88\x01\x01\x121\n" +
 	"\x12cost_budget_micros\x18\x03 \x01(\x04H\x01R\x10costBudgetMicros\x88\x01\x01\x12\x19\n" +
 	"\x05steps\x18\x04 \x01(\rH\x02R\x05steps\x88\x01\x01\x12\x1b\n" +
-	"\x06events\x18\x05 \x01(\rH\x03R\x06events\x88\x01\x01B\x0f\n" +
+	"\x06events\x18\x05 \x01(\rH\x03R\x06events\x88\x01\x01\x12$\n" +
+	"\vchild_depth\x18\x06 \x01(\rH\x04R\n" +
+	"childDepth\x88\x01\x01B\x0f\n" +
 	"\r_token_budgetB\x15\n" +
 	"\x13_cost_budget_microsB\b\n" +
 	"\x06_stepsB\t\n" +
-	"\a_eventsJ\x04\b\x06\x10\x10\"\xfc\x02\n" +
+	"\a_eventsB\x0e\n" +
+	"\f_child_depthJ\x04\b\a\x10\x10\"\xfc\x02\n" +
 	"\vVisitBounds\x12*\n" +
 	"\x0emax_iterations\x18\x01 \x01(\rH\x00R\rmaxIterations\x88\x01\x01\x12*\n" +
 	"\x0emodel_requests\x18\x02 \x01(\rH\x01R\rmodelRequests\x88\x01\x01\x12\"\n" +
@@ -2227,7 +2411,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x06signal\x18\x04 \x01(\tR\x06signal\x12+\n" +
 	"\x06ledger\x18\x05 \x01(\v2\x13.jackline.v1.LedgerR\x06ledger\x12@\n" +
 	"\x0estarted_active\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rstartedActive\x12B\n" +
-	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\xc6\x03\n" +
+	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\xea\x03\n" +
 	"\tInterrupt\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12.\n" +
@@ -2244,8 +2428,8 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x0earguments_json\x18\v \x01(\fR\rargumentsJson\x12\x1d\n" +
 	"\n" +
 	"limit_leaf\x18\f \x01(\tR\tlimitLeaf\x12\x19\n" +
-	"\braise_to\x18\r \x01(\x04R\araiseTo\"\xf8\n" +
-	"\n" +
+	"\braise_to\x18\r \x01(\x04R\araiseTo\x12\"\n" +
+	"\rparent_run_id\x18\x14 \x01(\tR\vparentRunId\"\xe9\v\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -2286,13 +2470,34 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"forkedFrom\x12\x1b\n" +
 	"\tthread_id\x18\x1a \x01(\tR\bthreadId\x12;\n" +
 	"\fvisit_bounds\x18\x1e \x01(\v2\x18.jackline.v1.VisitBoundsR\vvisitBounds\x12:\n" +
-	"\bmetadata\x18( \x03(\v2\x1e.jackline.v1.Run.MetadataEntryR\bmetadata\x1a9\n" +
+	"\bmetadata\x18( \x03(\v2\x1e.jackline.v1.Run.MetadataEntryR\bmetadata\x12\"\n" +
+	"\rparent_run_id\x18\x1b \x01(\tR\vparentRunId\x12\x1e\n" +
+	"\vroot_run_id\x18\x1c \x01(\tR\trootRunId\x121\n" +
+	"\bchildren\x18\x1d \x03(\v2\x15.jackline.v1.ChildRunR\bchildren\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1b\x10\x1eJ\x04\b\x1f\x10(J\x04\b)\x102\"?\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10(J\x04\b)\x102\"\xa6\x03\n" +
+	"\bChildRun\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
+	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x17\n" +
+	"\astep_id\x18\x03 \x01(\tR\x06stepId\x12\x1a\n" +
+	"\bworkflow\x18\x04 \x01(\tR\bworkflow\x12+\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x15.jackline.v1.RunStateR\x05state\x12\x16\n" +
+	"\x06signal\x18\x06 \x01(\tR\x06signal\x12$\n" +
+	"\vtoken_share\x18\a \x01(\x04H\x00R\n" +
+	"tokenShare\x88\x01\x01\x12/\n" +
+	"\x11cost_share_micros\x18\b \x01(\x04H\x01R\x0fcostShareMicros\x88\x01\x01\x12\x16\n" +
+	"\x06tokens\x18\t \x01(\x04R\x06tokens\x12\x1f\n" +
+	"\vcost_micros\x18\n" +
+	" \x01(\x04R\n" +
+	"costMicros\x12:\n" +
+	"\vactive_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"activeTimeB\x0e\n" +
+	"\f_token_shareB\x14\n" +
+	"\x12_cost_share_micros\"?\n" +
 	"\n" +
 	"ForkOrigin\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
@@ -2449,7 +2654,7 @@ func file_jackline_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_jackline_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: jackline.v1.RunState
 	(StopReason)(0),               // 1: jackline.v1.StopReason
@@ -2469,26 +2674,27 @@ var file_jackline_v1_run_proto_goTypes = []any{
 	(*StepSummary)(nil),           // 15: jackline.v1.StepSummary
 	(*Interrupt)(nil),             // 16: jackline.v1.Interrupt
 	(*Run)(nil),                   // 17: jackline.v1.Run
-	(*ForkOrigin)(nil),            // 18: jackline.v1.ForkOrigin
-	(*ToolCall)(nil),              // 19: jackline.v1.ToolCall
-	(*RunMessageToolCall)(nil),    // 20: jackline.v1.RunMessageToolCall
-	(*RunMessage)(nil),            // 21: jackline.v1.RunMessage
-	nil,                           // 22: jackline.v1.Run.LabelsEntry
-	nil,                           // 23: jackline.v1.Run.MetadataEntry
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 26: google.protobuf.Struct
+	(*ChildRun)(nil),              // 18: jackline.v1.ChildRun
+	(*ForkOrigin)(nil),            // 19: jackline.v1.ForkOrigin
+	(*ToolCall)(nil),              // 20: jackline.v1.ToolCall
+	(*RunMessageToolCall)(nil),    // 21: jackline.v1.RunMessageToolCall
+	(*RunMessage)(nil),            // 22: jackline.v1.RunMessage
+	nil,                           // 23: jackline.v1.Run.LabelsEntry
+	nil,                           // 24: jackline.v1.Run.MetadataEntry
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 27: google.protobuf.Struct
 }
 var file_jackline_v1_run_proto_depIdxs = []int32{
-	24, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
-	24, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
+	25, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
+	25, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
 	5,  // 2: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
 	13, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
-	24, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
-	24, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
+	25, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
+	25, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
 	6,  // 6: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
-	25, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
-	25, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	26, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
+	26, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 9: jackline.v1.Run.state:type_name -> jackline.v1.RunState
 	1,  // 10: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
 	14, // 11: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
@@ -2498,25 +2704,28 @@ var file_jackline_v1_run_proto_depIdxs = []int32{
 	10, // 15: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
 	15, // 16: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
 	16, // 17: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
-	25, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	25, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
-	24, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
-	22, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
-	25, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	26, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
-	18, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
+	26, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	26, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	25, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
+	23, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
+	26, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	27, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
+	19, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
 	11, // 25: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
-	23, // 26: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
-	7,  // 27: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
-	8,  // 28: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
-	24, // 29: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
-	9,  // 30: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
-	20, // 31: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	24, // 26: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
+	18, // 27: jackline.v1.Run.children:type_name -> jackline.v1.ChildRun
+	0,  // 28: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
+	25, // 29: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
+	7,  // 30: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
+	8,  // 31: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
+	25, // 32: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
+	9,  // 33: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
+	21, // 34: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_proto_init() }
@@ -2526,13 +2735,14 @@ func file_jackline_v1_run_proto_init() {
 	}
 	file_jackline_v1_run_proto_msgTypes[0].OneofWrappers = []any{}
 	file_jackline_v1_run_proto_msgTypes[1].OneofWrappers = []any{}
+	file_jackline_v1_run_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_proto_rawDesc), len(file_jackline_v1_run_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

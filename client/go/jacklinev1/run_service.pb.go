@@ -696,7 +696,13 @@ type StreamProgressRequest struct {
 	// Only events of these kinds, by the name of their member of `StepEvent.fact`, such as `tool_call_finished`; all when
 	// empty. The last event of a run, `run_finished`, always comes. What is left out leaves gaps in `sequence`, never in
 	// `sent_through`.
-	Kinds         []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	Kinds []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Also send the events of the runs that it starts, and of those that these start. The stream ends after the last of them
+	// has. Each event names its run; order and completeness hold for each run by itself.
+	IncludeChildren bool `protobuf:"varint,6,opt,name=include_children,json=includeChildren,proto3" json:"include_children,omitempty"`
+	// Where to go on in each child, by its id, as the last frame had it; a child that is not named is sent from its first event.
+	// Only with `include_children`.
+	Positions     map[string]uint64 `protobuf:"bytes,7,rep,name=positions,proto3" json:"positions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -766,6 +772,20 @@ func (x *StreamProgressRequest) GetKinds() []string {
 	return nil
 }
 
+func (x *StreamProgressRequest) GetIncludeChildren() bool {
+	if x != nil {
+		return x.IncludeChildren
+	}
+	return false
+}
+
+func (x *StreamProgressRequest) GetPositions() map[string]uint64 {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
 // One frame of a stream. A frame without events is a heartbeat; one comes at least every 15 s.
 type StreamProgressResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -781,6 +801,9 @@ type StreamProgressResponse struct {
 	Reset_ *Reset `protobuf:"bytes,5,opt,name=reset,proto3" json:"reset,omitempty"`
 	// The store can't be reached just now; nothing is lost and nothing new is shown.
 	StoreDegraded bool `protobuf:"varint,7,opt,name=store_degraded,json=storeDegraded,proto3" json:"store_degraded,omitempty"`
+	// With children: the last event of each child that was sent up to here, or left out by `kinds`. To be given back when the
+	// stream is opened again.
+	Positions     map[string]uint64 `protobuf:"bytes,6,rep,name=positions,proto3" json:"positions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -855,6 +878,13 @@ func (x *StreamProgressResponse) GetStoreDegraded() bool {
 		return x.StoreDegraded
 	}
 	return false
+}
+
+func (x *StreamProgressResponse) GetPositions() map[string]uint64 {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
 }
 
 // Request of Control.
@@ -1367,7 +1397,9 @@ type ListRunsRequest struct {
 	// From the last answer; empty for the first page. Valid with the same filters only.
 	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only runs of this thread; all when empty.
-	ThreadId      string `protobuf:"bytes,8,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	ThreadId string `protobuf:"bytes,8,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// Only runs that this run has started; all when empty.
+	ParentRunId   string `protobuf:"bytes,9,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1454,6 +1486,13 @@ func (x *ListRunsRequest) GetPageToken() string {
 func (x *ListRunsRequest) GetThreadId() string {
 	if x != nil {
 		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetParentRunId() string {
+	if x != nil {
+		return x.ParentRunId
 	}
 	return ""
 }
@@ -2647,20 +2686,29 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestIdJ\x04\b\x05\x10\x14\"v\n" +
 	"\x0fForkRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
-	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xbf\x01\n" +
+	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xf9\x02\n" +
 	"\x15StreamProgressRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12%\n" +
 	"\x0eafter_sequence\x18\x02 \x01(\x04R\rafterSequence\x12%\n" +
 	"\x04view\x18\x03 \x01(\x0e2\x11.jackline.v1.ViewR\x04view\x12%\n" +
 	"\x0einclude_deltas\x18\x04 \x01(\bR\rincludeDeltas\x12\x14\n" +
-	"\x05kinds\x18\x05 \x03(\tR\x05kindsJ\x04\b\x06\x10\x14\"\x93\x02\n" +
+	"\x05kinds\x18\x05 \x03(\tR\x05kinds\x12)\n" +
+	"\x10include_children\x18\x06 \x01(\bR\x0fincludeChildren\x12O\n" +
+	"\tpositions\x18\a \x03(\v21.jackline.v1.StreamProgressRequest.PositionsEntryR\tpositions\x1a<\n" +
+	"\x0ePositionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01J\x04\b\b\x10\x14\"\x9d\x03\n" +
 	"\x16StreamProgressResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.jackline.v1.StepEventR\x06events\x12*\n" +
 	"\x06deltas\x18\x02 \x03(\v2\x12.jackline.v1.DeltaR\x06deltas\x12!\n" +
 	"\fsent_through\x18\x03 \x01(\x04R\vsentThrough\x12#\n" +
 	"\rhead_sequence\x18\x04 \x01(\x04R\fheadSequence\x12(\n" +
 	"\x05reset\x18\x05 \x01(\v2\x12.jackline.v1.ResetR\x05reset\x12%\n" +
-	"\x0estore_degraded\x18\a \x01(\bR\rstoreDegradedJ\x04\b\x06\x10\a\"\xf4\x04\n" +
+	"\x0estore_degraded\x18\a \x01(\bR\rstoreDegraded\x12P\n" +
+	"\tpositions\x18\x06 \x03(\v22.jackline.v1.StreamProgressResponse.PositionsEntryR\tpositions\x1a<\n" +
+	"\x0ePositionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xf4\x04\n" +
 	"\x0eControlRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -2691,7 +2739,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"Q\n" +
 	"\x0fWaitRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12\x1a\n" +
-	"\bfinished\x18\x02 \x01(\bR\bfinished\"\xbc\x03\n" +
+	"\bfinished\x18\x02 \x01(\bR\bfinished\"\xe0\x03\n" +
 	"\x0fListRunsRequest\x12-\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x15.jackline.v1.RunStateR\x06states\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12@\n" +
@@ -2701,10 +2749,12 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\a \x01(\tR\tpageToken\x12\x1b\n" +
-	"\tthread_id\x18\b \x01(\tR\bthreadId\x1a9\n" +
+	"\tthread_id\x18\b \x01(\tR\bthreadId\x12\"\n" +
+	"\rparent_run_id\x18\t \x01(\tR\vparentRunId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\t\x10\x14\"\x7f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\n" +
+	"\x10\x14\"\x7f\n" +
 	"\x10ListRunsResponse\x12$\n" +
 	"\x04runs\x18\x01 \x03(\v2\x10.jackline.v1.RunR\x04runs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -2833,7 +2883,7 @@ func file_jackline_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_jackline_v1_run_service_proto_goTypes = []any{
 	(StartDisposition)(0),             // 0: jackline.v1.StartDisposition
 	(DurabilityClass)(0),              // 1: jackline.v1.DurabilityClass
@@ -2873,128 +2923,132 @@ var file_jackline_v1_run_service_proto_goTypes = []any{
 	nil,                               // 35: jackline.v1.InlineWorkflow.FilesEntry
 	nil,                               // 36: jackline.v1.StartRunRequest.LabelsEntry
 	nil,                               // 37: jackline.v1.ForkChanges.LabelsEntry
-	nil,                               // 38: jackline.v1.ListRunsRequest.LabelsEntry
-	(*structpb.Struct)(nil),           // 39: google.protobuf.Struct
-	(*RunBounds)(nil),                 // 40: jackline.v1.RunBounds
-	(*timestamppb.Timestamp)(nil),     // 41: google.protobuf.Timestamp
-	(OnQuestion)(0),                   // 42: jackline.v1.OnQuestion
-	(OnBusy)(0),                       // 43: jackline.v1.OnBusy
-	(*Run)(nil),                       // 44: jackline.v1.Run
-	(View)(0),                         // 45: jackline.v1.View
-	(*StepEvent)(nil),                 // 46: jackline.v1.StepEvent
-	(*Delta)(nil),                     // 47: jackline.v1.Delta
-	(*Reset)(nil),                     // 48: jackline.v1.Reset
-	(*Expectation)(nil),               // 49: jackline.v1.Expectation
-	(ReceiptStage)(0),                 // 50: jackline.v1.ReceiptStage
-	(*PauseCommand)(nil),              // 51: jackline.v1.PauseCommand
-	(*ResumeCommand)(nil),             // 52: jackline.v1.ResumeCommand
-	(*SteerCommand)(nil),              // 53: jackline.v1.SteerCommand
-	(*AbortCommand)(nil),              // 54: jackline.v1.AbortCommand
-	(*AnswerCommand)(nil),             // 55: jackline.v1.AnswerCommand
-	(*SubmitToolResultCommand)(nil),   // 56: jackline.v1.SubmitToolResultCommand
-	(*AdjustBoundsCommand)(nil),       // 57: jackline.v1.AdjustBoundsCommand
-	(*Receipt)(nil),                   // 58: jackline.v1.Receipt
-	(*durationpb.Duration)(nil),       // 59: google.protobuf.Duration
-	(RunState)(0),                     // 60: jackline.v1.RunState
-	(*ToolCall)(nil),                  // 61: jackline.v1.ToolCall
-	(*RunMessage)(nil),                // 62: jackline.v1.RunMessage
-	(*Interrupt)(nil),                 // 63: jackline.v1.Interrupt
-	(*Thread)(nil),                    // 64: jackline.v1.Thread
-	(*ThreadMessage)(nil),             // 65: jackline.v1.ThreadMessage
-	(*NewThreadMessage)(nil),          // 66: jackline.v1.NewThreadMessage
-	(CommandKind)(0),                  // 67: jackline.v1.CommandKind
+	nil,                               // 38: jackline.v1.StreamProgressRequest.PositionsEntry
+	nil,                               // 39: jackline.v1.StreamProgressResponse.PositionsEntry
+	nil,                               // 40: jackline.v1.ListRunsRequest.LabelsEntry
+	(*structpb.Struct)(nil),           // 41: google.protobuf.Struct
+	(*RunBounds)(nil),                 // 42: jackline.v1.RunBounds
+	(*timestamppb.Timestamp)(nil),     // 43: google.protobuf.Timestamp
+	(OnQuestion)(0),                   // 44: jackline.v1.OnQuestion
+	(OnBusy)(0),                       // 45: jackline.v1.OnBusy
+	(*Run)(nil),                       // 46: jackline.v1.Run
+	(View)(0),                         // 47: jackline.v1.View
+	(*StepEvent)(nil),                 // 48: jackline.v1.StepEvent
+	(*Delta)(nil),                     // 49: jackline.v1.Delta
+	(*Reset)(nil),                     // 50: jackline.v1.Reset
+	(*Expectation)(nil),               // 51: jackline.v1.Expectation
+	(ReceiptStage)(0),                 // 52: jackline.v1.ReceiptStage
+	(*PauseCommand)(nil),              // 53: jackline.v1.PauseCommand
+	(*ResumeCommand)(nil),             // 54: jackline.v1.ResumeCommand
+	(*SteerCommand)(nil),              // 55: jackline.v1.SteerCommand
+	(*AbortCommand)(nil),              // 56: jackline.v1.AbortCommand
+	(*AnswerCommand)(nil),             // 57: jackline.v1.AnswerCommand
+	(*SubmitToolResultCommand)(nil),   // 58: jackline.v1.SubmitToolResultCommand
+	(*AdjustBoundsCommand)(nil),       // 59: jackline.v1.AdjustBoundsCommand
+	(*Receipt)(nil),                   // 60: jackline.v1.Receipt
+	(*durationpb.Duration)(nil),       // 61: google.protobuf.Duration
+	(RunState)(0),                     // 62: jackline.v1.RunState
+	(*ToolCall)(nil),                  // 63: jackline.v1.ToolCall
+	(*RunMessage)(nil),                // 64: jackline.v1.RunMessage
+	(*Interrupt)(nil),                 // 65: jackline.v1.Interrupt
+	(*Thread)(nil),                    // 66: jackline.v1.Thread
+	(*ThreadMessage)(nil),             // 67: jackline.v1.ThreadMessage
+	(*NewThreadMessage)(nil),          // 68: jackline.v1.NewThreadMessage
+	(CommandKind)(0),                  // 69: jackline.v1.CommandKind
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	35, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
 	2,  // 1: jackline.v1.StartRunRequest.inline_workflow:type_name -> jackline.v1.InlineWorkflow
-	39, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
-	39, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
+	41, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
+	41, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
 	36, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
-	40, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
-	41, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
-	42, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
-	43, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
-	44, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
+	42, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
+	43, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
+	44, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
+	45, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
+	46, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
 	0,  // 10: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	40, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
+	42, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
 	37, // 12: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
-	41, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
+	43, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
 	5,  // 14: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
-	44, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
+	46, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
 	0,  // 16: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	45, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
-	46, // 18: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
-	47, // 19: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
-	48, // 20: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
-	49, // 21: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
-	50, // 22: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
-	51, // 23: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
-	52, // 24: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
-	53, // 25: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
-	54, // 26: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
-	55, // 27: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
-	56, // 28: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
-	57, // 29: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
-	58, // 30: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
-	45, // 31: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
-	44, // 32: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
-	45, // 33: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
-	59, // 34: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	44, // 35: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
-	60, // 36: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
-	38, // 37: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
-	41, // 38: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	41, // 39: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	44, // 40: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
-	45, // 41: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
-	61, // 42: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
-	62, // 43: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
-	45, // 44: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
-	63, // 45: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
-	64, // 46: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
-	45, // 47: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
-	64, // 48: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
-	65, // 49: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
-	66, // 50: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
-	64, // 51: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
-	1,  // 52: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
-	32, // 53: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
-	67, // 54: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
-	3,  // 55: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
-	6,  // 56: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
-	8,  // 57: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
-	10, // 58: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
-	12, // 59: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
-	14, // 60: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
-	16, // 61: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
-	18, // 62: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	20, // 63: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
-	22, // 64: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	24, // 65: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	26, // 66: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
-	28, // 67: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
-	30, // 68: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
-	33, // 69: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	4,  // 70: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 71: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	9,  // 72: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	11, // 73: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	13, // 74: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	15, // 75: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	17, // 76: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	19, // 77: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	21, // 78: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
-	23, // 79: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	25, // 80: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	27, // 81: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
-	29, // 82: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
-	31, // 83: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
-	34, // 84: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	70, // [70:85] is the sub-list for method output_type
-	55, // [55:70] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	47, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
+	38, // 18: jackline.v1.StreamProgressRequest.positions:type_name -> jackline.v1.StreamProgressRequest.PositionsEntry
+	48, // 19: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
+	49, // 20: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
+	50, // 21: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
+	39, // 22: jackline.v1.StreamProgressResponse.positions:type_name -> jackline.v1.StreamProgressResponse.PositionsEntry
+	51, // 23: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
+	52, // 24: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
+	53, // 25: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
+	54, // 26: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
+	55, // 27: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
+	56, // 28: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
+	57, // 29: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
+	58, // 30: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
+	59, // 31: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
+	60, // 32: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
+	47, // 33: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
+	46, // 34: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
+	47, // 35: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
+	61, // 36: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	46, // 37: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
+	62, // 38: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
+	40, // 39: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
+	43, // 40: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	43, // 41: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	46, // 42: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
+	47, // 43: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
+	63, // 44: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
+	64, // 45: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
+	47, // 46: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
+	65, // 47: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
+	66, // 48: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
+	47, // 49: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
+	66, // 50: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
+	67, // 51: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
+	68, // 52: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
+	66, // 53: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
+	1,  // 54: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
+	32, // 55: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
+	69, // 56: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
+	3,  // 57: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
+	6,  // 58: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
+	8,  // 59: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
+	10, // 60: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
+	12, // 61: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
+	14, // 62: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
+	16, // 63: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
+	18, // 64: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
+	20, // 65: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
+	22, // 66: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	24, // 67: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	26, // 68: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
+	28, // 69: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
+	30, // 70: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
+	33, // 71: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	4,  // 72: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 73: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	9,  // 74: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	11, // 75: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	13, // 76: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	15, // 77: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	17, // 78: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	19, // 79: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	21, // 80: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
+	23, // 81: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	25, // 82: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	27, // 83: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
+	29, // 84: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
+	31, // 85: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
+	34, // 86: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	72, // [72:87] is the sub-list for method output_type
+	57, // [57:72] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_service_proto_init() }
@@ -3027,7 +3081,7 @@ func file_jackline_v1_run_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_service_proto_rawDesc), len(file_jackline_v1_run_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

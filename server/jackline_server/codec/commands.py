@@ -3,8 +3,8 @@
 Stored is: one byte for the format, the length of the principal as two bytes (big-endian), the principal in
 UTF-8, then a `jackline.v1.ControlRequest` without run and wait. So a command is what the caller sent, and
 who it was from. `read_action` also serves the doors. An abort that no operator sent is of format 2: a byte
-for the reason, a `jackline.v1.StopReason`, stands before the request. The end of a child run, which no caller can
-send, is of format 3: a `jackline.v1.StepEvent` stands in place of the request.
+for the reason, a `jackline.v1.StopReason`, stands before the request. The end of a child run, which no
+caller can send, is of format 3: a `jackline.v1.StepEvent` stands in place of the request.
 """
 
 from typing import assert_never
@@ -118,7 +118,9 @@ def decode_command(data: bytes, *, ordinal: int) -> Command:
     )
 
 
-def _set_action(message: run_service_pb2.ControlRequest, action: Action) -> None:
+def _set_action(  # noqa: C901 - one case a command
+    message: run_service_pb2.ControlRequest, action: Action
+) -> None:
     match action:
         case Pause():
             message.pause.SetInParent()

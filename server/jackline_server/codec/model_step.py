@@ -62,10 +62,10 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     if step.compaction is not None:
         set_compaction(into.compaction, step.compaction)
     set_gates(into, step.gates)
-    set_agent_tool(into, step.as_tool)
 
 
 def _set_results(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
+    set_agent_tool(into, step.as_tool)
     if step.reads_results:
         into.reads_results = True
     if step.text_tool_calls is not TextToolCalls.OFF:

@@ -29,8 +29,11 @@ class Steer:
 
 @frozen
 class Abort:
-    """End the run. `cause` is REPLACED where a newer run of its thread takes its place, PARENT where
-    the run that started it is being ended."""
+    """End the run.
+
+    `cause` is REPLACED where a newer run of its thread takes its place, PARENT where the run that started it
+    is being ended.
+    """
 
     mode: AbortMode
     skip_routes: bool
@@ -94,7 +97,7 @@ class Command:
     action: Action
 
 
-def kind_of(action: Action) -> CommandKind:
+def kind_of(action: Action) -> CommandKind:  # noqa: C901 - one case a command
     """The kind that facts and receipts name."""
     match action:
         case Pause():

@@ -362,7 +362,8 @@ class RunState:
     `sequence` is that of the last fact folded, `active_ms` the active time it carried. `suspended` is
     true from RunSuspended until a worker takes over. `bounds` are those that hold now: the ones it was
     started with, as they were adjusted since. `talk` is None for a run without a thread, `gates`
-    where the plan asks nobody, `family` for a run that has started no other. `stored_bytes` is what its results come to that are kept outside the log.
+    where the plan asks nobody, `family` for a run that has started no other. `stored_bytes` is what its
+    results come to that are kept outside the log.
     """
 
     run_id: str

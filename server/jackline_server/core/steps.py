@@ -59,7 +59,7 @@ class ChildShare:
 
 @frozen
 class ToolAttempt:
-    """One attempt at one call, with everything the tool is given. `child` is set where it is a run of its own."""
+    """One attempt at one call, with everything the tool is given. `child` is set where that is a run."""
 
     started: ToolCallStarted
     step: ToolStep

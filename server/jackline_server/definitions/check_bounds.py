@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from jackline_server.core.plan import ModelStep, Plan, StepPlan, ToolStep
 from jackline_server.definitions.check_flow import Graph
+from jackline_server.definitions.child_steps import starts_children
 from jackline_server.definitions.model_choice import askable
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.yaml_nodes import Path
@@ -18,7 +19,7 @@ _BYTES_A_TOKEN = 4
 
 def check(plan: Plan, found: Graph, report: Report) -> None:
     """Report caps that stop a step before it starts, and cost budgets without prices."""
-    for step_id in sorted(found.visited):
+    for step_id in sorted(found.visited | found.tools):
         step = plan.steps[step_id]
         if isinstance(step, ModelStep):
             _check_step(step, plan, report)
@@ -40,11 +41,24 @@ def worst_case(plan: Plan, found: Graph) -> WorstCase:
     costs = [_cost(step, plan) for step in models]
     known = [cost for cost in costs if cost is not None]
     cost = _combined(known, visits, plan) if len(known) == len(costs) else None
+    if starts_children(plan):
+        return _with_children(plan)
     return WorstCase(
         model_requests=_combined(requests, visits, plan),
         tool_calls=_combined(calls, visits, plan),
         tokens=_capped(_combined(tokens, visits, plan), plan.bounds.token_budget),
         cost_micros=_capped(cost, plan.bounds.cost_budget_micros),
+        active_ms=plan.bounds.run_timeout_ms,
+    )
+
+
+def _with_children(plan: Plan) -> WorstCase:
+    """What children do is counted in their own runs: here it is bounded by what this one may spend in all."""
+    return WorstCase(
+        model_requests=None,
+        tool_calls=None,
+        tokens=plan.bounds.token_budget,
+        cost_micros=plan.bounds.cost_budget_micros,
         active_ms=plan.bounds.run_timeout_ms,
     )
 
@@ -130,8 +144,11 @@ def _capped(amount: int | None, cap: int | None) -> int | None:
 
 
 def _words(most: WorstCase) -> Iterator[str]:
-    yield f"{most.model_requests} model requests"
-    yield f"{most.tool_calls} tool calls"
-    yield f"{most.tokens} tokens"
+    for amount, what in (
+        (most.model_requests, "model requests"),
+        (most.tool_calls, "tool calls"),
+        (most.tokens, "tokens"),
+    ):
+        yield f"any number of {what}" if amount is None else f"{amount} {what}"
     yield "an unknown price" if most.cost_micros is None else f"{most.cost_micros / 1_000_000:.6f} USD"
     yield f"{(most.active_ms or 0) // 1_000} s of active time"

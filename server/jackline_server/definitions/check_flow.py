@@ -14,6 +14,7 @@ from jackline_server.core.plan import (
     END,
     RESERVED_EXITS,
     AnswerForm,
+    ChildAction,
     ChoiceMode,
     ModelStep,
     Plan,
@@ -56,9 +57,19 @@ def graph(plan: Plan) -> Graph:
     """The graph of a plan; routes to steps that don't exist are left out."""
     edges = {step_id: tuple(_targets(step, plan.steps)) for step_id, step in plan.steps.items()}
     visited = reachable(edges, tuple(step for step in plan.flow[:1] if step in edges))
-    models = [step for step in (plan.steps[name] for name in visited) if isinstance(step, ModelStep)]
-    tools = frozenset(entry.ref for step in models for entry in step.tools)
-    return Graph(edges=edges, visited=visited, tools=tools)
+    return Graph(edges=edges, visited=visited, tools=_called(plan, visited))
+
+
+def _called(plan: Plan, visited: frozenset[str]) -> frozenset[str]:
+    """The tools of visited agents, and those of agents that are tools themselves."""
+    tools, ahead = set[str](), list(visited)
+    while ahead:
+        step = plan.steps.get(ahead.pop())
+        for entry in step.tools if isinstance(step, ModelStep) else ():
+            if entry.ref not in tools:
+                tools.add(entry.ref)
+                ahead.append(entry.ref)
+    return frozenset(tools)
 
 
 def reachable(edges: Mapping[str, tuple[str, ...]], start: tuple[str, ...]) -> frozenset[str]:
@@ -129,12 +140,19 @@ def _check_routes(step: StepPlan, plan: Plan, found: Graph, report: Report) -> N
             report.error("unknown_target", message, (*path, signal))
     cleanup = step.routes.get(ABORTED, END)
     if cleanup in plan.steps:
-        if isinstance(plan.steps[cleanup], ModelStep):
+        if _asks_model(plan.steps[cleanup]):
             message = f"`{cleanup}` asks a model; a cleanup after an abort runs none"
             report.error("cleanup_asks_model", message, (*path, ABORTED))
-        elif any(isinstance(plan.steps[name], ModelStep) for name in reachable(found.edges, (cleanup,))):
+        elif any(_asks_model(plan.steps[name]) for name in reachable(found.edges, (cleanup,))):
             message = f"`{cleanup}` can lead to a step that asks a model; the cleanup ends there"
             report.warning("cleanup_leads_to_model", message, (*path, ABORTED))
+
+
+def _asks_model(step: StepPlan) -> bool:
+    """True for a step that asks a model, or starts a run that may."""
+    return isinstance(step, ModelStep) or (
+        isinstance(step, ToolStep) and isinstance(step.action, ChildAction)
+    )
 
 
 def _own_signals(step: StepPlan) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from jackline_server.definitions import (
     check_limits,
     check_names,
     check_stop,
+    child_steps,
     defaults,
     reading,
     yaml_text,
@@ -147,6 +148,7 @@ class WorkflowCompiler:
     def _check(self, plan: Plan, draft: Draft, report: Report) -> WorstCase | None:
         check_flow.check(plan, draft, report)
         found = check_flow.graph(plan)
+        child_steps.check(plan, draft, report)
         check_names.check(plan, draft, self._expressions, report)
         check_stop.check(plan, self._catalog.functions, self._expressions, report)
         check_bounds.check(plan, found, report)
@@ -220,4 +222,5 @@ def _run_bounds(top: WorkflowShape, preset: Preset) -> RunBounds:
         cost_budget_micros=bounds.cost_budget_usd,
         steps=bounds.steps or preset.steps,
         events=bounds.events or preset.events,
+        child_depth=preset.child_depth if bounds.child_depth is None else bounds.child_depth,
     )

@@ -16,6 +16,8 @@ from jackline_server.core.sql_text import CALL_KEY
 from jackline_server.definitions.catalog import FunctionDescription, nearest
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import (
+    AgentShape,
+    ChildShape,
     Document,
     FunctionShape,
     GrpcShape,
@@ -78,6 +80,17 @@ class Signature:
     explicit: bool
 
 
+PAYLOAD: Document = {
+    "type": "object",
+    "properties": {"payload": {"type": "object", "description": "What it is given to work on."}},
+    "required": ["payload"],
+    "additionalProperties": False,
+}
+"""What a model is asked for where nobody says what a run of its own takes."""
+
+_PAYLOAD = Signature(schema=PAYLOAD, names=frozenset({"payload"}), explicit=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
     """Derives and checks parameters for one compilation."""
@@ -89,7 +102,7 @@ class Parameters:
     def of_entry(
         self,
         entry: ToolShape,
-        step: ToolStepShape,
+        step: ToolStepShape | AgentShape,
         place: Path,
         function: FunctionDescription | None,
     ) -> str:
@@ -117,14 +130,18 @@ class Parameters:
     def _signature(
         self,
         entry: ToolShape,
-        step: ToolStepShape,
+        step: ToolStepShape | AgentShape,
         place: Path,
         function: FunctionDescription | None,
     ) -> Signature:
         if entry.parameters is not None:
             return self._explicit(entry.parameters, (*place, "parameters"))
+        if isinstance(step, AgentShape):
+            return _PAYLOAD
         if step.parameters is not None:
             return self._explicit(step.parameters, ("steps", entry.ref, "parameters"))
+        if isinstance(step, ChildShape):
+            return _PAYLOAD
         given = frozenset(step.input or ())
         if isinstance(step, HttpShape | SqlShape):
             every = self._names_in(step, entry.ref)
@@ -150,7 +167,9 @@ class Parameters:
             return Signature(schema=schema, names=frozenset(properties), explicit=True)
         return Signature(schema=schema, names=None, explicit=True)
 
-    def _taken(self, step: ToolStepShape, ref: str, function: FunctionDescription | None) -> frozenset[str]:
+    def _taken(
+        self, step: ToolStepShape | AgentShape, ref: str, function: FunctionDescription | None
+    ) -> frozenset[str]:
         """The names that the step itself takes, whatever a model is shown."""
         if isinstance(step, HttpShape | SqlShape):
             return frozenset(self._names_in(step, ref))
@@ -167,7 +186,7 @@ class Parameters:
                 self.report.error("bind_unknown", message, (*place, "bind", name), of_key=True)
 
     def _check_templates(
-        self, entry: ToolShape, step: ToolStepShape, signature: Signature, place: Path
+        self, entry: ToolShape, step: ToolStepShape | AgentShape, signature: Signature, place: Path
     ) -> None:
         if not isinstance(step, HttpShape | SqlShape) or not signature.explicit or signature.names is None:
             return

@@ -13,6 +13,7 @@ from jackline_server.core.plan import (
     FINISH,
     READ_RESULT,
     RESERVED_SIGNALS,
+    AgentTool,
     AnswerForm,
     ChoiceMode,
     CompactionMode,
@@ -38,6 +39,7 @@ from jackline_server.core.plan import (
     ToolStep,
 )
 from jackline_server.definitions import (
+    child_steps,
     defaults,
     history,
     http_action,
@@ -60,6 +62,7 @@ from jackline_server.definitions.report import Report
 from jackline_server.definitions.shapes import (
     AgentBoundsShape,
     AgentShape,
+    ChildShape,
     CompletionBoundsShape,
     CompletionShape,
     FunctionShape,
@@ -75,7 +78,7 @@ from jackline_server.definitions.shapes import (
 from jackline_server.definitions.units import is_signal
 from jackline_server.definitions.yaml_nodes import Path
 
-AnyToolStep = HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape
+AnyToolStep = HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape | ChildShape
 
 MAX_TOOL_CHARACTERS = 1_000_000
 """Descriptions and parameters, counted for each agent that has the tool: the plan holds them so."""
@@ -97,6 +100,7 @@ class Resolver:
     models: dict[str, ModelPlan] = field(default_factory=dict[str, ModelPlan])
     _functions: dict[str, FunctionDescription] = field(default_factory=dict[str, FunctionDescription])
     _effects: dict[str, Effect] = field(default_factory=dict[str, Effect])
+    _as_tools: dict[str, AgentTool] = field(default_factory=dict[str, AgentTool])
     _tool_characters: int = 0
 
     def steps(self) -> dict[str, StepPlan]:
@@ -113,6 +117,12 @@ class Resolver:
                 self._note(step_id, self.grpc.describe(step_id, shape))
             if isinstance(shape, ToolStepShape):
                 self._effects[step_id] = self._effect(step_id, shape)
+        for step_id in child_steps.called_agents(self.draft.steps):
+            self._as_tools[step_id] = AgentTool(
+                effect=child_steps.effect_of_agent(step_id, self.draft.steps, self._effects),
+                share=child_steps.share_of(self._agent_shape(step_id).share),
+            )
+        self._effects |= {step_id: tool.effect for step_id, tool in self._as_tools.items()}
         return {step_id: self._step(step_id) for step_id in sorted(self.draft.steps)}
 
     def _note(self, step_id: str, described: FunctionDescription | None) -> None:
@@ -125,7 +135,9 @@ class Resolver:
                 return self._agent(step_id, agent)
             case CompletionShape() as completion:
                 return self._completion(step_id, completion)
-            case HttpShape() | FunctionShape() | McpShape() | SqlShape() | GrpcShape() as tool:
+            case (
+                HttpShape() | FunctionShape() | McpShape() | SqlShape() | GrpcShape() | ChildShape()
+            ) as tool:
                 return self._tool_step(step_id, tool)
             case RouterShape() as router:
                 return self._router(step_id, router)
@@ -176,6 +188,7 @@ class Resolver:
             thread=self._converses(step_id, shape),
             reads_results=True,
             text_tool_calls=TextToolCalls(shape.text_tool_calls or self.preset.text_tool_calls.value),
+            as_tool=self._as_tools.get(step_id),
         )
 
     def _compaction(self, step_id: str, shape: AgentShape, model: str) -> CompactionPlan:
@@ -393,7 +406,8 @@ class Resolver:
             if self._effects[entry.ref] not in self._allowed(shape):
                 message = f"`{entry.ref}` can never be called: its effect is not in `allow_effects`"
                 self.report.warning("effect_not_allowed", message, path)
-            tool_policies.check(entry, self._effects[entry.ref], path, self.report)
+            repeated = self._repeated(entry.ref, step)
+            tool_policies.check(entry, repeated, path, self.report)
             description = self._tool_description(entry, step, path)
             parameters = self.parameters.of_entry(entry, step, path, self._functions.get(entry.ref))
             self._tool_characters += len(description) + len(parameters)
@@ -409,13 +423,27 @@ class Resolver:
                 max_calls=entry.max_calls,
                 writes_context=entry.writes_context,
                 policy=tool_policies.resolve(
-                    self._effects[entry.ref], step, entry, shape, preset=self.preset
+                    repeated,
+                    step if isinstance(step, ToolStepShape) else entry,
+                    entry,
+                    shape,
+                    preset=self.preset,
                 ),
                 poll=entry.poll,
             )
         return tuple(entries.values())
 
-    def _tool_target(self, step_id: str, entry: ToolShape, path: Path) -> ToolStepShape | None:
+    def _repeated(self, ref: str, step: ToolStepShape | AgentShape) -> Effect:
+        """The effect by which calls are repeated: a run is started once, whatever it may change."""
+        return Effect.WRITE if isinstance(step, AgentShape | ChildShape) else self._effects[ref]
+
+    def _agent_shape(self, step_id: str) -> AgentShape:
+        step = self.draft.steps[step_id]
+        if not isinstance(step, AgentShape):
+            raise TypeError(f"{step_id} is no agent")
+        return step
+
+    def _tool_target(self, step_id: str, entry: ToolShape, path: Path) -> ToolStepShape | AgentShape | None:
         place: Path = (*path, "ref")
         if entry.ref == step_id:
             self.report.error("tool_is_itself", f"`{step_id}` can't be its own tool", place)
@@ -425,13 +453,13 @@ class Resolver:
             message = f"there is no step `{entry.ref[:64]}`{nearest(entry.ref, self.draft.steps)}"
             self.report.error("tool_unknown", message, place)
             return None
-        if not isinstance(step, ToolStepShape):
-            message = f"a step of kind `{step.kind}` can't be a tool yet; those that do one thing can"
+        if not isinstance(step, ToolStepShape | AgentShape):
+            message = f"a step of kind `{step.kind}` can't be a tool; agents and those that do one thing can"
             self.report.error("tool_not_callable", message, place)
             return None
         return step
 
-    def _tool_description(self, entry: ToolShape, step: ToolStepShape, path: Path) -> str:
+    def _tool_description(self, entry: ToolShape, step: ToolStepShape | AgentShape, path: Path) -> str:
         described = self._functions.get(entry.ref)
         text = step.description or entry.description or (described.docstring.strip() if described else "")
         if not text:
@@ -470,7 +498,11 @@ class Resolver:
         path: Path = ("steps", step_id)
         if shape.parameters is not None:
             self.parameters.check_schema(shape.parameters, (*path, "parameters"))
-        tool_policies.check(shape, self._effects[step_id], path, self.report)
+        repeated = self._repeated(step_id, shape)
+        if isinstance(shape, ChildShape):
+            child_steps.check_keys(step_id, shape, self.report)
+        else:
+            tool_policies.check(shape, repeated, path, self.report)
         return ToolStep(
             step_id=step_id,
             kind=shape.kind,
@@ -485,7 +517,7 @@ class Resolver:
             result_chars=_or(shape.result_chars, self.preset.result_chars),
             on_unknown=OnUnknown(shape.on_unknown or self.preset.on_unknown.value),
             unknown_expiry_ms=_or(shape.unknown_expiry, defaults.UNKNOWN_EXPIRY_MS),
-            policy=tool_policies.resolve(self._effects[step_id], shape, preset=self.preset),
+            policy=tool_policies.resolve(repeated, shape, preset=self.preset),
         )
 
     def _action(self, step_id: str, shape: AnyToolStep) -> ToolAction:
@@ -497,6 +529,8 @@ class Resolver:
             return sql_action.build(shape, ("steps", step_id), self.catalog, self.report)
         if isinstance(shape, GrpcShape):
             return self.grpc.action(step_id, shape)
+        if isinstance(shape, ChildShape):
+            return child_steps.action(shape)
         return FunctionAction(function=shape.function)
 
     def _describe(self, step_id: str, shape: FunctionShape) -> None:

@@ -52,12 +52,13 @@ class InputShape(Shape):
 class RunBoundsShape(Shape):
     """`bounds` at the top: the whole run."""
 
-    not_built = frozenset({"child_depth", "approval_expiry", "deadline"})
+    not_built = frozenset({"approval_expiry", "deadline"})
     run_timeout: Milliseconds | None = None
     token_budget: Tokens | None = None
     cost_budget_usd: Micros | None = None
     steps: Positive | None = None
     events: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
+    child_depth: Annotated[int, Field(ge=0, le=16)] | None = None
     pause_max: Milliseconds | None = None
 
 
@@ -394,6 +395,14 @@ class ModelStepShape(StepShape):
     thread: bool | None = None
 
 
+class ShareShape(Shape):
+    """`share`: what a child run is given of what its parent has left."""
+
+    token_budget: Tokens | None = None
+    cost_budget_usd: Micros | None = None
+    run_timeout: Milliseconds | None = None
+
+
 class AgentShape(ModelStepShape):
     """A step of kind `agent`."""
 
@@ -414,6 +423,7 @@ class AgentShape(ModelStepShape):
     reflect: ReflectShape | None = None
     ground: GroundShape | None = None
     compaction: CompactionText | CompactionShape | None = None
+    share: ShareShape | None = None
 
 
 class CompletionShape(ModelStepShape):
@@ -478,6 +488,13 @@ class GrpcShape(ToolStepShape):
     arguments: Document = Field(default_factory=dict)
 
 
+class ChildShape(ToolStepShape):
+    """A step of kind `workflow`."""
+
+    workflow: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}(@[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")]
+    share: ShareShape | None = None
+
+
 class RouterShape(StepShape):
     """A step of kind `router`."""
 
@@ -485,7 +502,15 @@ class RouterShape(StepShape):
 
 
 AnyStep = (
-    AgentShape | CompletionShape | HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape | RouterShape
+    AgentShape
+    | CompletionShape
+    | HttpShape
+    | FunctionShape
+    | McpShape
+    | SqlShape
+    | GrpcShape
+    | ChildShape
+    | RouterShape
 )
 
 KINDS: dict[str, type[AnyStep]] = {
@@ -497,8 +522,9 @@ KINDS: dict[str, type[AnyStep]] = {
     "router": RouterShape,
     "sql": SqlShape,
     "grpc": GrpcShape,
+    "workflow": ChildShape,
 }
-KINDS_NOT_BUILT = frozenset({"worker", "human", "workflow"})
+KINDS_NOT_BUILT = frozenset({"worker", "human"})
 
 
 class WorkflowShape(Shape):

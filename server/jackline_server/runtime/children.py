@@ -144,7 +144,7 @@ class Children:
         return Birth(started=told, run=self._new_run(state, run))
 
     async def _plan(self, action: ChildAction, parent: RunState, run: LiveRun) -> Plan:
-        """The plan of a child: that of a workflow as its reference names it now, or the agent's. Raises CannotStart."""
+        """The plan of a child: of a workflow as its name leads now, or of the agent. Raises CannotStart."""
         if action.agent:
             try:
                 plan = child_tool.plan_of(parent.plan, action.agent)

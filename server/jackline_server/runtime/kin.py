@@ -38,7 +38,7 @@ class Kin:
         self._masks = masks
 
     def messages(self, noted: Sequence[tuple[Record, RunState]], state: RunState) -> list[Message]:
-        """What a commit of these facts says to others; `state` is that after them, each comes with that before."""
+        """What a commit of these facts says to others. Each has the state before it; `state` follows all."""
         if state.family is None and state.started.parent is None:
             return []
         afters = [*(before for _, before in noted[1:]), state]

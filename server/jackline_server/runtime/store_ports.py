@@ -267,9 +267,9 @@ class RunRow:
 class RunQuery:
     """A page of runs, newest first (by creation time, then id, both descending).
 
-    Empty `phases`, `workflow`, `labels`, `thread_id` and `parent_run_id` do not filter. `before` is the position of the last
-    run of the page before (creation time, run id). `with_interrupts` keeps only runs with an open interrupt.
-    `oldest_first` turns the order and the meaning of `before` around.
+    Empty `phases`, `workflow`, `labels`, `thread_id` and `parent_run_id` do not filter. `before` is the
+    position of the last run of the page before (creation time, run id). `with_interrupts` keeps only runs
+    with an open interrupt. `oldest_first` turns the order and the meaning of `before` around.
     """
 
     tenant: Tenant
@@ -380,8 +380,8 @@ class Commands(Protocol):
         """Store a command unless its id is known, the run is terminal, or `limit` are pending.
 
         A known id answers REPEATED with the stored row, whatever the run's state. The row is None
-        for TERMINAL and FULL. With an accepted command, `below` comes under the same id to every run that lives
-        and that the run has started, or a run below it, over any limit: in the same commit.
+        for TERMINAL and FULL. With an accepted command, `below` comes under the same id to every run that
+        lives and that the run has started, or a run below it, over any limit: in the same commit.
         """
         ...
 

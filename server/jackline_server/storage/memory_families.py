@@ -1,4 +1,4 @@
-"""Parents and children in the memory store: runs that a commit creates, and commands from one to the other."""
+"""Parents and children in the memory store: runs that a commit creates, commands from one to the other."""
 
 from collections.abc import Iterator
 

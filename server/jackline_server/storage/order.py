@@ -14,7 +14,7 @@ def check_create(new: NewRun) -> None:
 
 
 def check_append(append: Append) -> None:
-    """Raise ValueError unless the events are numbered right after `after_sequence`, and births are children."""
+    """Raise ValueError unless the events follow `after_sequence`, and births are those of children."""
     _check(append.after_sequence + 1, append.events, append.run_id)
     for new in append.births:
         check_create(new)

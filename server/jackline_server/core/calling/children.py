@@ -1,8 +1,8 @@
 """Calls that are runs of their own: which start, under which id, and with what of their parent's.
 
 Owns the id of a child (it follows from the call's key, so that no crash starts a second one), its part of the
-tokens, the money and the time that are left, and its bounds. While a child lives its parent does nothing else:
-`decide` waits. Does not own what the end of a child comes to (`deciding.child_endings`).
+tokens, the money and the time that are left, and its bounds. While a child lives its parent does nothing
+else: `decide` waits. Does not own what the end of a child comes to (`deciding.child_endings`).
 
 A child is given what its step's `share` says. Left out, the children that start together and, where a model
 called them, the parent itself get equal parts: whoever asked has to be able to read the answers.
@@ -28,7 +28,7 @@ Checked = list[tuple[ToolCall, JsonObject | Problem]]
 
 
 def child_id(call_key: str) -> str:
-    """The id of the run that a call starts: the same for the same call, and as hard to guess as its parent's."""
+    """The id of the run that a call starts: one a call, and as hard to guess as its parent's."""
     number = int.from_bytes(hashlib.sha256(call_key.encode()).digest()[:_ID_BYTES], "big")
     characters = [_ALPHABET[(number >> (5 * place)) & 31] for place in range(_ID_CHARS)]
     return "run_" + "".join(reversed(characters))
@@ -38,15 +38,18 @@ def child_id(call_key: str) -> str:
 
 
 def within_depth(batch: Batch, checked: Checked) -> Checked:
-    """The same with calls refused that would start a run below the last level there may be."""
-    if batch.state.bounds.child_depth > 0:
+    """The same with calls refused that would start a run below the last level, or while the run ends."""
+    ends = batch.state.oversight.abort is not None
+    if batch.state.bounds.child_depth > 0 and not ends:
         return checked
+    why = _ENDING if ends else _TOO_DEEP
     return [
-        (call, found if isinstance(found, tuple) or not _is_child(batch, call) else _TOO_DEEP)
+        (call, found if isinstance(found, tuple) or not _is_child(batch, call) else why)
         for call, found in checked
     ]
 
 
+_ENDING = CallProblem.NOT_ALLOWED, "a run that is being aborted starts no other"
 _TOO_DEEP = CallProblem.CHILD_DEPTH, "no further run may be started below this one: `child_depth` is reached"
 
 
@@ -55,7 +58,7 @@ def _is_child(batch: Batch, call: ToolCall) -> bool:
 
 
 def together(batch: Batch, attempts: Sequence[ToolAttempt], time_left_ms: int | None) -> CallTools:
-    """The attempts of a wave that start now: those that are no runs of their own come first, and end first."""
+    """The attempts of a wave that start now: those that are no runs of their own come, and end, first."""
     own = [one for one in attempts if not isinstance(one.step.action, ChildAction)]
     if own:
         return CallTools(attempts=tuple(own))
@@ -116,7 +119,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 def bounds_of(own: RunBounds, share: ChildShare, parent: RunBounds, most: BoundsCap) -> RunBounds:
-    """The bounds of a child: its workflow's, within its share, its parent's levels and the operator's limits."""
+    """The bounds of a child: its workflow's, within its share, its parent's levels and the operator's."""
     return RunBounds(
         run_timeout_ms=_least(_least(own.run_timeout_ms, share.run_timeout_ms), most.run_timeout_ms),
         token_budget=_least(_least(own.token_budget, share.tokens), most.token_budget),

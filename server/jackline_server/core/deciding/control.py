@@ -47,7 +47,9 @@ from jackline_server.core.steps import CallModel, Moment
 Settled = tuple[Fact, ...]
 
 
-def settle(state: RunState, command: Command, now: Moment) -> Settled | None:  # noqa: C901 - one case a command
+def settle(  # noqa: C901, PLR0911 - one case a command
+    state: RunState, command: Command, now: Moment
+) -> Settled | None:
     """The facts that a command leads to now; None if it has to wait for a later boundary."""
     if not _as_expected(state, command):
         return (reject(command, Rejection.EXPECTATION_FAILED),)
