@@ -27,9 +27,10 @@ def of_run(run: Run) -> dict[str, Any]:
 
 
 def bounds_of(run: Run) -> dict[str, Any]:
-    """The bounds that a run has, but those that every run has."""
+    """The bounds that a run has, but those that every run has. Times to the nearest second."""
     bounds = MessageToDict(run.bounds, preserving_proto_field_name=True)
-    return {name: value for name, value in bounds.items() if name not in ("steps", "events")}
+    rounded = {"run_timeout": f"{round(run.bounds.run_timeout.ToTimedelta().total_seconds())}s"}
+    return {name: value for name, value in {**bounds, **rounded}.items() if name not in ("steps", "events")}
 
 
 def of_events(events: list[StepEvent]) -> dict[str, Any]:
