@@ -64,6 +64,7 @@ from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.grpc.targets import GrpcTargets
 from jackline_server.tools.grpc.tool import GrpcCalls
 from jackline_server.tools.http import HttpTool
+from jackline_server.tools.isolated.process import IsolatedFunctions
 from jackline_server.tools.mcp.servers import McpServers
 from jackline_server.tools.mcp.tool import McpToolCalls
 from jackline_server.tools.sql.tool import SqlTool
@@ -265,6 +266,7 @@ class _Tools:
 
     clients: LateClients
     functions: FunctionCatalog
+    isolated: IsolatedFunctions
     mcp: McpServers
     grpc: GrpcTargets
     catalogs: EveryCatalog
@@ -280,8 +282,11 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     stack.push_async_callback(grpc.close)
     sql = SqlTool(config.data_sources)
     stack.push_async_callback(sql.close)
+    isolated = IsolatedFunctions(roots=config.function_roots, processes=config.function_processes)
+    stack.push_async_callback(isolated.close)
     return _Tools(
         clients=clients,
+        isolated=isolated,
         functions=FunctionCatalog(roots=config.function_roots),
         mcp=mcp,
         grpc=grpc,
@@ -336,7 +341,11 @@ def _run_limits(tenant: TenantLimits) -> RunLimits:
 def _toolbox(config: Config, tools: _Tools) -> StepToolbox:
     return StepToolbox(
         http=HttpTool(clients=tools.clients, connections=config.connections),
-        functions=FunctionTool(catalog=tools.functions, threads=FUNCTION_THREADS),
+        functions=FunctionTool(
+            catalog=tools.functions,
+            threads=FUNCTION_THREADS,
+            isolated=tools.isolated,
+        ),
         mcp=McpToolCalls(servers=tools.mcp, schemas=JsonSchemas()),
         sql=tools.sql,
         grpc=GrpcCalls(targets=tools.grpc),

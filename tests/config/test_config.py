@@ -565,3 +565,21 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, data: bytes):
     file.write_bytes(data)
     with pytest.raises(ConfigError):
         load_config(file=file, environ={})
+
+
+def test_functions_get_processes_of_their_own_as_the_operator_says(load: Load) -> None:
+    usual = load("[functions]\nroots = ['a']\n").function_processes
+    said = load(
+        "[functions]\nroots = ['a']\nisolate = true\n[functions.process]\nmemory_mib = 64\ncpu = '1500ms'\n"
+        "files = 20\nenv = {A = '${env:THE_KEY}'}\n"
+    ).function_processes
+    assert (usual.always, usual.memory_bytes, usual.environment) == (False, None, None)
+    assert (said.always, said.memory_bytes, said.cpu_s, said.files) == (True, 64 * 1024**2, 2, 20)
+    assert said.environment is not None
+    assert said.environment["A"].reveal() == "from-env"
+    assert "from-env" not in repr(said)
+
+
+@pytest.mark.parametrize("key", ["files = 1", "memory = 5", "cpu = 'x'", "env = {'1a' = 'b'}"])
+def test_what_a_function_process_can_not_have_is_a_problem(load: Load, key: str) -> None:
+    assert problems_of(load, f"[functions]\nroots = ['a']\n[functions.process]\n{key}\n")

@@ -36,4 +36,4 @@ def test_its_table_names_every_key() -> None:
     documented = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE))))
     source = Path(load_config.__code__.co_filename).with_name("mcp_connections.py").read_text("utf-8")
     keys = set(re.findall(r'table\.(?:text|texts|path|span|integer|boolean|table|command)\("(\w+)"', source))
-    assert keys | {"url", "headers", "calls_per_minute", "breaker"} == documented
+    assert keys | {"url", "headers", "env", "calls_per_minute", "breaker"} == documented

@@ -238,7 +238,9 @@ def test_every_config_of_the_pages_is_accepted(block: Block, tmp_path: Path) -> 
         "POLICY_TOKEN",
         "SHOP_PASSWORD",
     )
-    load_config(file=file, environ=dict.fromkeys((*names, "SHOP_PASSWORD", "BILLING_TOKEN"), "secret"))
+    load_config(
+        file=file, environ=dict.fromkeys((*names, "SHOP_PASSWORD", "BILLING_TOKEN", "SHOP_TOKEN"), "secret")
+    )
 
 
 @pytest.mark.parametrize(

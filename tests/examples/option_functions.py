@@ -1,6 +1,8 @@
 """What the functions, the stop condition and the hook of `examples/options` are."""
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
 from jackline_server.hooks import Answer, Event, Proceed
@@ -9,6 +11,11 @@ from jackline_server.hooks import Answer, Event, Proceed
 def convert(amount: float) -> dict[str, float]:
     """Converts an amount of euros into dollars."""
     return {"dollars": amount * 2}
+
+
+def leads_a_session() -> dict[str, bool]:
+    """True in a process that was started to lead one."""
+    return {"alone": Path.cwd().name.startswith("jackline-function-") and os.getsid(0) == os.getpid()}
 
 
 def enough(iterations: int) -> bool:

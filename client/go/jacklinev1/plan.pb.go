@@ -3745,7 +3745,9 @@ func (x *HttpAction) GetBodyJson() string {
 type FunctionAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As `package.module:name`.
-	Function      string `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
+	Function string `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
+	// Whether it is called in a process of its own.
+	Isolated      bool `protobuf:"varint,2,opt,name=isolated,proto3" json:"isolated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3785,6 +3787,13 @@ func (x *FunctionAction) GetFunction() string {
 		return x.Function
 	}
 	return ""
+}
+
+func (x *FunctionAction) GetIsolated() bool {
+	if x != nil {
+		return x.Isolated
+	}
+	return false
 }
 
 // A tool of a connection of the operator's that speaks the Model Context Protocol.
@@ -4948,9 +4957,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_body_json\",\n" +
+	"_body_json\"H\n" +
 	"\x0eFunctionAction\x12\x1a\n" +
-	"\bfunction\x18\x01 \x01(\tR\bfunction\"\x87\x01\n" +
+	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x1a\n" +
+	"\bisolated\x18\x02 \x01(\bR\bisolated\"\x87\x01\n" +
 	"\tMcpAction\x12\x1e\n" +
 	"\n" +
 	"connection\x18\x01 \x01(\tR\n" +

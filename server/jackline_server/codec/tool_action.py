@@ -23,7 +23,9 @@ def set_action(into: plan_pb2.ToolStepPlan, action: ToolAction) -> None:
         case HttpAction():
             into.http.CopyFrom(_http(action))
         case FunctionAction():
-            into.function.function = action.function
+            into.function.CopyFrom(
+                plan_pb2.FunctionAction(function=action.function, isolated=action.isolated)
+            )
         case McpAction():
             into.mcp.CopyFrom(_mcp(action))
         case SqlAction():
@@ -89,7 +91,7 @@ def read_action(  # noqa: C901 - one case a kind
                 body_json=http.body_json if http.HasField("body_json") else None,
             )
         case "function":
-            return FunctionAction(function=found.function.function)
+            return FunctionAction(function=found.function.function, isolated=found.function.isolated)
         case "mcp":
             return McpAction(
                 connection=found.mcp.connection,

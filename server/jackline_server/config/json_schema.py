@@ -21,6 +21,7 @@ from jackline_server.config.sections import (
     NAME,
     NOT_PARAMETERS,
     UNKNOWN_PRICES,
+    read_function_processes,
     read_function_roots,
     read_models,
     read_run_stored_bytes,
@@ -46,6 +47,7 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     server, models, functions, limits = _Sketch(), _Sketch(), _Sketch(), _Sketch()
     read_server(server)
     read_models(models)
+    read_function_processes(functions)
     read_function_roots(functions)
     read_run_stored_bytes(limits)
     read_tenant_limits(limits)

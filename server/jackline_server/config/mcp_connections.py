@@ -4,10 +4,10 @@ Owns what an operator says about one. What is started and reached stands in the 
 no call names a command or a host.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from jackline_server.config.environment import read_environment
 from jackline_server.config.guarding import read_breaker, read_calls_per_minute
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
@@ -15,7 +15,6 @@ from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
 from jackline_server.runtime.secrets import Secret
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 _TRANSPORTS = ("stdio", "http", "sse")
 _ROOT = Path("/")
 
@@ -61,7 +60,7 @@ def _transport(table: Section, endpoint: Endpoint) -> McpProcess | McpEndpoint |
             return None
         return McpProcess(
             command=command,
-            environment=_environment(table),
+            environment=read_environment(table),
             directory=table.path("directory", default=_ROOT) or _ROOT,
         )
     if kind is None and not table.has_seen("transport"):
@@ -69,17 +68,3 @@ def _transport(table: Section, endpoint: Endpoint) -> McpProcess | McpEndpoint |
     else:
         table.problem(ProblemCode.BAD_VALUE, "transport", f"must be one of {', '.join(_TRANSPORTS)}")
     return None
-
-
-def _environment(table: Section) -> Mapping[str, Secret]:
-    variables = table.table("env")
-    if variables is None:
-        return {}
-    read: dict[str, Secret] = {}
-    for name in variables.keys():  # noqa: SIM118 - a section is no mapping
-        value = variables.secret(name)
-        if _VARIABLE.fullmatch(name) is None:
-            variables.problem(ProblemCode.BAD_VALUE, name, "is not the name of a variable")
-        elif value is not None:
-            read[name] = value
-    return read

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
+from jackline_server.config.environment import read_environment
 from jackline_server.config.headers import read_headers
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.settings import Listen, ModelProfile, ServerSettings, TenantLimits
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import AttemptLimits, JsonValue, Price
+from jackline_server.runtime.function_ports import FunctionProcesses
 from jackline_server.runtime.model_providers import (
     LITELLM,
     OPENAI,
@@ -62,6 +64,7 @@ _ROOT = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
 _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})", re.ASCII)
 _LAST_PORT = 65_535
 _MILLION = 1_000_000
+_MIB = 1024 * 1024
 _LONGEST_RUN_MS = 366 * 24 * 3_600_000
 _DEFAULT_LISTEN = Listen(host="127.0.0.1", port=50_051, is_loopback=True)
 _DEFAULT_DATA = Path("data")
@@ -293,6 +296,30 @@ def _price(table: Section, name: str) -> Price | None:
         cached_per_million=cached,
         reasoning_per_million=reasoning,
     )
+
+
+def read_function_processes(section: Section) -> FunctionProcesses:
+    """Section `[functions]`: processes of their own. To be read before the rest, which ends the section."""
+    always = section.boolean("isolate", default=False) or False
+    table = section.table("process")
+    if table is None:
+        return FunctionProcesses(always=always)
+    usual = FunctionProcesses()
+    memory_mib = table.optional_integer("memory_mib", most=_MILLION)
+    file_mib = table.optional_integer("file_mib", most=_MILLION)
+    cpu_ms = table.optional_span("cpu")
+    processes = FunctionProcesses(
+        always=always,
+        concurrency=table.integer("concurrency", default=usual.concurrency, least=1, most=1_000),
+        memory_bytes=None if memory_mib is None else memory_mib * _MIB,
+        cpu_s=None if cpu_ms is None else max(-(-cpu_ms // 1000), 1),
+        processes=table.optional_integer("processes", most=_MILLION),
+        files=table.integer("files", default=usual.files or 0, least=16, most=_MILLION),
+        file_bytes=None if file_mib is None else file_mib * _MIB,
+        environment=read_environment(table),
+    )
+    table.finish()
+    return processes
 
 
 def read_function_roots(section: Section) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import AttemptLimits, JsonValue, Price
+from jackline_server.runtime.function_ports import FunctionProcesses
 from jackline_server.runtime.gate_ports import HookDeclaration, PolicyTarget
 from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.http_ports import HttpConnection
@@ -103,6 +104,7 @@ class Config:
     grpc_connections: Mapping[str, GrpcConnection]
     data_sources: Mapping[str, DataSource]
     function_roots: tuple[str, ...]
+    function_processes: FunctionProcesses
     tenant: TenantLimits
     run_stored_bytes: int
     hooks: Mapping[str, HookDeclaration]
@@ -129,6 +131,7 @@ class Config:
                 yield source.database.url
         for connection in self.grpc_connections.values():
             yield from connection.metadata.values()
+        yield from (self.function_processes.environment or {}).values()
         for policy in self.policies.values():
             yield from policy.headers.values()
         for connection in self.mcp_connections.values():

@@ -505,9 +505,10 @@ class HttpAction:
 
 @frozen
 class FunctionAction:
-    """A Python function of the operator's roots, as `package.module:name`."""
+    """A Python function of the operator's roots, as `package.module:name`. `isolated`: in its own process."""
 
     function: str
+    isolated: bool = False
 
 
 @frozen

@@ -531,7 +531,7 @@ class Resolver:
             return self.grpc.action(step_id, shape)
         if isinstance(shape, ChildShape):
             return child_steps.action(shape)
-        return FunctionAction(function=shape.function)
+        return FunctionAction(function=shape.function, isolated=shape.isolate == "process")
 
     def _describe(self, step_id: str, shape: FunctionShape) -> None:
         path: Path = ("steps", step_id, "function")

@@ -462,6 +462,7 @@ class FunctionShape(ToolStepShape):
     """A step of kind `function`."""
 
     function: str
+    isolate: Literal["process"] | None = None
 
 
 class McpShape(ToolStepShape):

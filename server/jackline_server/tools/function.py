@@ -2,7 +2,7 @@
 
 Owns how such a function is run: its arguments checked, off the event loop if it is not async, its result
 made JSON, whatever it raises made a result. A function in this process is the operator's own code; what it
-does to the process (a loop that blocks, a crash in native code) is not contained here.
+does to the process (a loop that blocks, a crash in native code) is not contained here, but in `isolated`.
 """
 
 import asyncio
@@ -10,22 +10,19 @@ import contextvars
 import inspect
 import logging
 import threading
-import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from jackline_server.core import json_text
-from jackline_server.core.plan import FunctionAction, JsonValue
+from jackline_server.core.plan import FunctionAction
 from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.tools.function_call import Given, frames_of, keywords, may_pass, misfit, raised
 from jackline_server.tools.function_catalog import FoundFunction, FunctionCatalog, FunctionProblem
-from jackline_server.tools.results import NotJson, completed, failed, is_small, shortened, to_json
+from jackline_server.tools.isolated.process import IsolatedFunctions
+from jackline_server.tools.results import NotJson, completed, failed, is_small, to_json
 from jackline_server.tools.tool_call import ToolCall
-
-_SHOWN_PROBLEMS = 5
-_SHOWN_FRAMES = 16
 
 _log = logging.getLogger(__name__)
 
@@ -34,11 +31,14 @@ class FunctionTool:
     """Runs functions of the catalog. At most `threads` functions that are not async run at once.
 
     Such a function can't be stopped: one that outlives its time keeps its thread, and its place among
-    `threads`, until it returns.
+    `threads`, until it returns. `isolated` calls those that are to have a process of their own.
     """
 
-    def __init__(self, *, catalog: FunctionCatalog, threads: int = 32) -> None:
+    def __init__(
+        self, *, catalog: FunctionCatalog, threads: int = 32, isolated: IsolatedFunctions | None = None
+    ) -> None:
         self._catalog = catalog
+        self._isolated = isolated
         self._free = asyncio.Semaphore(threads)
         self._running = 0
 
@@ -52,17 +52,21 @@ class FunctionTool:
 
         Raises nothing but CancelledError.
         """
+        if self._isolated is not None and self._isolated.serves(action):
+            return await self._isolated.call(action, invocation)
+        if action.isolated:
+            return failed("This server calls no functions in processes of their own.")
         try:
             name = action.function
             function = self._catalog.known(name) or await asyncio.to_thread(self._catalog.find, name)
-            keywords = _keywords(function, invocation)
+            named = keywords(function, _given(invocation))
         except FunctionProblem as problem:
             return failed(f"The function can't be called: {problem}.")
         except ValidationError as error:
-            return failed(_words(error))
+            return failed(misfit(error))
         except ValueError:
             return failed("The arguments can't be written as JSON.")
-        called = _Called(function, keywords, invocation.run_id)
+        called = _Called(function, named, invocation.run_id)
         if function.is_async:
             return await _outcome_async(called)
         try:
@@ -117,10 +121,10 @@ class _Called:
                 "run_id": self.run_id,
                 "function": self.function.call.__qualname__,
                 "error_type": type(error).__name__,
-                "frames": _frames(error),
+                "frames": frames_of(error),
             },
         )
-        return failed(_raised(error), may_pass=isinstance(error, ConnectionError | TimeoutError))
+        return failed(raised(error), may_pass=may_pass(error))
 
 
 async def _outcome_async(called: _Called) -> ToolResult:
@@ -154,54 +158,15 @@ def _kept(value: object) -> ToolResult:
         return failed(f"The function returned what can't be read: {type(error).__name__}.")
 
 
-def _keywords(function: FoundFunction, invocation: Invocation) -> dict[str, object]:
-    """The function's keyword arguments. The step's input fills in by name; what is no parameter is not given.
-
-    Raises ValidationError for a missing argument, a wrong one, or an unknown one that the caller chose.
-    """
-    parameters = function.parameters
-    given: dict[str, JsonValue] = {
-        name: value for name, value in invocation.step_input.items() if name in parameters
-    }
-    given |= invocation.arguments
-    given |= {name: value for name, value in invocation.bound.items() if name in parameters}
-    # By way of JSON: strict there takes a date or an enum from its text, and still no number from one.
-    checked: BaseModel = function.arguments.model_validate_json(json_text.write(given))
-    keywords: dict[str, object] = {
-        parameter: getattr(checked, name)
-        for parameter, name in parameters.items()
-        if name in checked.model_fields_set
-    }
-    if function.takes_call:
-        keywords["call"] = ToolCall(
+def _given(invocation: Invocation) -> Given:
+    return Given(
+        arguments=invocation.arguments,
+        bound=invocation.bound,
+        step_input=invocation.step_input,
+        call=ToolCall(
             run_id=invocation.run_id,
             call_key=invocation.call_key,
             attempt=invocation.attempt,
             subject=invocation.subject,
-        )
-    return keywords
-
-
-def _words(error: ValidationError) -> str:
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = "; ".join(
-        f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
-        for problem in problems[:_SHOWN_PROBLEMS]
+        ),
     )
-    return f"The arguments do not fit: {shown}."
-
-
-def _frames(error: BaseException) -> str:
-    """Where it was raised, the innermost place last: files, lines and names, and no values."""
-    frames = traceback.extract_tb(error.__traceback__, limit=-_SHOWN_FRAMES)
-    return "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
-
-
-def _raised(error: BaseException) -> str:
-    name = type(error).__name__
-    if not isinstance(error, Exception) or isinstance(error, RecursionError | MemoryError):
-        return f"The function ended with {name}."
-    try:
-        return shortened(f"{name}: {error}")
-    except Exception:  # noqa: BLE001 - an exception may raise anything when it is asked for its text
-        return f"The function ended with {name}."

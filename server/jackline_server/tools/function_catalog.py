@@ -16,6 +16,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from jackline_server.core import json_text
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import JsonObject, JsonValue
+from jackline_server.tools import docstrings
 from jackline_server.tools.tool_call import ToolCall
 
 CONTEXT_PARAMETER = "call"
@@ -127,6 +128,7 @@ def _examined(function: str, value: Callable[..., object]) -> FoundFunction:
         for parameter in signature.parameters.values()
         if not (takes_call and parameter.name == CONTEXT_PARAMETER)
     ]
+    told = docstrings.read(inspect.getdoc(value) or "", [parameter.name for parameter in parameters])
     arguments = _arguments_model(function, parameters, hints)
     return FoundFunction(
         name=function,
@@ -138,8 +140,8 @@ def _examined(function: str, value: Callable[..., object]) -> FoundFunction:
         takes_call=takes_call,
         is_async=inspect.iscoroutinefunction(value),
         description=FunctionDescription(
-            parameters_json=json_text.write(_schema(function, arguments)),
-            description=(inspect.getdoc(value) or "").strip()[:_MAX_DESCRIPTION],
+            parameters_json=json_text.write(_told(_schema(function, arguments), told.parameters)),
+            description=told.text[:_MAX_DESCRIPTION],
         ),
     )
 
@@ -179,6 +181,18 @@ def _schema(function: str, arguments: type[BaseModel]) -> JsonObject:
     schema.pop("title", None)
     inlined = _inlined(schema, cast(JsonObject, definitions), _MAX_SCHEMA_DEPTH)
     return cast(JsonObject, inlined)
+
+
+def _told(schema: JsonObject, texts: Mapping[str, str]) -> JsonObject:
+    """The schema with what the docstring says of parameters that say nothing of themselves."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return schema
+    for name, text in texts.items():
+        found = properties.get(name)
+        if isinstance(found, dict) and "description" not in found:
+            properties[name] = {**found, "description": text}
+    return schema
 
 
 def _inlined(node: JsonValue, definitions: JsonObject, depth: int) -> JsonValue:

@@ -1964,16 +1964,20 @@ class FunctionAction(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FUNCTION_FIELD_NUMBER: _builtins.int
+    ISOLATED_FIELD_NUMBER: _builtins.int
     function: _builtins.str
     """As `package.module:name`."""
+    isolated: _builtins.bool
+    """Whether it is called in a process of its own."""
     def __init__(
         self,
         *,
         function: _builtins.str = ...,
+        isolated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["function", b"function"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["function", b"function", "isolated", b"isolated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

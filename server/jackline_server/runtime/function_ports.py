@@ -1,0 +1,25 @@
+"""Functions in processes of their own: shapes between the config and their user."""
+
+from collections.abc import Mapping
+
+from jackline_server.core.frozen import frozen
+from jackline_server.runtime.secrets import Secret
+
+
+@frozen
+class FunctionProcesses:
+    """What the operator says of them; None is no limit.
+
+    `always` isolates every function, whatever its step says. `concurrency` caps the processes at once,
+    `memory_bytes` the address space of one, `cpu_s` its CPU time, `processes` those of the server's user,
+    `files` what it has open, `file_bytes` one file that it writes. `environment` is all that it inherits.
+    """
+
+    always: bool = False
+    concurrency: int = 8
+    memory_bytes: int | None = None
+    cpu_s: int | None = None
+    processes: int | None = None
+    files: int | None = 256
+    file_bytes: int | None = None
+    environment: Mapping[str, Secret] | None = None

@@ -1,0 +1,90 @@
+"""The program of a function's process: it is told one call, makes it, and says what came of it.
+
+Run as a file, with two file descriptors as its arguments: it reads the call from the first and answers on the
+second. Nothing of the server is imported before the process has its limits. The first descriptor stays open
+as long as the server lives and wants the call; its end is that of this process and of all that it started.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+from typing import Any
+
+_HEAD = 8
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+def main() -> None:
+    """Make the call."""
+    control, answers = (int(text) for text in sys.argv[1:3])
+    for descriptor in (control, answers):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no name
+    _end_with_the_server()
+    call: dict[str, Any] = json.loads(_exactly(control, int.from_bytes(_exactly(control, _HEAD), "big")))
+    threading.Thread(target=_watch, args=(control,), name="jackline-watch", daemon=True).start()
+    _limit(call["limits"])
+    sys.path[:] = call["path"]
+    from jackline_server.tools.isolated.work import work  # noqa: PLC0415 - not before the limits and the path
+
+    for kind_and_body in work(call):
+        _flush()
+        _write(answers, kind_and_body)
+    threading.Event().wait()  # the server ends this process, with whatever is left of it
+
+
+def _end_with_the_server() -> None:
+    """Be killed when the server is, also while native code holds up the watch."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes  # noqa: PLC0415 - on Linux alone
+
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
+def _watch(control: int) -> None:
+    while os.read(control, 4096):
+        continue
+    os.killpg(0, signal.SIGKILL)
+
+
+def _limit(limits: dict[str, int | None]) -> None:
+    """Limits that can be lowered from here on, and not raised again but by root."""
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, value in limits.items():
+        if value is not None:
+            which: int = getattr(resource, f"RLIMIT_{name}")
+            _, hard = resource.getrlimit(which)
+            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(which, (most, most))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the function may have put anything in its place
+            stream.flush()
+
+
+def _exactly(descriptor: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size:
+        part = os.read(descriptor, size)
+        if not part:
+            sys.exit(1)  # the server is gone, or no longer wants the call
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Functions that do to their process what none may do to the server's."""
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from jackline_server.tools import ToolCall
+
+calls = 0
+
+
+def count() -> int:
+    """How often it was called in this process."""
+    global calls  # noqa: PLW0603 - what a process keeps between calls is what is shown
+    calls += 1
+    return calls
+
+
+def where(call: ToolCall) -> dict[str, Any]:
+    """What its process is, has and may."""
+    folder = Path.cwd()
+    return {
+        "pid": os.getpid(),
+        "session": os.getsid(0),
+        "environment": dict(os.environ),
+        "descriptors": sorted(int(one.name) for one in Path("/proc/self/fd").iterdir()),
+        "folder": str(folder),
+        "mode": folder.stat().st_mode & 0o777,
+        "umask": os.umask(0),
+        "limits": {
+            name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
+            for name in ("CORE", "AS", "CPU", "NOFILE", "FSIZE", "NPROC")
+        },
+        "stdin": sys.stdin.read(),
+        "key": call.call_key,
+        "subject": dict(call.subject),
+    }
+
+
+async def wait_for(day: date) -> str:
+    """An async one, with an argument that is no JSON."""
+    return day.isoformat()
+
+
+def end(how: str) -> None:
+    """Ends its process."""
+    if how == "exit":
+        os._exit(3)
+    if how == "segv":
+        ctypes.string_at(0)
+    os.kill(os.getpid(), getattr(signal, how))
+
+
+def prints(text: str, times: int) -> str:
+    """Prints, and writes to both of its outputs."""
+    for _ in range(times):
+        os.write(1, text.encode())
+        os.write(2, text.encode())
+    sys.stdout.write(text)
+    return "printed"
+
+
+def hoard() -> int:
+    """Takes more memory than there is for it."""
+    return len(bytearray(8 * 1024**3))
+
+
+def leaves_behind(note: str) -> str:
+    """Starts a program that holds its outputs and would outlive it."""
+    program = f"import os, time; open({note!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", program], close_fds=False)
+    while not Path(note).exists() or not Path(note).read_text():
+        time.sleep(0.01)
+    return str(child.pid)
+
+
+def blocks(note: str) -> None:
+    """Notes who it is, and never ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(note).write_text(str(os.getpid()))
+    while True:
+        threading.Event().wait(1)
+
+
+def dies_with_a_child(note: str) -> None:
+    """Forks a child that holds every pipe, and ends itself."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+    Path(note).write_text(str(pid))
+    os._exit(0)
+
+
+def forges() -> str:
+    """Writes what is no answer where the answers go."""
+    for descriptor in range(3, 32):
+        try:
+            os.write(descriptor, b"?" * 64)
+        except OSError:
+            continue
+    return "forged"

@@ -1,0 +1,289 @@
+"""Functions in processes of their own: what they have, what they may break, and what is left of them."""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline_server.core import json_text
+from jackline_server.core.plan import Effect, FunctionAction, JsonValue
+from jackline_server.egress.client import GuardedClients
+from jackline_server.runtime.function_ports import FunctionProcesses
+from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.secrets import Secret
+from jackline_server.tools.function import FunctionTool
+from jackline_server.tools.function_catalog import FunctionCatalog
+from jackline_server.tools.http import HttpTool
+from jackline_server.tools.isolated.process import IsolatedFunctions
+from jackline_server.tools.toolbox import StepToolbox
+from tests.tools.invocations import ROOT, function_action, invocation
+from tests.tools.mcp.test_hostile_servers import a_moment, until_gone
+
+pytestmark = pytest.mark.timeout(120)
+
+LONG_MS = 60_000
+
+
+def apart(name: str, *, module: str = "apart") -> FunctionAction:
+    return replace(function_action(name, module=module), isolated=True)
+
+
+class Box:
+    """A toolbox whose functions may have processes of their own."""
+
+    def __init__(self, processes: FunctionProcesses) -> None:
+        self.isolated = IsolatedFunctions(roots=[ROOT], processes=processes)
+        self.tools = StepToolbox(
+            http=HttpTool(clients=GuardedClients(), connections={}),
+            functions=FunctionTool(catalog=FunctionCatalog(roots=[ROOT]), isolated=self.isolated),
+        )
+
+    async def call(
+        self,
+        name: str,
+        arguments: dict[str, JsonValue] | None = None,
+        *,
+        module: str = "apart",
+        effect: Effect = Effect.READ,
+        timeout_ms: int = LONG_MS,
+    ) -> ToolResult:
+        action = apart(name, module=module)
+        return await self.tools.call(invocation(action, arguments, effect=effect, timeout_ms=timeout_ms))
+
+
+@asynccontextmanager
+async def box(**processes: Any) -> AsyncGenerator[Box]:
+    made = Box(FunctionProcesses(**processes))
+    yield made
+    await made.isolated.close()
+    assert made.isolated.lost == 0
+
+
+def is_there(folder: str) -> bool:
+    return Path(folder).exists()
+
+
+def written(note: Path) -> str:
+    return note.read_text() if note.exists() else ""
+
+
+def output(result: ToolResult) -> Any:
+    assert result.ending is ToolEnding.COMPLETED, result.error
+    assert result.output_json is not None
+    return json_text.parse(result.output_json)
+
+
+async def test_each_call_has_a_process_of_its_own():
+    async with box() as made:
+        assert [output(await made.call("count")) for _ in range(2)] == [1, 1]
+
+
+async def test_the_operator_isolates_every_function_whatever_its_step_says():
+    async with box(always=True) as made:
+        action = function_action("count", module="apart")
+        assert output(await made.tools.call(invocation(action, timeout_ms=LONG_MS))) == 1
+        assert output(await made.tools.call(invocation(action, timeout_ms=LONG_MS))) == 1
+
+
+async def test_arguments_are_checked_and_an_async_function_is_awaited():
+    async with box() as made:
+        assert output(await made.call("wait_for", {"day": "2026-02-03"})) == "2026-02-03"
+        wrongs: list[dict[str, JsonValue]] = [{"day": "soon"}, {}, {"day": "2026-02-03", "more": 1}]
+        for wrong in wrongs:
+            result = await made.call("wait_for", wrong, effect=Effect.WRITE)
+            assert result.ending is ToolEnding.FAILED
+
+
+async def test_a_process_has_nothing_of_the_server_but_what_the_operator_gives_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("PLANTED_SECRET", "hush-hush-1")
+    limits = {"memory_bytes": 4 * 1024**3, "cpu_s": 77, "files": 99, "file_bytes": 12_345, "processes": 4_000}
+    held = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(held, True)
+    try:
+        async with box(environment={"SHOP": Secret("north")}, **limits) as made:
+            told = output(await made.call("where"))
+    finally:
+        os.close(held)
+    folder = told["folder"]
+    assert told["pid"] == told["session"] != os.getsid(0)
+    assert told["environment"].items() >= {"SHOP": "north", "HOME": folder, "TMPDIR": folder}.items()
+    assert set(told["environment"]) <= {"SHOP", "HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE"}
+    assert len(told["descriptors"]) <= 6, "its three, the two of the call, and the one that lists them"
+    assert (told["mode"], told["umask"], told["stdin"]) == (0o700, 0o077, "")
+    assert told["limits"] == {
+        "CORE": 0,
+        "AS": limits["memory_bytes"],
+        "CPU": 77,
+        "NOFILE": 99,
+        "FSIZE": 12_345,
+        "NPROC": 4_000,
+    }
+    assert (told["key"], told["subject"]) == ("key_1", {"user": "ann"})
+    assert not is_there(folder)
+
+
+@pytest.mark.parametrize(
+    ("how", "shown", "passes"),
+    [
+        ("exit", "code 3", False),
+        ("segv", "SIGSEGV", False),
+        ("SIGKILL", "SIGKILL", True),
+        ("SIGABRT", "SIGABRT", False),
+    ],
+)
+async def test_a_process_that_ends_early_is_a_failure_of_the_call_and_of_nothing_else(
+    how: str, shown: str, passes: bool
+):
+    async with box() as made:
+        reads = await made.call("end", {"how": how})
+        writes = await made.call("end", {"how": how}, effect=Effect.WRITE)
+        assert (reads.ending, writes.ending) == (ToolEnding.FAILED, ToolEnding.UNCERTAIN)
+        assert shown in reads.error
+        assert reads.may_pass is passes
+        assert output(await made.call("count")) == 1
+
+
+@pytest.mark.parametrize("what", ["value", "exit", "interrupt", "memory", "recursion", "hostile", "kind"])
+async def test_whatever_a_function_raises_is_certain(what: str):
+    async with box() as made:
+        result = await made.call("raises", {"what": what}, module="trouble", effect=Effect.WRITE)
+        assert result.ending is ToolEnding.FAILED
+        assert result.error
+
+
+@pytest.mark.parametrize("what", ["object", "cycle", "very_deep", "nan", "wide", "huge", "file", "coroutine"])
+async def test_a_result_that_is_not_json_is_a_failure(what: str):
+    async with box() as made:
+        result = await made.call("returns", {"what": what}, module="trouble")
+        assert (result.ending, result.output_json) == (ToolEnding.FAILED, None)
+
+
+async def test_memory_beyond_its_limit_fails_the_call():
+    async with box(memory_bytes=1024**3) as made:
+        result = await made.call("hoard")
+        assert result.ending is ToolEnding.FAILED
+        assert "MemoryError" in result.error
+
+
+async def test_what_it_prints_is_no_part_of_its_answer_and_goes_into_the_log(
+    caplog: pytest.LogCaptureFixture,
+):
+    async with box() as made:
+        with caplog.at_level(logging.DEBUG, logger="jackline_server.tools.isolated.process"):
+            result = await made.call("prints", {"text": "v\x00\x00\x00\x00\x00\x00\x00\x021\n", "times": 50})
+    assert output(result) == "printed"
+    (told,) = [one for one in caplog.records if one.message == "a function printed"]
+    assert len(vars(told)["text"]) <= 2_000
+
+
+async def test_one_that_prints_without_end_is_ended():
+    async with box() as made:
+        result = await made.call("prints", {"text": "x" * 60_000, "times": 10**9}, effect=Effect.WRITE)
+        assert result.ending is ToolEnding.UNCERTAIN
+
+
+async def test_a_large_value_is_kept_like_any_other():
+    async with box() as made:
+        result = await made.call("large", {"size": 200_000}, module="trouble")
+        assert result.whole == "é" * 200_000
+
+
+async def test_bytes_that_are_no_answer_fail_the_call():
+    async with box() as made:
+        result = await made.call("forges", effect=Effect.WRITE)
+        assert result.ending is ToolEnding.UNCERTAIN
+
+
+async def test_what_a_function_started_ends_with_it(tmp_path: Path):
+    async with box() as made:
+        pid = int(output(await made.call("leaves_behind", {"note": str(tmp_path / "pid")})))
+        await until_gone(pid)
+
+
+async def test_a_child_that_holds_the_pipes_of_a_dead_process_does_not_hold_the_call(tmp_path: Path):
+    async with box() as made:
+        note = tmp_path / "pid"
+        result = await made.call("dies_with_a_child", {"note": str(note)})
+        assert result.ending is ToolEnding.FAILED
+        await until_gone(int(note.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("effect", "ending"), [(Effect.READ, ToolEnding.FAILED), (Effect.WRITE, ToolEnding.UNCERTAIN)]
+)
+async def test_one_that_does_not_end_is_killed_when_its_time_is_over(
+    effect: Effect, ending: ToolEnding, tmp_path: Path
+):
+    async with box() as made:
+        note = tmp_path / "pid"
+        result = await made.call("blocks", {"note": str(note)}, effect=effect, timeout_ms=8_000)
+        assert (result.ending, result.timed_out) == (ending, True)
+        await until_gone(int(note.read_text()))
+
+
+async def test_one_whose_process_was_not_ready_in_time_was_certainly_not_called():
+    async with box() as made:
+        result = await made.call("count", effect=Effect.WRITE, timeout_ms=1)
+        assert result.ending is ToolEnding.FAILED
+
+
+async def test_cancelling_a_call_kills_its_process_and_frees_its_place(tmp_path: Path):
+    async with box(concurrency=1) as made:
+        note = tmp_path / "pid"
+        call = asyncio.create_task(made.call("blocks", {"note": str(note)}))
+        async with asyncio.timeout(60):
+            while not written(note):
+                await a_moment()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until_gone(int(note.read_text()))
+        assert output(await made.call("count")) == 1
+
+
+async def test_a_call_that_gets_no_place_in_time_was_certainly_not_made(tmp_path: Path):
+    async with box(concurrency=1) as made:
+        note = tmp_path / "pid"
+        call = asyncio.create_task(made.call("blocks", {"note": str(note)}))
+        await asyncio.sleep(0)
+        late = await made.call("count", effect=Effect.WRITE, timeout_ms=50)
+        assert (late.ending, late.may_pass) == (ToolEnding.FAILED, True)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_server_without_such_processes_does_not_call_it_in_its_own():
+    tools = StepToolbox(
+        http=HttpTool(clients=GuardedClients(), connections={}),
+        functions=FunctionTool(catalog=FunctionCatalog(roots=[ROOT])),
+    )
+    assert (await tools.call(invocation(apart("count")))).ending is ToolEnding.FAILED
+
+
+async def test_a_function_does_not_outlive_a_server_that_is_killed(tmp_path: Path):
+    note = tmp_path / "pid"
+    program = (
+        "import asyncio, sys\n"
+        "from tests.tools.test_isolated_functions import Box, FunctionProcesses\n"
+        "asyncio.run(Box(FunctionProcesses()).call('blocks', {'note': sys.argv[1]}))\n"
+    )
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(note), env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+    try:
+        async with asyncio.timeout(60):
+            while not written(note):
+                await a_moment()
+    finally:
+        server.kill()
+        await server.wait()
+    await until_gone(int(written(note)))
