@@ -1,6 +1,6 @@
 """The programs of `client/`, built as their README says, once for a state of their sources.
 
-Owns which tools a language takes, how its program is built and called, and what says that a build still
+Owns which tools a language takes, how its programs are built and called, and what says that a build still
 holds. Builds are kept in `.cache/clients` and in the tools' own folders. Does not own running the programs.
 """
 
@@ -32,16 +32,25 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """One language's program. Commands run in `folder`; `sources` decide whether a build still holds."""
+    """One language's programs. Commands run in `folder`; `sources` decide whether a build still holds."""
 
     folder: Path
     tools: tuple[Tool, ...]
     builds: tuple[tuple[str, ...], ...]
     program: tuple[str, ...]
+    worker: tuple[str, ...]
     sources: tuple[Path, ...] = ()
 
 
 GO, JAVA, TYPESCRIPT = CLIENT / "go", CLIENT / "java", CLIENT / "typescript"
+# Tests start many, and none runs for long.
+_JAVA = (
+    "java",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-cp",
+    f"{JAVA / 'target/classes'}:{JAVA / 'target/lib'}/*",
+)
 
 LANGUAGES: Mapping[str, Language] = {
     "go": Language(
@@ -52,8 +61,10 @@ LANGUAGES: Mapping[str, Language] = {
             ("go", "build", "-o", str(CACHE / "go-example"), "./example"),
             ("go", "build", "-o", str(CACHE / "go-policy"), "./policy"),
             ("go", "build", "-o", str(CACHE / "go-till"), "./till"),
+            ("go", "build", "-o", str(CACHE / "go-seats"), "./seats"),
         ),
         program=(str(CACHE / "go-example"),),
+        worker=(str(CACHE / "go-seats"),),
     ),
     "java": Language(
         folder=JAVA,
@@ -62,12 +73,8 @@ LANGUAGES: Mapping[str, Language] = {
             Tool(version=("mvn", "--batch-mode", "-version"), least=3),
         ),
         builds=(("mvn", "--batch-mode", "--no-transfer-progress", "--quiet", "package"),),
-        program=(
-            "java",
-            "-cp",
-            f"{JAVA / 'target/classes'}:{JAVA / 'target/lib'}/*",
-            "jackline.example.Example",
-        ),
+        program=(*_JAVA, "jackline.example.Example"),
+        worker=(*_JAVA, "jackline.example.Seats"),
         sources=(ROOT / "proto" / "jackline", ROOT / "buf.gen.java.yaml"),
     ),
     "typescript": Language(
@@ -78,6 +85,7 @@ LANGUAGES: Mapping[str, Language] = {
         ),
         builds=(("./install",), ("npm", "run", "--silent", "build")),
         program=("node", str(TYPESCRIPT / "dist" / "example.js")),
+        worker=("node", str(TYPESCRIPT / "dist" / "seats.js")),
     ),
 }
 
@@ -99,7 +107,7 @@ def lacking(language: Language) -> str:
 
 
 def built(name: str) -> tuple[str, ...]:
-    """Build a language's program if its sources are newer than its build; the words that call it."""
+    """Build a language's programs if its sources are newer than its build; the words that call the first."""
     language = LANGUAGES[name]
     CACHE.mkdir(parents=True, exist_ok=True)
     stamp = CACHE / f"{name}.built-from"
@@ -127,7 +135,8 @@ def _build(command: tuple[str, ...], folder: Path) -> None:
 
 
 def _holds(language: Language, stamp: Path, wanted: str) -> bool:
-    there = [Path(word.split(":")[0]) for word in language.program if word.startswith("/")]
+    words = (*language.program, *language.worker)
+    there = [Path(word.split(":")[0]) for word in words if word.startswith("/")]
     return (
         stamp.exists() and stamp.read_text(encoding="utf-8") == wanted and all(one.exists() for one in there)
     )

@@ -94,7 +94,7 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
     async def _answer(self, request: Message, context: Any) -> Any:
         method = type(request).__name__.removesuffix("Request")
         self.asked.append(request)
-        await _authenticate(context)
+        await authenticate(context)
         if not self._answers[method]:
             self.unexpected.append(method)
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} was not scripted")
@@ -107,7 +107,7 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
         self, request: wire.StreamProgressRequest, context: Any
     ) -> AsyncIterator[wire.StreamProgressResponse]:
         self.asked.append(request)
-        await _authenticate(context)
+        await authenticate(context)
         script = self.streams.popleft() if self.streams else StreamScript()
         async with self.stream_opened:
             self.open_streams += 1
@@ -145,7 +145,8 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
     ValidateWorkflow = PutWorkflow = GetWorkflow = ListWorkflows = DescribeWorkflow = cast("Any", _answer)
 
 
-async def _authenticate(context: Any) -> None:
+async def authenticate(context: Any) -> None:
+    """Ends a call that does not bring the token."""
     metadata: list[tuple[str, str]] = list(context.invocation_metadata() or ())
     if ("authorization", f"Bearer {TOKEN}") not in metadata:
         await fail(context, Failure(code=grpc.StatusCode.UNAUTHENTICATED, reason="UNAUTHENTICATED"))
