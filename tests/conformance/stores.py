@@ -8,6 +8,7 @@ from jackline_server.runtime.store_ports import (
     Append,
     CommandOutcome,
     CommandState,
+    Message,
     NewRun,
     RevisionRow,
     RunHead,
@@ -94,7 +95,12 @@ def append(
 
 
 def finish(
-    run_id: str = "run_a", *, after: int = 1, epoch: int = 1, settled: Sequence[CommandOutcome] = ()
+    run_id: str = "run_a",
+    *,
+    after: int = 1,
+    epoch: int = 1,
+    settled: Sequence[CommandOutcome] = (),
+    messages: Sequence[Message] = (),
 ) -> Append:
     return Append(
         run_id=run_id,
@@ -103,6 +109,7 @@ def finish(
         events=[event(after + 1)],
         head=head(Phase.SUCCEEDED),
         settled=settled,
+        messages=messages,
         finishing=True,
         finished_unix_ms=9_000,
     )

@@ -1,7 +1,7 @@
 """Use cases that answer what a test laid down, and note whatever they were not expected to be asked."""
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from jackline_server.codec.proto_codec import ProtoCodec
@@ -137,7 +137,13 @@ class ScriptedRuns:
         return await self._script.ask("messages", tenant, run_id, step_id, visit)
 
     async def watch(
-        self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool
+        self,
+        tenant: Tenant,
+        run_id: str,
+        *,
+        after_sequence: int,
+        deltas: bool,
+        positions: Mapping[str, int] | None = None,
     ) -> AsyncGenerator[Frame, None]:
         try:
             frames = self._script.find("watch", tenant, run_id, after_sequence, deltas)

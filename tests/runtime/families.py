@@ -72,8 +72,9 @@ def turns(*, children: int = 1) -> Answering:
         results = [message.text for message in request.messages if isinstance(message, ToolMessage)]
         if results:
             return ScriptedReply(text=f"{who}: {' '.join(results)}")
-        if who == PARENT:
-            calls = tuple((f"c{number}", "ask", f'{{"n":{number}}}') for number in range(children))
+        if any(offered.ref == "ask" for offered in request.tools):
+            asked = range(children if who == PARENT else 1)
+            calls = tuple((f"c{number}", "ask", f'{{"n":{number}}}') for number in asked)
             return ScriptedReply(calls=calls)
         return ScriptedReply(calls=(("l", "look", "{}"),))
 

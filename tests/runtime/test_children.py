@@ -188,7 +188,6 @@ async def test_an_agent_as_a_tool_is_a_run_of_that_agent_alone() -> None:
 
 @pytest.mark.parametrize("mode", list(AbortMode))
 async def test_an_abort_ends_the_children_first_and_nothing_more_is_called(mode: AbortMode) -> None:
-    held = asyncio.Event()
     here = scene(parent_plan(effect=Effect.READ), child_plan(), answering=turns(children=2))
     here.tools.wait_ms = lambda _: 1_000_000 if mode is AbortMode.NOW else 20
     async with process(here.world) as jackline, asyncio.timeout(SECONDS):
@@ -206,7 +205,6 @@ async def test_an_abort_ends_the_children_first_and_nothing_more_is_called(mode:
     assert [end_of(one).stop_reason for one in logs] == [StopReason.PARENT] * 2
     assert [fact.phase for fact in ends_of(log)] == [Phase.ABORTED] * 2
     assert len(here.models.requests) <= asked + 1, "the other child may have been on its way to its model"
-    assert not held.is_set()
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -698,7 +698,8 @@ type StreamProgressRequest struct {
 	// `sent_through`.
 	Kinds []string `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// Also send the events of the runs that it starts, and of those that these start. The stream ends after the last of them
-	// has. Each event names its run; order and completeness hold for each run by itself.
+	// has. Each event names its run; order and completeness hold for each run by itself. Live
+	// deltas are those of the run alone.
 	IncludeChildren bool `protobuf:"varint,6,opt,name=include_children,json=includeChildren,proto3" json:"include_children,omitempty"`
 	// Where to go on in each child, by its id, as the last frame had it; a child that is not named is sent from its first event.
 	// Only with `include_children`.
@@ -801,8 +802,8 @@ type StreamProgressResponse struct {
 	Reset_ *Reset `protobuf:"bytes,5,opt,name=reset,proto3" json:"reset,omitempty"`
 	// The store can't be reached just now; nothing is lost and nothing new is shown.
 	StoreDegraded bool `protobuf:"varint,7,opt,name=store_degraded,json=storeDegraded,proto3" json:"store_degraded,omitempty"`
-	// With children: the last event of each child that was sent up to here, or left out by `kinds`. To be given back when the
-	// stream is opened again.
+	// With children: the last event that was sent, or left out by `kinds`, of each child that this frame has news of. The newest
+	// of each are to be given back when the stream is opened again.
 	Positions     map[string]uint64 `protobuf:"bytes,6,rep,name=positions,proto3" json:"positions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

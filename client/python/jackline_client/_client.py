@@ -73,6 +73,7 @@ class RunFilter:
     created_after: datetime | None = None
     created_before: datetime | None = None
     thread_id: str = ""
+    parent_run_id: str = ""
 
 
 class JacklineClient:
@@ -163,7 +164,7 @@ class JacklineClient:
         request = fork_request(run_id, sequence, request_id, options)
         return await self._connection.call(self._connection.runs.ForkRun, request, timeout_s=self._timeout_s)
 
-    def watch(
+    def watch(  # noqa: PLR0913 - one for each part of the request
         self,
         run_id: str,
         *,
@@ -171,12 +172,18 @@ class JacklineClient:
         view: View.ValueType = View.VIEW_METADATA,
         deltas: bool = False,
         kinds: Sequence[str] = (),
+        children: bool = False,
+        positions: Mapping[str, int] | None = None,
         on_cut: Callable[[Cut], None] | None = None,
     ) -> AsyncGenerator[Frame]:
         """Yields the run's events after `after_sequence`, follows it, and ends after its last event only.
 
         `kinds` leaves out all other events but the last: names of members of `StepEvent.fact`, such as
         `tool_call_finished`.
+
+        With `children` the events of the runs that it starts come too, and of those that these start, each
+        with its own `run_id`; the last event of all of them ends it. `positions` are those of an earlier
+        frame, to go on after.
 
         Resumes by itself where it was, for as long as the client's `WatchPolicy` says; `on_cut` is called
         before each attempt to. Raises StreamCut when that does not help, SequenceBroken for a hole or a
@@ -190,6 +197,8 @@ class JacklineClient:
                 view=view,
                 include_deltas=deltas,
                 kinds=kinds,
+                include_children=children,
+                positions=positions,
             ),
             open_stream=lambda request: connection.streams.StreamProgress(
                 request, metadata=connection.metadata
@@ -333,6 +342,7 @@ class JacklineClient:
                 created_after=timestamp(wanted.created_after) if wanted.created_after else None,
                 created_before=timestamp(wanted.created_before) if wanted.created_before else None,
                 thread_id=wanted.thread_id,
+                parent_run_id=wanted.parent_run_id,
                 page_size=page_size,
                 page_token=token,
             )

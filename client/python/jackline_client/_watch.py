@@ -11,7 +11,7 @@ only some kinds of events are asked for, the position is what the server says it
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import grpc.aio
@@ -91,6 +91,8 @@ class Frame:
     store_degraded: bool
     resumed: bool
     """The first frame after a cut: deltas may be missing, so drop what they showed. Events never are."""
+    positions: Mapping[str, int]
+    """With children: the last event that was handed out of each child so far."""
 
 
 class Watch:
@@ -112,6 +114,7 @@ class Watch:
         self._policy = policy
         self._on_cut = on_cut
         self._position = request.after_sequence
+        self._positions = dict(request.positions)
         self._filtered = bool(request.kinds)
         self._finished = False
         self._received = False
@@ -129,12 +132,13 @@ class Watch:
             request = StreamProgressRequest()
             request.CopyFrom(self._request)
             request.after_sequence = self._position
+            request.positions.update(self._positions)
             stream = self._open_stream(request)
             opened = asyncio.get_running_loop().time()
             try:
                 while (frame := await self._read(stream)) is not None:
                     yield frame
-                    if self._finished:
+                    if self._finished and not self._request.include_children:
                         await self._expect_end(stream)
                         return
                 if await self._is_over(self._position):
@@ -171,7 +175,10 @@ class Watch:
     def _accept(self, response: StreamProgressResponse) -> Frame:
         """Checks a frame against the position and moves it. A frame is taken whole or not at all."""
         position, finished = self._position, self._finished
+        positions = self._of_children(response)
         for event in response.events:
+            if event.run_id != self._request.run_id:
+                continue
             if finished:
                 raise self._broken(f"event {event.sequence} follows the last one")
             if event.sequence != position + 1 and (not self._filtered or event.sequence <= position):
@@ -184,9 +191,10 @@ class Watch:
             raise self._broken(
                 f"event {response.sent_through} is said to be sent, and {position} was the last"
             )
-        if position > self._position:
+        if position > self._position or positions != self._positions:
             self._failures = 0
         self._position, self._finished, self._received = position, finished, True
+        self._positions = positions
         resumed, self._resumed = self._resumed, False
         return Frame(
             events=tuple(response.events),
@@ -196,7 +204,24 @@ class Watch:
             head_sequence=max(response.head_sequence, position),
             store_degraded=response.store_degraded,
             resumed=resumed,
+            positions=dict(positions),
         )
+
+    def _of_children(self, response: StreamProgressResponse) -> dict[str, int]:
+        """Where a frame leaves each child, checked against where it was."""
+        if not self._request.include_children:
+            return self._positions
+        positions = dict(self._positions)
+        for event in response.events:
+            if event.run_id == self._request.run_id:
+                continue
+            before = positions.get(event.run_id, 0)
+            if event.sequence != before + 1 and (not self._filtered or event.sequence <= before):
+                raise self._broken(f"event {event.sequence} of {event.run_id} follows event {before}")
+            positions[event.run_id] = event.sequence
+        for run_id, sequence in response.positions.items():
+            positions[run_id] = max(sequence, positions.get(run_id, 0))
+        return positions
 
     async def _expect_end(self, stream: _Stream) -> None:
         """Lets the server end the stream after the last event, for a moment.

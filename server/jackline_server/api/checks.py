@@ -38,6 +38,7 @@ COUNTS: Mapping[str, int] = {
     "jackline.v1.ListRunsRequest.labels": LIMITS.labels_count,
     "jackline.v1.ListRunsRequest.states": LIMITS.states_count,
     "jackline.v1.StreamProgressRequest.kinds": LIMITS.kinds_count,
+    "jackline.v1.StreamProgressRequest.positions": LIMITS.positions_count,
 }
 """How many entries each list and map of a request may have. One that is not in here may have none."""
 

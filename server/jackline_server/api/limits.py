@@ -41,6 +41,7 @@ class Limits:
     files_count: int = 200
     states_count: int = 16
     kinds_count: int = 64
+    positions_count: int = 2_000
     labels_count: int = 32
     thread_messages_count: int = 100
     label_key_characters: int = 63

@@ -185,7 +185,16 @@ def check_run(
     if isinstance(request, run_service_pb2.StreamProgressRequest):
         checks.sequence("after_sequence", request.after_sequence)
         check_kinds(checks, "kinds", request.kinds)
+        _check_positions(checks, request)
     checks.finish()
+
+
+def _check_positions(checks: Checks, request: run_service_pb2.StreamProgressRequest) -> None:
+    if request.positions and not request.include_children:
+        checks.fail("positions", "only with include_children", "WITHOUT_CHILDREN")
+    for run_id, sequence in request.positions.items():
+        checks.run_id("positions", run_id)
+        checks.sequence("positions", sequence)
 
 
 def read_wait(request: run_service_pb2.WaitRunRequest, *, remaining_ms: int | None) -> int:
@@ -227,6 +236,8 @@ def read_runs_query(
     checks.well_formed(request)
     checks.name("workflow", request.workflow, required=False)
     checks.name("thread_id", request.thread_id, required=False)
+    if request.parent_run_id:
+        checks.run_id("parent_run_id", request.parent_run_id)
     checks.labels("labels", request.labels)
     for index, state in enumerate(request.states):
         if state == run_pb2.RUN_STATE_UNSPECIFIED:
@@ -248,6 +259,7 @@ def read_runs_query(
         created_from_unix_ms=start,
         created_until_unix_ms=end,
         thread_id=request.thread_id,
+        parent_run_id=request.parent_run_id,
         before=before,
         limit=limit,
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from jackline.v1 import run_service_pb2
 from jackline_server.api.limits import LIMITS, Limits
 from jackline_server.codec.enums import COMMAND_KIND
+from jackline_server.core.facts import CommandKind
 from jackline_server.core.frozen import frozen
 from jackline_server.runtime.store_ports import Durability
 
@@ -36,7 +37,7 @@ def server_info_message(info: ServerInfo) -> run_service_pb2.GetServerInfoRespon
             run_service_pb2.Limit(name=name, value=value) for name, value in info.limits.published().items()
         ],
         step_kinds=info.step_kinds,
-        commands=COMMAND_KIND.wire.values(),
+        commands=[value for kind, value in COMMAND_KIND.wire.items() if kind is not CommandKind.END_CHILD],
         models=info.models,
         features=info.features,
     )

@@ -147,7 +147,7 @@ class Resolver:
     def _agent(self, step_id: str, shape: AgentShape) -> ModelStep:
         path: Path = ("steps", step_id)
         tools = self._tools(step_id, shape)
-        if not tools and not shape.tools:
+        if not tools and not shape.tools and step_id not in self._as_tools:
             self.report.warning("no_tools", f"the agent `{step_id}` has no tools", path)
         if not (shape.steering or shape.steering_files):
             self.report.warning("no_steering", f"the agent `{step_id}` has no steering", path)

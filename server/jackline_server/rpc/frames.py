@@ -65,14 +65,16 @@ class FrameWriter:
         if not events:
             yield _tail(frame).SerializeToString(), frame.sent_through
             return
-        whole = self._kept(events)
+        whole = self._kept(events, frame.run_id)
         if whole is None:
             *pieces, last = self._pieces(events)
             for piece in pieces:
-                through = piece[-1].sequence
+                through = frame.sent_through if frame.run_id else piece[-1].sequence
                 tail = run_service_pb2.StreamProgressResponse(sent_through=through, head_sequence=frame.head)
-                yield self._events(piece) + tail.SerializeToString(), through
-            whole = self._events(last)
+                if frame.run_id:
+                    tail.positions[frame.run_id] = piece[-1].sequence
+                yield self._events(piece, frame.run_id) + tail.SerializeToString(), through
+            whole = self._events(last, frame.run_id)
         yield whole + _tail(frame).SerializeToString(), frame.sent_through
 
     def _wanted(self, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
@@ -82,16 +84,16 @@ class FrameWriter:
             return events
         return [event for event in events if _kind(event) in kinds]
 
-    def _kept(self, events: Sequence[StoredEvent]) -> bytes | None:
+    def _kept(self, events: Sequence[StoredEvent], child: str) -> bytes | None:
         """A range with holes is not kept: its ends say nothing of what is between."""
         if self._kinds is not None:
             return None
-        return self._cache.kept(self._run_id, events, full=self._full)
+        return self._cache.kept(child or self._run_id, events, full=self._full)
 
-    def _events(self, events: Sequence[StoredEvent]) -> bytes:
+    def _events(self, events: Sequence[StoredEvent], child: str) -> bytes:
         if self._kinds is not None:
             return _joined(events, full=self._full)
-        return self._cache.made(self._run_id, events, full=self._full)
+        return self._cache.made(child or self._run_id, events, full=self._full)
 
     def _pieces(self, events: Sequence[StoredEvent]) -> list[Sequence[StoredEvent]]:
         sizes = [len(event.meta) + (len(event.content) if self._full else 0) for event in events]
@@ -118,6 +120,8 @@ def _tail(frame: Frame) -> run_service_pb2.StreamProgressResponse:
         sent_through=frame.sent_through, head_sequence=frame.head, store_degraded=frame.degraded
     )
     tail.deltas.extend(_delta(delta) for delta in frame.deltas)
+    if frame.positions:
+        tail.positions.update(frame.positions)
     if frame.reset:
         tail.reset.attempt_id = frame.reset
     return tail

@@ -103,6 +103,7 @@ class ProgressStreams:
             request.run_id,
             after_sequence=request.after_sequence,
             deltas=request.include_deltas,
+            positions=dict(request.positions) if request.include_children else None,
         )
         stall = Stall(wait_s=self._stall_seconds)
         try:

@@ -12,6 +12,7 @@ from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.conversing import Conversing
 from jackline_server.runtime.creating import Creating
 from jackline_server.runtime.effects import Effects
+from jackline_server.runtime.family_watching import FamilyWatching
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.forking import Forking
 from jackline_server.runtime.histories import Histories
@@ -113,6 +114,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         clock=ring.clock,
         chance=ring.chance,
     )
+    watching = Watching(journal=store.journal, runs=store.runs, feed=feed)
     runs = RunService(
         starting=Starting(
             creating=creating,
@@ -150,7 +152,8 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
             chance=ring.chance,
             limits=ring.limits,
         ),
-        watching=Watching(journal=store.journal, runs=store.runs, feed=feed),
+        watching=watching,
+        families=FamilyWatching(watching=watching, runs=store.runs, codec=ring.codec),
         snapshots=snapshots,
         loading=loading,
         runs=store.runs,

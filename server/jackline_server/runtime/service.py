@@ -4,7 +4,7 @@ Owns nothing but the composition: each use case has a module of its own.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from jackline_server.core.facts import Fact, StepFinished
 from jackline_server.core.messages import Message
@@ -13,6 +13,7 @@ from jackline_server.core.reading import transcript
 from jackline_server.core.reading.result_tool import handle_of
 from jackline_server.core.state import RunState, ToolCall
 from jackline_server.runtime.controlling import Controlling
+from jackline_server.runtime.family_watching import FamilyWatching
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.forking import Forking
 from jackline_server.runtime.loading import Loading
@@ -48,6 +49,7 @@ class RunService:
         forking: Forking,
         controlling: Controlling,
         watching: Watching,
+        families: FamilyWatching,
         snapshots: Snapshots,
         loading: Loading,
         runs: Runs,
@@ -59,6 +61,7 @@ class RunService:
         self._forking = forking
         self._controlling = controlling
         self._watching = watching
+        self._families = families
         self._snapshots = snapshots
         self._loading = loading
         self._runs = runs
@@ -145,9 +148,19 @@ class RunService:
         return transcript.transcript(state, step) if isinstance(step, ModelStep) else ()
 
     def watch(
-        self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool
+        self,
+        tenant: Tenant,
+        run_id: str,
+        *,
+        after_sequence: int,
+        deltas: bool,
+        positions: Mapping[str, int] | None = None,
     ) -> AsyncIterator[Frame]:
-        """Replay and follow; ends after the terminal event."""
+        """Replay and follow; ends after the terminal event, of its children too if `positions` are given."""
+        if positions is not None:
+            return self._families.watch(
+                tenant, run_id, after_sequence=after_sequence, deltas=deltas, positions=positions
+            )
         return self._watching.watch(tenant, run_id, after_sequence=after_sequence, deltas=deltas)
 
 

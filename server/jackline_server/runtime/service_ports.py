@@ -4,7 +4,7 @@ Implemented by `service`. Every method acts within the caller's tenant. All rais
 can't be reached is `Refused(STORE_UNAVAILABLE)`, one without room `Refused(STORE_FULL)`.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from jackline_server.core.facts import Phase
@@ -82,9 +82,18 @@ class RunUseCases(Protocol):
         ...
 
     def watch(
-        self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool
+        self,
+        tenant: Tenant,
+        run_id: str,
+        *,
+        after_sequence: int,
+        deltas: bool,
+        positions: Mapping[str, int] | None = None,
     ) -> AsyncIterator[Frame]:
         """Replay and follow; ends after the terminal event.
+
+        With `positions`, if only empty, the runs that it starts are followed too, and those that these start;
+        it then ends after the last of them. They say where to go on in each.
 
         A frame at least every 15 s. Closing the iterator, or cancelling its consumer, frees everything.
 

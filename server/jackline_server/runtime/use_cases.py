@@ -227,6 +227,8 @@ class Frame:
     `sent_through` is the last event handed to this watcher up to here, `head` the newest durable one. A
     frame without events is a heartbeat or carries deltas. `reset` is an attempt whose deltas are void, 0
     if none. `degraded` says that the store can't be reached just now.
+
+    `run_id` is set where the events are of a child; `positions` then says how far that child has been sent.
     """
 
     events: Sequence[StoredEvent]
@@ -235,6 +237,8 @@ class Frame:
     sent_through: int
     head: int
     degraded: bool
+    run_id: str = ""
+    positions: Mapping[str, int] | None = None
 
 
 @frozen

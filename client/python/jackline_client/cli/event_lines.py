@@ -111,6 +111,8 @@ class EventLines:
             "reflected": self._judged,
             "grounded": self._judged,
             "compacted": self._judged,
+            "child_started": self._child_started,
+            "child_finished": self._child_finished,
         }
 
     def of(self, event: StepEvent) -> Iterator[Line]:
@@ -306,6 +308,22 @@ class EventLines:
         kind = enum_word(CommandKind.Name, fact.kind, "COMMAND_KIND_")
         reason = enum_word(ErrorReason.Name, fact.reason, "ERROR_REASON_")
         yield Line(text=f"  {kind} by {short(fact.principal)} rejected ({reason})", style="bad")
+
+    def _child_started(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.child_started
+        call = self._calls.get(fact.call_id)
+        what = self._call(fact.call_id, call.tool) if call is not None else short(fact.workflow)
+        share = f", {count(fact.token_share, 'token')} at most" if fact.HasField("token_share") else ""
+        yield Line(text=f"  {what} is the run {fact.child_run_id}{share}")
+
+    def _child_finished(self, event: StepEvent) -> Iterator[Line]:
+        fact = event.child_finished
+        how = ending(fact.signal, fact.stop_reason, fact.stop_leaf)
+        good = fact.state == RunState.RUN_STATE_SUCCEEDED
+        yield Line(
+            text=f"  run {fact.child_run_id} {how}: {count(fact.tokens, 'token')}",
+            style="" if good else "bad",
+        )
 
     def _paused(self, event: StepEvent) -> Iterator[Line]:
         yield Line(text=f"paused by {short(event.paused.principal)}{self._why(event)}", style="ask")

@@ -26,6 +26,8 @@ from jackline_client.errors import JacklineError
 if TYPE_CHECKING:
     from jackline_client import Cut, Frame, JacklineClient
 
+_ID_SHOWN = 6
+"""So many characters of its id stand before the lines of a child."""
 _LIVE_TEXT = 2_000
 _WHOLE = 1_000_000
 _QUIET_S = 2.0
@@ -51,6 +53,8 @@ class Following:
     deltas: bool
     after_sequence: int = 0
     kinds: tuple[str, ...] = ()
+    children: bool = False
+    """Whether the runs that it starts are shown too."""
     numbers: bool = False
     """Whether lines for a person begin with the number of their event."""
     view: View.ValueType = View.VIEW_FULL
@@ -64,7 +68,7 @@ async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Fol
 
     Raises StreamCut rather than end early.
     """
-    show = _view(screen, how)
+    show = _view(screen, run_id, how)
     state: RunState.ValueType | None = None
     deltas = how.deltas and screen.is_live and not how.as_json and how.result is not ResultView.ONLY
     screen.progress.about("waiting for the run's events")
@@ -75,6 +79,7 @@ async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Fol
         view=how.view,
         deltas=deltas,
         kinds=how.kinds,
+        children=how.children,
         on_cut=connection.cut,
     )
     async with aclosing(frames), aclosing(connection):
@@ -83,7 +88,7 @@ async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Fol
             show.frame(frame)
             for event in frame.events:
                 screen.progress.about(_waited_for(event))
-                if event.HasField("run_finished"):
+                if event.HasField("run_finished") and event.run_id == run_id:
                     state = event.run_finished.state
     screen.end_live()
     if state is None or not how.as_json:
@@ -94,10 +99,10 @@ async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Fol
     return exit_code_of_state(_state_name(state))
 
 
-def _view(screen: Screen, how: Following) -> "_JsonView | _ResultOnlyView | _LiveView":
+def _view(screen: Screen, run_id: str, how: Following) -> "_JsonView | _ResultOnlyView | _LiveView":
     if how.as_json:
         return _JsonView(screen)
-    return _ResultOnlyView(screen, how) if how.result is ResultView.ONLY else _LiveView(screen, how)
+    return _ResultOnlyView(screen, how) if how.result is ResultView.ONLY else _LiveView(screen, run_id, how)
 
 
 def _show_end(screen: Screen, run: Run, result: ResultView) -> None:
@@ -233,9 +238,11 @@ class _ResultOnlyView:
 class _LiveView:
     """One line an event, and below them the text that is being made."""
 
-    def __init__(self, screen: Screen, how: Following) -> None:
+    def __init__(self, screen: Screen, run_id: str, how: Following) -> None:
         self._screen = screen
-        self._lines = EventLines(address_flag=how.server.flag)
+        self._run_id = run_id
+        self._address_flag = how.server.flag
+        self._lines: dict[str, EventLines] = {}
         self._numbers = how.numbers
         self._kinds = frozenset(how.kinds)
         self._text = ""
@@ -247,6 +254,8 @@ class _LiveView:
         for event in frame.events:
             self._text = ""
             number = f"{event.sequence:>5}  " if self._numbers else ""
+            if event.run_id != self._run_id:
+                number = f"[{event.run_id[-_ID_SHOWN:]}] {number}"
             for line in self._lines_of(event):
                 self._screen.line(number + line.text, style=line.style)
                 number = " " * len(number)
@@ -259,12 +268,13 @@ class _LiveView:
     def _lines_of(self, event: StepEvent) -> Iterator[Line]:
         """The lines of an event; a silent one is shown all the same where its kind was asked for."""
         silent = True
-        for line in self._lines.of(event):
+        lines = self._lines.setdefault(event.run_id, EventLines(address_flag=self._address_flag))
+        for line in lines.of(event):
             silent = False
             yield line
         kind = event.WhichOneof("fact") or ""
         if silent and kind in self._kinds:
-            yield self._lines.plain(event)
+            yield lines.plain(event)
 
     def _show_live(self, text: str) -> None:
         self._text = text[-_LIVE_TEXT:]

@@ -79,6 +79,15 @@ def ls(
             autocompletion=completing.threads,
         ),
     ] = "",
+    parent: Annotated[
+        str,
+        typer.Option(
+            "--parent",
+            metavar="RUN",
+            help="Only runs that this one has started.",
+            autocompletion=completing.runs,
+        ),
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most this many.")] = _PAGE,
     *,
     output: OutputOption = None,
@@ -89,7 +98,11 @@ def ls(
     """List runs, newest first."""
     form = chosen_form(output, as_json)
     wanted = jackline_client.RunFilter(
-        states=_states(state or []), workflow=workflow, labels=read_labels(label or ()), thread_id=thread
+        states=_states(state or []),
+        workflow=workflow,
+        labels=read_labels(label or ()),
+        thread_id=thread,
+        parent_run_id=parent,
     )
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
@@ -191,5 +204,10 @@ def _standing(run: Run) -> Iterator[Line]:
     yield Line(text=f"  created {run.created_at.ToDatetime():%Y-%m-%d %H:%M:%S} UTC")
     if run.thread_id:
         yield Line(text=f"  thread {run.thread_id}")
+    if run.parent_run_id:
+        yield Line(text=f"  started by {run.parent_run_id}")
+    for child in run.children:
+        how = f"{child.signal}, {count(child.tokens, 'token')}" if child.signal else "lives"
+        yield Line(text=f"  child {child.run_id} of {short(child.workflow)}: {how}")
     for key in sorted(run.labels):
         yield Line(text=f"  label {key}={run.labels[key]}")

@@ -349,6 +349,10 @@ def watch(
     after: Annotated[int, typer.Option("--after", min=0, metavar="N", help="Start after this event.")] = 0,
     *,
     kind: KindOption = None,
+    children: Annotated[
+        bool,
+        typer.Option("--children", help="Show the runs that it starts too, each after a part of its id."),
+    ] = False,
     numbers: NumbersOption = False,
     as_json: JsonOption = False,
     no_deltas: NoDeltasOption = False,
@@ -363,6 +367,7 @@ def watch(
         deltas=not no_deltas,
         after_sequence=after,
         kinds=read_kinds(kind or ()),
+        children=children,
         numbers=numbers,
         server=server,
     )

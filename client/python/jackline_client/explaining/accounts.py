@@ -74,6 +74,9 @@ def _spent(history: History) -> tuple[int, int]:
                 tokens += found.usage.prompt_tokens + found.usage.completion_tokens
                 cost += found.cost_micros
                 held_tokens = held_cost = 0
+            case "child_finished":
+                tokens += event.child_finished.tokens
+                cost += event.child_finished.cost_micros
             case "run_recovered":
                 tokens, cost = tokens + held_tokens, cost + held_cost
                 held_tokens = held_cost = 0

@@ -452,7 +452,8 @@ class StreamProgressRequest(_message.Message):
     """Also send live deltas of replies. Needs the scope `runs:content`."""
     include_children: _builtins.bool
     """Also send the events of the runs that it starts, and of those that these start. The stream ends after the last of them
-    has. Each event names its run; order and completeness hold for each run by itself.
+    has. Each event names its run; order and completeness hold for each run by itself. Live
+    deltas are those of the run alone.
     """
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -539,8 +540,8 @@ class StreamProgressResponse(_message.Message):
 
     @_builtins.property
     def positions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """With children: the last event of each child that was sent up to here, or left out by `kinds`. To be given back when the
-        stream is opened again.
+        """With children: the last event that was sent, or left out by `kinds`, of each child that this frame has news of. The newest
+        of each are to be given back when the stream is opened again.
         """
 
     def __init__(

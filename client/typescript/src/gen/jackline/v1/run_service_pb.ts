@@ -365,7 +365,8 @@ export type StreamProgressRequest = Message<"jackline.v1.StreamProgressRequest">
 
   /**
    * Also send the events of the runs that it starts, and of those that these start. The stream ends after the last of them
-   * has. Each event names its run; order and completeness hold for each run by itself.
+   * has. Each event names its run; order and completeness hold for each run by itself. Live
+   * deltas are those of the run alone.
    *
    * @generated from field: bool include_children = 6;
    */
@@ -436,8 +437,8 @@ export type StreamProgressResponse = Message<"jackline.v1.StreamProgressResponse
   storeDegraded: boolean;
 
   /**
-   * With children: the last event of each child that was sent up to here, or left out by `kinds`. To be given back when the
-   * stream is opened again.
+   * With children: the last event that was sent, or left out by `kinds`, of each child that this frame has news of. The newest
+   * of each are to be given back when the stream is opened again.
    *
    * @generated from field: map<string, uint64> positions = 6;
    */

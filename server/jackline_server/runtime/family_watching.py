@@ -1,0 +1,168 @@
+"""Following a run with all that it starts, and all that those start.
+
+Owns which runs belong to one stream, how they are woven together, and when it ends: after the last of them.
+Each run is followed by itself (`watching`), so that order, completeness and resuming hold for each by itself.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+from jackline_server.core.facts import ChildStarted
+from jackline_server.core.frozen import change
+from jackline_server.runtime.ports import Codec, UnknownFact
+from jackline_server.runtime.store_ports import RunQuery, Runs, StoredEvent, Tenant
+from jackline_server.runtime.store_refusals import refusing_store_errors
+from jackline_server.runtime.use_cases import Frame
+from jackline_server.runtime.watching import Watching
+
+AT_ONCE = 64
+"""Children of one stream that are followed at once; further ones come after."""
+
+_AHEAD = 8
+"""Frames that wait for the consumer, at most: a slow one holds up its own stream and nothing else."""
+
+_PAGE = 100
+
+
+class FamilyWatching:
+    """Opens streams over families."""
+
+    def __init__(self, *, watching: Watching, runs: Runs, codec: Codec) -> None:
+        self._watching = watching
+        self._runs = runs
+        self._codec = codec
+
+    async def watch(
+        self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool, positions: Mapping[str, int]
+    ) -> AsyncGenerator[Frame, None]:
+        """The frames of the run after that event, and of its children after their `positions`.
+
+        A child without one is sent from its first event. Live pieces are those of the run alone. See
+        `service_ports.RunUseCases.watch`.
+        """
+        weaving = _Weaving(self, tenant, run_id, positions)
+        weaving.follow_root(after_sequence, deltas=deltas)
+        try:
+            while (frame := await weaving.next()) is not None:
+                yield frame
+        finally:
+            await weaving.close()
+
+    def one(self, tenant: Tenant, run_id: str, *, after: int, deltas: bool) -> AsyncGenerator[Frame, None]:
+        """The frames of one run alone."""
+        return self._watching.watch(tenant, run_id, after_sequence=after, deltas=deltas)
+
+    def started_by(self, event: StoredEvent) -> str:
+        """The child that an event says was started; empty for any other event."""
+        try:
+            fact = self._codec.decode(event).fact
+        except UnknownFact:
+            return ""
+        return fact.child_run_id if isinstance(fact, ChildStarted) else ""
+
+    async def children_of(self, tenant: Tenant, run_id: str) -> list[str]:
+        """The children that a run has started so far, oldest first."""
+        found: list[str] = []
+        before: tuple[int, str] | None = None
+        while True:
+            query = RunQuery(
+                tenant=tenant,
+                labels={},
+                parent_run_id=run_id,
+                oldest_first=True,
+                before=before,
+                limit=_PAGE,
+            )
+            with refusing_store_errors():
+                rows = (await self._runs.page(query)).rows
+            found.extend(row.run_id for row in rows)
+            if len(rows) < _PAGE:
+                return found
+            before = rows[-1].created_unix_ms, rows[-1].run_id
+
+
+class _Weaving:
+    """One stream: a task for each run that is followed, and what they have ready."""
+
+    def __init__(
+        self, family: FamilyWatching, tenant: Tenant, run_id: str, positions: Mapping[str, int]
+    ) -> None:
+        self._family = family
+        self._tenant = tenant
+        self._root = run_id
+        self._positions = positions
+        self._ready: asyncio.Queue[Frame | BaseException | None] = asyncio.Queue(_AHEAD)
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._open = 0
+        self._through = self._head = 0
+
+    def follow_root(self, after: int, *, deltas: bool) -> None:
+        self._through = self._head = after
+        self._follow(self._root, after, deltas=deltas)
+
+    async def next(self) -> Frame | None:
+        """The next frame; None once every run has ended. Raises what following one of them raised."""
+        while self._open:
+            found = await self._ready.get()
+            if found is None:
+                self._open -= 1
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                return self._placed(found)
+        return None
+
+    async def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _placed(self, frame: Frame) -> Frame:
+        """The frame with where the whole stream stands: that is the root's business."""
+        if not frame.run_id:
+            self._through, self._head = frame.sent_through, frame.head
+            return frame
+        return change(
+            frame,
+            sent_through=self._through,
+            head=self._head,
+            positions={frame.run_id: frame.sent_through},
+        )
+
+    def _follow(self, run_id: str, after: int, *, deltas: bool = False) -> None:
+        if run_id not in self._tasks:
+            self._open += 1
+            self._tasks[run_id] = asyncio.create_task(self._following(run_id, after, deltas=deltas))
+
+    async def _following(self, run_id: str, after: int, *, deltas: bool) -> None:
+        """Hand over the frames of a run, and have its children followed. The task ends here."""
+        try:
+            if run_id == self._root:
+                await self._hand_over(run_id, after, deltas=deltas)
+            else:
+                async with self._room:
+                    await self._hand_over(run_id, after, deltas=False)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever reads the stream gets it
+            await self._ready.put(error)
+        else:
+            await self._ready.put(None)
+
+    async def _hand_over(self, run_id: str, after: int, *, deltas: bool) -> None:
+        if after:  # those whose start was sent before
+            for child in await self._family.children_of(self._tenant, run_id):
+                self._follow(child, self._positions.get(child, 0))
+        frames = self._family.one(self._tenant, run_id, after=after, deltas=deltas)
+        async with aclosing(frames):
+            async for frame in frames:
+                for event in frame.events:
+                    child = self._family.started_by(event)
+                    if child:
+                        self._follow(child, self._positions.get(child, 0))
+                if run_id == self._root:
+                    await self._ready.put(frame)
+                elif frame.events:
+                    await self._ready.put(change(frame, run_id=run_id))
