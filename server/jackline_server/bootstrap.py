@@ -69,10 +69,12 @@ from jackline_server.tools.mcp.servers import McpServers
 from jackline_server.tools.mcp.tool import McpToolCalls
 from jackline_server.tools.sql.tool import SqlTool
 from jackline_server.tools.toolbox import StepToolbox
+from jackline_server.tools.worker.calls import WorkerCalls
+from jackline_server.tools.worker.pools import WorkerPools
 
 _log = logging.getLogger(__name__)
 
-STEP_KINDS = ("agent", "completion", "function", "grpc", "http", "mcp", "router", "sql")
+STEP_KINDS = ("agent", "completion", "function", "grpc", "http", "mcp", "router", "sql", "worker")
 FAILPOINTS_VARIABLE = "FAILPOINTS"
 FUNCTION_THREADS = 32
 CONSULT_THREADS = 8
@@ -122,6 +124,7 @@ async def running(
             runs=runtime.runs,
             threads=runtime.threads,
             workflows=runtime.workflows,
+            workers=tools.workers,
             authenticate=register.authenticate,
             info=_info(config, store),
             clock=SystemClock(),
@@ -269,6 +272,7 @@ class _Tools:
     isolated: IsolatedFunctions
     mcp: McpServers
     grpc: GrpcTargets
+    workers: WorkerPools
     catalogs: EveryCatalog
     sql: SqlTool
     hooks: HookCatalog
@@ -280,6 +284,8 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     stack.push_async_callback(mcp.close)
     grpc = GrpcTargets(config.grpc_connections)
     stack.push_async_callback(grpc.close)
+    workers = WorkerPools(config.worker_connections, schemas=JsonSchemas(), clock=SystemClock())
+    stack.push_async_callback(workers.close)
     sql = SqlTool(config.data_sources)
     stack.push_async_callback(sql.close)
     isolated = IsolatedFunctions(roots=config.function_roots, processes=config.function_processes)
@@ -290,7 +296,8 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
         functions=FunctionCatalog(roots=config.function_roots),
         mcp=mcp,
         grpc=grpc,
-        catalogs=EveryCatalog(mcp, grpc),
+        workers=workers,
+        catalogs=EveryCatalog(mcp, grpc, workers),
         sql=sql,
         hooks=HookCatalog(tuple(config.hooks.values())),
     )
@@ -349,6 +356,7 @@ def _toolbox(config: Config, tools: _Tools) -> StepToolbox:
         mcp=McpToolCalls(servers=tools.mcp, schemas=JsonSchemas()),
         sql=tools.sql,
         grpc=GrpcCalls(targets=tools.grpc),
+        workers=WorkerCalls(pools=tools.workers, schemas=JsonSchemas()),
     )
 
 
@@ -361,6 +369,7 @@ def _compiler(config: Config, tools: _Tools) -> WorkflowCompiler:
             functions=_Described(tools.functions),
             mcp=tools.mcp,
             grpc=tools.grpc,
+            workers=tools.workers,
             data_sources=config.data_sources,
             hooks=_DeclaredHooks(tools.hooks),
             policies=frozenset(config.policies),

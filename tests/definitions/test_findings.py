@@ -10,7 +10,7 @@ import pytest
 import jackline_server.definitions
 from jackline_server.definitions.finding_codes import CODES
 from jackline_server.runtime.ports import Severity
-from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp, sql, till
+from tests.definitions.workflows import RIGHT, TONE, changed, compile_text, mcp, sql, till, worker
 
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741  # columns of the table below
 HANDLE = "    kind: agent\n"
@@ -63,6 +63,16 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("effect_undeclared", W, till("Charge"), "steps.q"),
     ("argument_unknown", W, till("Get", ", arguments: {paht: a}"), "steps.q.arguments.paht"),
     ("bad_template", E, till("Get", ", arguments: {path: '{{'}"), "steps.q.arguments.path"),
+    # tools of workers
+    ("unknown_connection", E, worker("track", pool="depto"), "steps.q.tool"),
+    ("unknown_connection", E, worker("track", ", description: d, parameters: {type: object}", pool="depto"), "steps.q.connection"),
+    ("worker_unavailable", E, worker("track", pool="empty"), "steps.q.tool"),
+    ("tool_unknown", E, worker("trakc"), "steps.q.tool"),
+    ("tool_unknown", E, worker("wipe", ", description: d, parameters: {type: object}"), "steps.q.tool"),
+    ("effect_undeclared", W, worker("track", pool="strange"), "steps.q"),
+    ("effect_undeclared", W, worker("track", ", description: d, parameters: {type: object}"), "steps.q"),
+    ("argument_unknown", W, worker("track", ", arguments: {paht: a}"), "steps.q.arguments.paht"),
+    ("bad_template", E, worker("track", ", arguments: {path: '{{'}"), "steps.q.arguments.path"),
     # statements
     ("unknown_connection", E, mcp("ref: q", "q: {kind: sql, description: d, connection: shp, statement: SELECT 1}"), "steps.q.connection"),
     ("read_only_source", E, mcp("ref: q", "q: {kind: sql, description: d, connection: archive, effect: write, statement: SELECT 1}"), "steps.q.effect"),
@@ -433,6 +443,7 @@ NEAR: dict[str, str] = {
     "share_too_large": family(", share: {token_budget: 1000}"),
     "share_unused": family().replace("description: d", "description: d, share: {run_timeout: 3s}", 1),
     "grpc_unavailable": till("Get"),
+    "worker_unavailable": worker("track", ", description: d, effect: read, parameters: {type: object}", pool="empty"),
     "grpc_streaming": till("Get", ", description: streaming"),
     "grpc_request": till("Charge", ", effect: write"),
     "bad_statement": sql("\"SELECT '; -- /*' || {{ a }} /* ; */ ;\""),

@@ -15,6 +15,7 @@ from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.ports import Compilation, Source
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
+from jackline_server.runtime.worker_ports import WorkerConnection
 
 RIGHT = """\
 name: refunds
@@ -227,6 +228,41 @@ class Tills:
         return {one.name: one for one in made}
 
 
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """A pool of workers, one that is not believed, and one that nobody serves."""
+
+    def names(self) -> tuple[str, ...]:
+        return ("depot", "strange", "empty")
+
+    def connection(self, name: str) -> WorkerConnection | None:
+        if name not in self.names():
+            return None
+        return WorkerConnection(
+            name=name,
+            allow=frozenset({"track", "send"}),
+            principals=None,
+            trusted=name != "strange",
+            wait_ms=1,
+            timeout_ms=1,
+            heartbeat_ms=1,
+            resume_grace_ms=1,
+            most_workers=1,
+            concurrency=1,
+        )
+
+    def catalog(self, name: str) -> dict[str, PinnedTool] | str:
+        if name == "empty":
+            return "nobody serves it"
+        track = described("track", annotations='{"readOnlyHint":true}')
+        return {"track": track, "send": described("send", annotations="{}")}
+
+
+def worker(tool: str, more: str = "", *, pool: str = "depot") -> str:
+    """An agent `x` with one tool `q` of kind worker."""
+    return mcp("ref: q", f"q: {{kind: worker, connection: {pool}, tool: {tool}{more}}}")
+
+
 def till(method: str, more: str = "") -> str:
     """An agent `x` with one tool `q` of kind grpc."""
     return mcp("ref: q", f"q: {{kind: grpc, connection: till, method: till.v1.Till/{method}{more}}}")
@@ -265,6 +301,7 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
             http_connections=frozenset({"orders"}),
             functions=Functions(),
             grpc=Tills(),
+            workers=Pools(),
             data_sources={"shop": data_source("shop"), "archive": data_source("archive", writes=False)},
             mcp=shelves or Shelves(),
             hooks=Hooks(),

@@ -133,6 +133,27 @@ class BillingService:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Depot:
+    """The pool of workers that the page speaks of."""
+
+    def names(self) -> tuple[str, ...]:
+        return ("depot",)
+
+    def connection(self, name: str) -> CatalogConnection | None:
+        return replace(SupportServer().connection(name), name=name)
+
+    def catalog(self, name: str) -> Mapping[str, PinnedTool] | str:
+        track = PinnedTool(
+            name="track",
+            description="Tells where a parcel is.",
+            input_schema_json='{"type":"object","properties":{"parcel":{"type":"string"},"carrier":{}}}',
+            output_schema_json=None,
+            annotations_json='{"readOnlyHint":true}',
+        )
+        return {track.name: track}
+
+
 ORDERS_DATABASE = DataSource(
     name="shop",
     database=SqliteFile(file=Path("shop.db")),
@@ -163,6 +184,7 @@ def compiler() -> WorkflowCompiler:
         functions=ShopFunctions(),
         mcp=SupportServer(),
         grpc=BillingService(),
+        workers=Depot(),
         data_sources={"shop": ORDERS_DATABASE},
         hooks=OperatorHooks(),
         policies=frozenset({"spending"}),
@@ -283,6 +305,7 @@ SHAPES: Mapping[str, set[str]] = {
     "## `kind: mcp`": own_keys(shapes.McpShape, shapes.ToolStepShape),
     "## `kind: sql`": own_keys(shapes.SqlShape, shapes.ToolStepShape),
     "## `kind: grpc`": own_keys(shapes.GrpcShape, shapes.ToolStepShape),
+    "## `kind: worker`": own_keys(shapes.WorkerShape, shapes.ToolStepShape),
     "## `kind: router`": own_keys(shapes.RouterShape, shapes.StepShape) | own_keys(shapes.ConditionShape),
 }
 
@@ -342,6 +365,11 @@ def test_each_key_of_a_connection_on_the_page_is_known_and_each_that_is_known_is
 def test_each_key_of_a_grpc_connection_on_the_page_is_one_that_is_read() -> None:
     (shown,) = (one for one in blocks(CONFIG, "toml") if 'kind = "grpc"' in one.code)
     assert set(keys(CONFIG, "## Connections of kind `grpc`")) == toml_keys(shown)
+
+
+def test_each_key_of_a_worker_connection_on_the_page_is_one_that_is_read() -> None:
+    (shown,) = (one for one in blocks(CONFIG, "toml") if 'kind = "worker"' in one.code)
+    assert set(keys(CONFIG, "## Connections of kind `worker`")) == toml_keys(shown)
 
 
 def test_each_key_of_a_data_source_on_the_page_is_one_that_is_read() -> None:

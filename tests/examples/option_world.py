@@ -22,7 +22,9 @@ from jackline.v1 import policy_pb2
 from jackline.v1.event_pb2 import StepEvent
 from jackline.v1.run_pb2 import RunBounds, View, VisitBounds
 from jackline_client import JacklineClient
+from jackline_client._connection import Endpoint
 from jackline_client.errors import CallError
+from jackline_client.worker import Worker
 from jackline_server.bootstrap import running
 from jackline_server.config import load_config
 from jackline_server.storage.boot_errors import StoreError
@@ -36,6 +38,8 @@ FOLDER = ROOT / "examples" / "options"
 SECONDS = 60.0
 _SLOW_S = 1.5
 CONFIG = """\
+[connections.depot]
+kind = "worker"
 [models.fast]
 script = "script.yaml"
 supports = ["tools", "json_schema", "streaming"]
@@ -98,6 +102,7 @@ class Example:
     grpc: bool = False
     others: tuple[dict[str, Any], ...] = ()
     """Workflows that are put before."""
+    workers: bool = False
 
 
 def examples() -> list[Example]:
@@ -325,9 +330,32 @@ async def placed(example: Example, folder: Path) -> AsyncGenerator[Place]:
                 there = Place(
                     example=example, client=client, service=service, policy=policy, asked_policy=asked_policy
                 )
+                _served_depot(stack, example, Endpoint(address=server.address, token=token))
                 if example.policy == "slow":
                     asyncio.get_running_loop().call_later(_SLOW_S, policy.released.set)
                 yield there
+
+
+def _served_depot(stack: AsyncExitStack, example: Example, endpoint: Endpoint) -> None:
+    if example.workers:
+        stack.push_async_callback(_ended, asyncio.create_task(_depot(endpoint)))
+
+
+async def _depot(endpoint: Endpoint) -> None:
+    """A worker of the pool `depot`."""
+    worker = Worker("depot", endpoint=endpoint)
+
+    @worker.tool(effect="read")
+    async def track(parcel: str, carrier: str = "") -> str:  # pyright: ignore[reportUnusedFunction] - it is served
+        """Tells where a parcel is."""
+        return f"{parcel} by {carrier}"
+
+    await worker.serve(signals=False)
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _said_back(request: bytes, _: object) -> bytes:

@@ -15,17 +15,21 @@ from grpc_health.v1 import health_pb2  # pyright: ignore[reportMissingTypeStubs]
 
 from jackline_server.api.limits import Limits
 from jackline_server.api.server_info import ServerInfo
+from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.identity.principals import ALL_SCOPES, Principal, Scope
 from jackline_server.identity.tokens import KnownToken, TokenRegister, digest_of
 from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Durability, Tenant
+from jackline_server.tools.worker.pools import WorkerPools
 from tests.rpc.doubles import FixedClock, Script, ScriptedRuns, ScriptedThreads, ScriptedWorkflows
+from tests.tools.worker.scene import POOL, connection
 
 M = TypeVar("M", bound=Message)
 
 ALL = "token-with-all-scopes"
 OTHER_TENANT = "token-of-another-tenant"
 _SCOPED = "token-for-"
+POOLS = {POOL: connection(heartbeat_ms=60_000)}
 SECONDS = 10.0
 
 
@@ -103,6 +107,7 @@ def make_server(script: Script, runs: ScriptedRuns, limits: Limits, *, reflectio
         runs=runs,
         threads=ScriptedThreads(script),
         workflows=ScriptedWorkflows(script),
+        workers=WorkerPools(POOLS, schemas=JsonSchemas(), clock=FixedClock()),
         authenticate=_register().authenticate,
         info=ServerInfo(
             version="1.2.3",

@@ -528,9 +528,7 @@ async def test_an_unknown_method_is_not_served_and_says_so_only_with_a_credentia
 
 
 async def test_an_unknown_method_of_streams_is_refused_before_anything_is_read(door: Harness) -> None:
-    call = door.stream_stream("/jackline.v1.ToolWorkerService/Connect")(
-        metadata=door.metadata(ALL), timeout=10
-    )
+    call = door.stream_stream("/jackline.v1.NoService/Connect")(metadata=door.metadata(ALL), timeout=10)
     with pytest.raises(grpc.aio.AioRpcError) as failed:
         await call.read()
     assert ended(failed.value).reason == "NOT_SERVED"

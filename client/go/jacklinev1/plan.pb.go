@@ -3212,6 +3212,7 @@ type ToolStepPlan struct {
 	//	*ToolStepPlan_Sql
 	//	*ToolStepPlan_Grpc
 	//	*ToolStepPlan_Child
+	//	*ToolStepPlan_Worker
 	Action isToolStepPlan_Action `protobuf_oneof:"action"`
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -3363,6 +3364,15 @@ func (x *ToolStepPlan) GetChild() *ChildAction {
 	return nil
 }
 
+func (x *ToolStepPlan) GetWorker() *WorkerAction {
+	if x != nil {
+		if x, ok := x.Action.(*ToolStepPlan_Worker); ok {
+			return x.Worker
+		}
+	}
+	return nil
+}
+
 func (x *ToolStepPlan) GetPolicy() *ToolPolicy {
 	if x != nil {
 		return x.Policy
@@ -3416,6 +3426,11 @@ type ToolStepPlan_Child struct {
 	Child *ChildAction `protobuf:"bytes,20,opt,name=child,proto3,oneof"`
 }
 
+type ToolStepPlan_Worker struct {
+	// Calls a tool that a connected worker serves.
+	Worker *WorkerAction `protobuf:"bytes,18,opt,name=worker,proto3,oneof"`
+}
+
 func (*ToolStepPlan_Http) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Function) isToolStepPlan_Action() {}
@@ -3429,6 +3444,8 @@ func (*ToolStepPlan_Sql) isToolStepPlan_Action() {}
 func (*ToolStepPlan_Grpc) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Child) isToolStepPlan_Action() {}
+
+func (*ToolStepPlan_Worker) isToolStepPlan_Action() {}
 
 // Reading in a result of the same run.
 type ResultAction struct {
@@ -4006,6 +4023,98 @@ func (x *GrpcAction) GetMethodDigest() string {
 	return ""
 }
 
+// A tool of a pool of workers.
+type WorkerAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The connection.
+	Connection string `protobuf:"bytes,1,opt,name=connection,proto3" json:"connection,omitempty"`
+	// The tool, as its workers name it.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// A JSON object of fixed arguments, strings with templates.
+	ArgumentsJson string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	// SHA-256 of the tool's description as it was pinned, in hexadecimal. A worker that describes it differently is not
+	// given calls. Empty: the workflow describes the tool itself.
+	ToolDigest string `protobuf:"bytes,4,opt,name=tool_digest,json=toolDigest,proto3" json:"tool_digest,omitempty"`
+	// The arguments that the step's input fills, by name.
+	Takes []string `protobuf:"bytes,5,rep,name=takes,proto3" json:"takes,omitempty"`
+	// How long a call waits for somebody who serves the tool; unset: as long as the pool says.
+	WaitMs        *uint64 `protobuf:"varint,6,opt,name=wait_ms,json=waitMs,proto3,oneof" json:"wait_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerAction) Reset() {
+	*x = WorkerAction{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerAction) ProtoMessage() {}
+
+func (x *WorkerAction) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerAction.ProtoReflect.Descriptor instead.
+func (*WorkerAction) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *WorkerAction) GetConnection() string {
+	if x != nil {
+		return x.Connection
+	}
+	return ""
+}
+
+func (x *WorkerAction) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *WorkerAction) GetArgumentsJson() string {
+	if x != nil {
+		return x.ArgumentsJson
+	}
+	return ""
+}
+
+func (x *WorkerAction) GetToolDigest() string {
+	if x != nil {
+		return x.ToolDigest
+	}
+	return ""
+}
+
+func (x *WorkerAction) GetTakes() []string {
+	if x != nil {
+		return x.Takes
+	}
+	return nil
+}
+
+func (x *WorkerAction) GetWaitMs() uint64 {
+	if x != nil && x.WaitMs != nil {
+		return *x.WaitMs
+	}
+	return 0
+}
+
 // One case of a router.
 type RouterCase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4019,7 +4128,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4031,7 +4140,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4044,7 +4153,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -4072,7 +4181,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +4193,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +4206,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -4124,7 +4233,7 @@ type HookPlan struct {
 
 func (x *HookPlan) Reset() {
 	*x = HookPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4245,7 @@ func (x *HookPlan) String() string {
 func (*HookPlan) ProtoMessage() {}
 
 func (x *HookPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4149,7 +4258,7 @@ func (x *HookPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
 func (*HookPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HookPlan) GetName() string {
@@ -4199,7 +4308,7 @@ type PolicyPlan struct {
 
 func (x *PolicyPlan) Reset() {
 	*x = PolicyPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4211,7 +4320,7 @@ func (x *PolicyPlan) String() string {
 func (*PolicyPlan) ProtoMessage() {}
 
 func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4224,7 +4333,7 @@ func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
 func (*PolicyPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PolicyPlan) GetName() string {
@@ -4275,7 +4384,7 @@ type JudgedCheck struct {
 
 func (x *JudgedCheck) Reset() {
 	*x = JudgedCheck{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4396,7 @@ func (x *JudgedCheck) String() string {
 func (*JudgedCheck) ProtoMessage() {}
 
 func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4300,7 +4409,7 @@ func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
 func (*JudgedCheck) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JudgedCheck) GetModel() string {
@@ -4341,7 +4450,7 @@ type GuardrailPlan struct {
 
 func (x *GuardrailPlan) Reset() {
 	*x = GuardrailPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4353,7 +4462,7 @@ func (x *GuardrailPlan) String() string {
 func (*GuardrailPlan) ProtoMessage() {}
 
 func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4366,7 +4475,7 @@ func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
 func (*GuardrailPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GuardrailPlan) GetPlace() string {
@@ -4478,7 +4587,7 @@ type MaskPlan struct {
 
 func (x *MaskPlan) Reset() {
 	*x = MaskPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4599,7 @@ func (x *MaskPlan) String() string {
 func (*MaskPlan) ProtoMessage() {}
 
 func (x *MaskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4612,7 @@ func (x *MaskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
 func (*MaskPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MaskPlan) GetKinds() []Pii {
@@ -4547,7 +4656,7 @@ type GatesPlan struct {
 
 func (x *GatesPlan) Reset() {
 	*x = GatesPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4668,7 @@ func (x *GatesPlan) String() string {
 func (*GatesPlan) ProtoMessage() {}
 
 func (x *GatesPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4681,7 @@ func (x *GatesPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
 func (*GatesPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GatesPlan) GetHooks() []*HookPlan {
@@ -4900,7 +5009,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xde\x05\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\x93\x06\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -4918,11 +5027,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06result\x18\x0f \x01(\v2\x19.jackline.v1.ResultActionH\x00R\x06result\x12*\n" +
 	"\x03sql\x18\x10 \x01(\v2\x16.jackline.v1.SqlActionH\x00R\x03sql\x12-\n" +
 	"\x04grpc\x18\x11 \x01(\v2\x17.jackline.v1.GrpcActionH\x00R\x04grpc\x120\n" +
-	"\x05child\x18\x14 \x01(\v2\x18.jackline.v1.ChildActionH\x00R\x05child\x12/\n" +
+	"\x05child\x18\x14 \x01(\v2\x18.jackline.v1.ChildActionH\x00R\x05child\x123\n" +
+	"\x06worker\x18\x12 \x01(\v2\x19.jackline.v1.WorkerActionH\x00R\x06worker\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
 	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x12\x10\x14J\x04\b\x15\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x13\x10\x14J\x04\b\x15\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
 	"\fResultAction\"n\n" +
 	"\vChildAction\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x14\n" +
@@ -4983,7 +5093,19 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"connection\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12%\n" +
 	"\x0earguments_json\x18\x03 \x01(\tR\rargumentsJson\x12#\n" +
-	"\rmethod_digest\x18\x04 \x01(\tR\fmethodDigest\"8\n" +
+	"\rmethod_digest\x18\x04 \x01(\tR\fmethodDigest\"\xca\x01\n" +
+	"\fWorkerAction\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x01 \x01(\tR\n" +
+	"connection\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12%\n" +
+	"\x0earguments_json\x18\x03 \x01(\tR\rargumentsJson\x12\x1f\n" +
+	"\vtool_digest\x18\x04 \x01(\tR\n" +
+	"toolDigest\x12\x14\n" +
+	"\x05takes\x18\x05 \x03(\tR\x05takes\x12\x1c\n" +
+	"\await_ms\x18\x06 \x01(\x04H\x00R\x06waitMs\x88\x01\x01B\n" +
+	"\n" +
+	"\b_wait_ms\"8\n" +
 	"\n" +
 	"RouterCase\x12\x12\n" +
 	"\x04when\x18\x01 \x01(\tR\x04when\x12\x16\n" +
@@ -5128,7 +5250,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnPauseMax)(0),              // 0: jackline.v1.OnPauseMax
 	(OnFailure)(0),               // 1: jackline.v1.OnFailure
@@ -5176,40 +5298,41 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(*McpAction)(nil),            // 43: jackline.v1.McpAction
 	(*SqlAction)(nil),            // 44: jackline.v1.SqlAction
 	(*GrpcAction)(nil),           // 45: jackline.v1.GrpcAction
-	(*RouterCase)(nil),           // 46: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 47: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 48: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 49: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 50: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 51: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 52: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 53: jackline.v1.GatesPlan
-	nil,                          // 54: jackline.v1.StepPlan.InputEntry
-	nil,                          // 55: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 56: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 57: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 58: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 59: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 60: jackline.v1.OnQuestion
-	(Effect)(0),                  // 61: jackline.v1.Effect
-	(GatePoint)(0),               // 62: jackline.v1.GatePoint
+	(*WorkerAction)(nil),         // 46: jackline.v1.WorkerAction
+	(*RouterCase)(nil),           // 47: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 48: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 49: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 50: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 51: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 52: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 53: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 54: jackline.v1.GatesPlan
+	nil,                          // 55: jackline.v1.StepPlan.InputEntry
+	nil,                          // 56: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 57: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 58: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 59: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 60: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 61: jackline.v1.OnQuestion
+	(Effect)(0),                  // 62: jackline.v1.Effect
+	(GatePoint)(0),               // 63: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
 	19, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
 	18, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	59, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	60, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	60, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	61, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
 	17, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	53, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	54, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
 	0,  // 6: jackline.v1.Plan.on_pause_max:type_name -> jackline.v1.OnPauseMax
-	54, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	55, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	55, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	56, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
 	32, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
 	36, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	47, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	48, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	1,  // 12: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	1,  // 13: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	56, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	57, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
 	22, // 15: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	2,  // 16: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
 	26, // 17: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
@@ -5223,7 +5346,7 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	30, // 25: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
 	21, // 26: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
 	23, // 27: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	61, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	62, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	3,  // 29: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
 	20, // 30: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
 	24, // 31: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
@@ -5237,11 +5360,11 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	4,  // 39: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
 	31, // 40: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
 	7,  // 41: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	53, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	54, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
 	40, // 43: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
 	10, // 44: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
 	11, // 45: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	61, // 46: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	62, // 46: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
 	12, // 47: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
 	41, // 48: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
 	42, // 49: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
@@ -5250,33 +5373,34 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	44, // 52: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
 	45, // 53: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
 	38, // 54: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
-	22, // 55: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	53, // 56: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	39, // 57: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
-	61, // 58: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
-	39, // 59: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
-	57, // 60: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	58, // 61: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	46, // 62: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	62, // 63: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	13, // 64: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	14, // 65: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	50, // 66: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	15, // 67: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	48, // 68: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	49, // 69: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	51, // 70: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	51, // 71: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	51, // 72: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	52, // 73: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	52, // 74: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	52, // 75: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	52, // 76: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	77, // [77:77] is the sub-list for method output_type
-	77, // [77:77] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	46, // 55: jackline.v1.ToolStepPlan.worker:type_name -> jackline.v1.WorkerAction
+	22, // 56: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	54, // 57: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	39, // 58: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
+	62, // 59: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
+	39, // 60: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
+	58, // 61: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	59, // 62: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	47, // 63: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	63, // 64: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	13, // 65: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	14, // 66: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	51, // 67: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	15, // 68: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	49, // 69: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	50, // 70: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	52, // 71: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	52, // 72: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	52, // 73: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	53, // 74: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	53, // 75: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	53, // 76: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	53, // 77: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -5322,11 +5446,13 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Sql)(nil),
 		(*ToolStepPlan_Grpc)(nil),
 		(*ToolStepPlan_Child)(nil),
+		(*ToolStepPlan_Worker)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[23].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[25].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[28].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[35].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[30].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[36].OneofWrappers = []any{
 		(*GuardrailPlan_MaxChars)(nil),
 		(*GuardrailPlan_DenyPattern)(nil),
 		(*GuardrailPlan_SchemaJson)(nil),
@@ -5338,7 +5464,7 @@ func file_jackline_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      16,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -87,7 +87,7 @@ class Connection:
         self.metadata = grpc.aio.Metadata(
             *((("authorization", f"Bearer {endpoint.token}"),) if endpoint.token else ())
         )
-        self._channels = (_channel(endpoint), _channel(endpoint))
+        self._channels = (open_channel(endpoint), open_channel(endpoint))
         self._room = asyncio.Semaphore(CALLS_AT_ONCE)
         unary, streams = self._channels
         self.runs = RunServiceStub(unary)
@@ -133,7 +133,8 @@ class Connection:
             await channel.close()
 
 
-def _channel(endpoint: Endpoint) -> grpc.aio.Channel:
+def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
+    """A channel, which whoever asked closes. Connects on the first call; needs a running event loop."""
     if endpoint.channel_credentials is None:
         return grpc.aio.insecure_channel(endpoint.address, options=_OPTIONS)
     return grpc.aio.secure_channel(endpoint.address, endpoint.channel_credentials, options=_OPTIONS)

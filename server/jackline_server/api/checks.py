@@ -17,6 +17,7 @@ from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.codec.values import milliseconds
 from jackline_server.runtime.refusals import Violation
+from jackline_server.runtime.worker_ports import MOST_INVOCATIONS, MOST_TOOLS
 
 RUN_ID = re.compile(r"run_[0-9a-z]{26}")
 NAME = re.compile(rf"[!-~]{{1,{LIMITS.name_characters}}}")
@@ -39,6 +40,8 @@ COUNTS: Mapping[str, int] = {
     "jackline.v1.ListRunsRequest.states": LIMITS.states_count,
     "jackline.v1.StreamProgressRequest.kinds": LIMITS.kinds_count,
     "jackline.v1.StreamProgressRequest.positions": LIMITS.positions_count,
+    "jackline.v1.RegisterWorker.tools": MOST_TOOLS,
+    "jackline.v1.RegisterWorker.invocations": MOST_INVOCATIONS,
 }
 """How many entries each list and map of a request may have. One that is not in here may have none."""
 

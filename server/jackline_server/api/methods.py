@@ -18,6 +18,7 @@ from jackline_server.runtime.refusals import Violation
 
 _RUNS = "/jackline.v1.RunService/"
 _WORKFLOWS = "/jackline.v1.WorkflowService/"
+_WORKERS = "/jackline.v1.ToolWorkerService/"
 
 
 @frozen
@@ -65,6 +66,10 @@ METHODS: Mapping[str, MethodRule] = {
     f"{_WORKFLOWS}GetWorkflow": _with(Scope.WORKFLOWS_READ),
     f"{_WORKFLOWS}ListWorkflows": _with(Scope.WORKFLOWS_READ),
     f"{_WORKFLOWS}DescribeWorkflow": _with(Scope.WORKFLOWS_READ),
+    f"{_WORKERS}Connect": MethodRule(
+        any_of=(Scope.TOOLS_SERVE,), capped=False, most_bytes=LIMITS.message_bytes
+    ),
+    f"{_WORKERS}ListToolWorkers": _with(Scope.WORKFLOWS_READ),
     "/grpc.health.v1.Health/Check": PUBLIC,
     "/grpc.health.v1.Health/Watch": MethodRule(public=True, capped=False),
     "/grpc.health.v1.Health/List": PUBLIC,

@@ -1,5 +1,6 @@
 """What a tool step does, to and from `plan.proto`. Owns the one table of its kinds."""
 
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from jackline.v1 import plan_pb2
@@ -13,11 +14,14 @@ from jackline_server.core.plan import (
     ResultAction,
     SqlAction,
     ToolAction,
+    WorkerAction,
 )
 from jackline_server.runtime.ports import UnknownFact
 
 
-def set_action(into: plan_pb2.ToolStepPlan, action: ToolAction) -> None:
+def set_action(  # noqa: C901 - one case a kind
+    into: plan_pb2.ToolStepPlan, action: ToolAction
+) -> None:
     """Write it into the step."""
     match action:
         case HttpAction():
@@ -34,6 +38,8 @@ def set_action(into: plan_pb2.ToolStepPlan, action: ToolAction) -> None:
             into.grpc.CopyFrom(_grpc(action))
         case ChildAction():
             set_child(into.child, action)
+        case WorkerAction():
+            into.worker.CopyFrom(_worker(action))
         case ResultAction():
             into.result.SetInParent()
         case _:
@@ -75,46 +81,98 @@ def _grpc(action: GrpcAction) -> plan_pb2.GrpcAction:
     )
 
 
-def read_action(  # noqa: C901 - one case a kind
-    step_id: str, found: plan_pb2.ToolStepPlan
-) -> ToolAction:
+def _worker(action: WorkerAction) -> plan_pb2.WorkerAction:
+    return plan_pb2.WorkerAction(
+        connection=action.connection,
+        tool=action.tool,
+        arguments_json=action.arguments_json,
+        tool_digest=action.tool_digest,
+        takes=action.takes,
+        wait_ms=action.wait_ms,
+    )
+
+
+def read_action(step_id: str, found: plan_pb2.ToolStepPlan) -> ToolAction:
     """Read it. Raises UnknownFact for a kind of a newer version."""
-    match found.WhichOneof("action"):
-        case "http":
-            http = found.http
-            return HttpAction(
-                connection=http.connection,
-                method=http.method,
-                path=http.path,
-                query=dict(http.query),
-                headers=dict(http.headers),
-                body_json=http.body_json if http.HasField("body_json") else None,
-            )
-        case "function":
-            return FunctionAction(function=found.function.function, isolated=found.function.isolated)
-        case "mcp":
-            return McpAction(
-                connection=found.mcp.connection,
-                tool=found.mcp.tool,
-                arguments_json=found.mcp.arguments_json,
-                tool_digest=found.mcp.tool_digest,
-            )
-        case "sql":
-            return SqlAction(
-                connection=found.sql.connection,
-                statement=found.sql.statement,
-                max_rows=found.sql.max_rows if found.sql.HasField("max_rows") else None,
-            )
-        case "grpc":
-            return GrpcAction(
-                connection=found.grpc.connection,
-                method=found.grpc.method,
-                arguments_json=found.grpc.arguments_json,
-                method_digest=found.grpc.method_digest,
-            )
-        case "child":
-            return read_child(found.child)
-        case "result":
-            return ResultAction()
-        case None:
-            raise UnknownFact(f"step {step_id} does what only a newer version knows")
+    kind = found.WhichOneof("action")
+    if kind is None:
+        raise UnknownFact(f"step {step_id} does what only a newer version knows")
+    return _READERS[kind](found)
+
+
+def _read_http(step: plan_pb2.ToolStepPlan) -> HttpAction:
+    http = step.http
+    return HttpAction(
+        connection=http.connection,
+        method=http.method,
+        path=http.path,
+        query=dict(http.query),
+        headers=dict(http.headers),
+        body_json=http.body_json if http.HasField("body_json") else None,
+    )
+
+
+def _read_worker(step: plan_pb2.ToolStepPlan) -> WorkerAction:
+    worker = step.worker
+    return WorkerAction(
+        connection=worker.connection,
+        tool=worker.tool,
+        arguments_json=worker.arguments_json,
+        tool_digest=worker.tool_digest,
+        takes=tuple(worker.takes),
+        wait_ms=worker.wait_ms if worker.HasField("wait_ms") else None,
+    )
+
+
+def _read_function(step: plan_pb2.ToolStepPlan) -> FunctionAction:
+    return FunctionAction(function=step.function.function, isolated=step.function.isolated)
+
+
+def _read_mcp(step: plan_pb2.ToolStepPlan) -> McpAction:
+    mcp = step.mcp
+    return McpAction(
+        connection=mcp.connection,
+        tool=mcp.tool,
+        arguments_json=mcp.arguments_json,
+        tool_digest=mcp.tool_digest,
+    )
+
+
+def _read_sql(step: plan_pb2.ToolStepPlan) -> SqlAction:
+    sql = step.sql
+    return SqlAction(
+        connection=sql.connection,
+        statement=sql.statement,
+        max_rows=sql.max_rows if sql.HasField("max_rows") else None,
+    )
+
+
+def _read_grpc(step: plan_pb2.ToolStepPlan) -> GrpcAction:
+    grpc = step.grpc
+    return GrpcAction(
+        connection=grpc.connection,
+        method=grpc.method,
+        arguments_json=grpc.arguments_json,
+        method_digest=grpc.method_digest,
+    )
+
+
+def _read_child(step: plan_pb2.ToolStepPlan) -> ChildAction:
+    return read_child(step.child)
+
+
+def _read_result(step: plan_pb2.ToolStepPlan) -> ResultAction:
+    del step
+    return ResultAction()
+
+
+_READERS: Mapping[str, Callable[[plan_pb2.ToolStepPlan], ToolAction]] = {
+    "http": _read_http,
+    "function": _read_function,
+    "mcp": _read_mcp,
+    "sql": _read_sql,
+    "grpc": _read_grpc,
+    "worker": _read_worker,
+    "child": _read_child,
+    "result": _read_result,
+}

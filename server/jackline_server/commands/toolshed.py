@@ -26,6 +26,7 @@ from jackline_server.core.plan import (
     SqlAction,
     ToolEntry,
     ToolStep,
+    WorkerAction,
 )
 from jackline_server.core.reading import result_tool
 from jackline_server.definitions.files import Loaded
@@ -173,8 +174,8 @@ def _origin(step: ToolStep) -> str:
             return f"http {connection}: {method} {path}"
         case FunctionAction(function=function):
             return f"function {function}"
-        case McpAction(connection=connection, tool=tool):
-            return f"mcp {connection}: {tool}"
+        case McpAction(connection=connection, tool=tool) | WorkerAction(connection=connection, tool=tool):
+            return f"{step.kind} {connection}: {tool}"
         case GrpcAction(connection=connection, method=method):
             return f"grpc {connection}: {method}"
         case SqlAction(connection=connection):

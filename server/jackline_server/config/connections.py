@@ -15,10 +15,12 @@ from jackline_server.config.mcp_connections import read_mcp
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
 from jackline_server.config.sections import NAME
+from jackline_server.config.worker_connections import read_worker
 from jackline_server.core.frozen import frozen
 from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.http_ports import HttpConnection, Origin, Reach
 from jackline_server.runtime.mcp_ports import McpConnection
+from jackline_server.runtime.worker_ports import WorkerConnection
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9%!$&'()*+,;=:@._~-]+)*/?", re.ASCII)
@@ -33,6 +35,7 @@ class Connections:
     http: Mapping[str, HttpConnection]
     mcp: Mapping[str, McpConnection]
     grpc: Mapping[str, GrpcConnection]
+    worker: Mapping[str, WorkerConnection]
 
 
 def read_connections(section: Section) -> Connections:
@@ -40,6 +43,7 @@ def read_connections(section: Section) -> Connections:
     connections: dict[str, HttpConnection] = {}
     mcp: dict[str, McpConnection] = {}
     grpc: dict[str, GrpcConnection] = {}
+    worker: dict[str, WorkerConnection] = {}
     for name, table in section.tables():
         if NAME.fullmatch(name) is None:
             section.problem(ProblemCode.BAD_VALUE, name, "a connection's name is letters, digits, _ and -")
@@ -48,12 +52,17 @@ def read_connections(section: Section) -> Connections:
             connections[name] = connection
         elif isinstance(connection, GrpcConnection):
             grpc[name] = connection
+        elif isinstance(connection, WorkerConnection):
+            worker[name] = connection
         elif connection is not None:
             mcp[name] = connection
-    return Connections(http=connections, mcp=mcp, grpc=grpc)
+    return Connections(http=connections, mcp=mcp, grpc=grpc, worker=worker)
 
 
-def read_connection(name: str, table: Section) -> HttpConnection | McpConnection | GrpcConnection | None:
+AnyConnection = HttpConnection | McpConnection | GrpcConnection | WorkerConnection
+
+
+def read_connection(name: str, table: Section) -> AnyConnection | None:
     """One connection of any kind; None if it is not well described, which is then reported."""
     kind = table.text("kind")
     if kind == "mcp":
@@ -64,8 +73,12 @@ def read_connection(name: str, table: Section) -> HttpConnection | McpConnection
         grpc = read_grpc(name, table)
         table.finish()
         return grpc
+    if kind == "worker":
+        worker = read_worker(name, table)
+        table.finish()
+        return worker
     if kind != "http":
-        table.problem(ProblemCode.BAD_VALUE, "kind", "must be http, mcp or grpc")
+        table.problem(ProblemCode.BAD_VALUE, "kind", "must be http, mcp, grpc or worker")
         return None  # its other keys belong to another kind: saying so of each would help nobody
     origin, base_path = _base(table)
     connection = HttpConnection(

@@ -122,6 +122,7 @@ def _connections(texts: Texts) -> dict[str, Any]:
         ({"kind": "mcp", "transport": "http"}, "mcp"),
         ({"kind": "mcp", "transport": "sse"}, "mcp"),
         ({"kind": "grpc"}, "grpc"),
+        ({"kind": "worker"}, "worker"),
     ]
     cases: list[dict[str, Any]] = []
     for answers, section in kinds:
@@ -137,7 +138,7 @@ def _connections(texts: Texts) -> dict[str, Any]:
         "type": "object",
         "required": ["kind"],
         "properties": {
-            "kind": {"enum": ["http", "mcp", "grpc"]},
+            "kind": {"enum": ["http", "mcp", "grpc", "worker"]},
             "transport": {"enum": ["stdio", "http", "sse"]},
         },
         "allOf": [

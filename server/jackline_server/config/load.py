@@ -68,6 +68,7 @@ def read_config(
         connections=connections.http,
         mcp_connections=connections.mcp,
         grpc_connections=connections.grpc,
+        worker_connections=connections.worker,
         data_sources=read_data_sources(sections["data_sources"]),
         function_processes=read_function_processes(sections["functions"]),
         function_roots=read_function_roots(sections["functions"]),

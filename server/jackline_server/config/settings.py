@@ -16,6 +16,7 @@ from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.pinned_tools import CatalogConnection
 from jackline_server.runtime.secrets import Secret
 from jackline_server.runtime.sql_ports import DataSource, PostgresServer
+from jackline_server.runtime.worker_ports import WorkerConnection
 
 
 @frozen
@@ -102,6 +103,7 @@ class Config:
     connections: Mapping[str, HttpConnection]
     mcp_connections: Mapping[str, McpConnection]
     grpc_connections: Mapping[str, GrpcConnection]
+    worker_connections: Mapping[str, WorkerConnection]
     data_sources: Mapping[str, DataSource]
     function_roots: tuple[str, ...]
     function_processes: FunctionProcesses

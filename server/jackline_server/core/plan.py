@@ -562,11 +562,37 @@ class ChildAction:
 
 
 @frozen
+class WorkerAction:
+    """A tool of a pool of workers, pinned by the digest of its description; "" if the workflow describes it.
+
+    `arguments_json` is an object of fixed arguments whose strings may hold templates; `takes` are the names
+    of those that the step's input fills. `wait_ms` is how long a call waits for somebody who serves the tool,
+    None for as long as the pool says.
+    """
+
+    connection: str
+    tool: str
+    arguments_json: str
+    tool_digest: str
+    takes: tuple[str, ...]
+    wait_ms: int | None
+
+
+@frozen
 class ResultAction:
     """Reading in a result of the same run: what the built-in tool does. No workflow has a step of it."""
 
 
-ToolAction = HttpAction | FunctionAction | McpAction | SqlAction | GrpcAction | ChildAction | ResultAction
+ToolAction = (
+    HttpAction
+    | FunctionAction
+    | McpAction
+    | SqlAction
+    | GrpcAction
+    | WorkerAction
+    | ChildAction
+    | ResultAction
+)
 
 
 @frozen

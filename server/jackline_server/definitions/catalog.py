@@ -110,6 +110,7 @@ class Catalog:
     mcp: ToolCatalogs = field(default_factory=NoMcpCatalogs)
     data_sources: Mapping[str, DataSource] = field(default_factory=dict[str, DataSource])
     grpc: ToolCatalogs = field(default_factory=NoMcpCatalogs)
+    workers: ToolCatalogs = field(default_factory=NoMcpCatalogs)
     hooks: Hooks = field(default_factory=NoHooks)
     policies: frozenset[str] = frozenset()
     regions: frozenset[str] = frozenset()

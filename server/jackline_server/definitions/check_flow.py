@@ -26,7 +26,7 @@ from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.parameters import placeholders
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import GrpcShape, HttpShape, McpShape, SqlShape
+from jackline_server.definitions.shapes import GrpcShape, HttpShape, McpShape, SqlShape, WorkerShape
 from jackline_server.definitions.yaml_nodes import Path
 
 _ENGINE_KEYS = ("_last_error", "_last_error_type")
@@ -272,7 +272,7 @@ def _check_reads(plan: Plan, draft: Draft, report: Report, found: Graph) -> None
                 for name, pointer in entry.bind.items():
                     _check_pointer(pointer, known, (*path, name), report)
         shape = draft.steps[step_id]
-        if isinstance(shape, HttpShape | McpShape | SqlShape | GrpcShape):
+        if isinstance(shape, HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape):
             _check_visit(shape, known, ("steps", step_id), report, visited=step_id in found.visited)
 
 
@@ -285,7 +285,7 @@ def _check_pointer(pointer: str, known: set[str], path: Path, report: Report) ->
 
 
 def _check_visit(
-    shape: HttpShape | McpShape | SqlShape | GrpcShape,
+    shape: HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape,
     known: set[str],
     path: Path,
     report: Report,

@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 
+from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import OnPauseMax, OnQuestion, PausePlan, Plan, RunBounds
 from jackline_server.definitions import (
     assets,
@@ -29,12 +30,13 @@ from jackline_server.definitions.gating import Gating
 from jackline_server.definitions.grpc_steps import GrpcSteps
 from jackline_server.definitions.mcp_steps import McpSteps
 from jackline_server.definitions.parameters import Parameters, SchemaChecker, json_text
-from jackline_server.definitions.pinned_source import GRPC_WORDS, PinnedSource
+from jackline_server.definitions.pinned_source import GRPC_WORDS, WORKER_WORDS, PinnedSource
 from jackline_server.definitions.presets import PRESETS, Preset
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report, TooManyErrors
 from jackline_server.definitions.resolving import Resolver
 from jackline_server.definitions.shapes import WorkflowShape
+from jackline_server.definitions.worker_steps import WorkerSteps
 from jackline_server.definitions.yaml_nodes import MapNode, Path, ScalarNode, scalars
 from jackline_server.runtime.ports import Compilation, Source, WorstCase
 
@@ -93,10 +95,12 @@ class WorkflowCompiler:
         steps = McpSteps(mcp=mcp, parameters=parameters, report=report)
         methods = PinnedSource(source=source, known=self._catalog.grpc, report=report, words=GRPC_WORDS)
         grpc = GrpcSteps(source=methods, parameters=parameters, report=report)
+        served = PinnedSource(source=source, known=self._catalog.workers, report=report, words=WORKER_WORDS)
+        workers = WorkerSteps(source=served, parameters=parameters, report=report)
         draft = steps.expanded(draft)
-        plan = self._plan(draft, source, steps, grpc)
+        plan = self._plan(draft, source, _Pinned(mcp=steps, grpc=grpc, workers=workers))
         worst = self._check(plan, draft, report)
-        pins = {**mcp.pins(), **methods.pins()}
+        pins = {**mcp.pins(), **methods.pins(), **served.pins()}
         if not report.has_errors:
             plan = dataclasses.replace(plan, revision=revision(source, pins))
         return Compilation(
@@ -105,12 +109,12 @@ class WorkflowCompiler:
             plan=None if report.has_errors else self._sealed(plan),
             findings=report.findings(),
             worst_case=worst,
-            catalogs={**mcp.catalogs, **methods.catalogs},
+            catalogs={**mcp.catalogs, **methods.catalogs, **served.catalogs},
             pins={} if report.has_errors else pins,
         )
 
-    def _plan(self, draft: Draft, source: Source, mcp: McpSteps, grpc: GrpcSteps) -> Plan:
-        top, parameters, report = draft.top, mcp.parameters, mcp.report
+    def _plan(self, draft: Draft, source: Source, pinned: "_Pinned") -> Plan:
+        top, parameters, report = draft.top, pinned.mcp.parameters, pinned.mcp.report
         preset = PRESETS[top.preset]
         files = Assets(source=source, steps=draft.steps, report=report)
         resolver = Resolver(
@@ -118,8 +122,9 @@ class WorkflowCompiler:
             catalog=self._catalog,
             assets=files,
             parameters=parameters,
-            mcp=mcp,
-            grpc=grpc,
+            mcp=pinned.mcp,
+            grpc=pinned.grpc,
+            workers=pinned.workers,
             expressions=self._expressions,
             report=report,
             preset=preset,
@@ -159,6 +164,15 @@ class WorkflowCompiler:
     def _sealed(self, plan: Plan) -> Plan:
         digest = hashlib.sha256(self._encode_plan(plan)).hexdigest()
         return dataclasses.replace(plan, digest=digest)
+
+
+@frozen
+class _Pinned:
+    """The steps that are made of tools which somebody else describes."""
+
+    mcp: McpSteps
+    grpc: GrpcSteps
+    workers: WorkerSteps
 
 
 def revision(source: Source, pins: Mapping[str, bytes] | None = None) -> str:

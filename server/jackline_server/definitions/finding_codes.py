@@ -110,6 +110,7 @@ GROUPS: Mapping[str, Mapping[str, FindingCode]] = {
         unknown_connection=("The server's config has no such connection or data source of that kind.", "Correct the name, or add it."),
         mcp_unavailable=("An MCP server gives no list of its tools.", "Look at it with `jackline doctor`."),
         grpc_unavailable=("A gRPC service does not say what it serves.", "Look at it with `jackline doctor`, or set `descriptors`."),
+        worker_unavailable=("No worker serves the pool, so that nobody says what its tool takes.", "Connect a worker, or give the step `parameters` and `effect`."),
         grpc_streaming=("A method that streams requests or replies.", "Call one that has one of each."),
         grpc_request=("A method whose request has no schema that could be shown to a model.", "Give the service a smaller one, that does not hold itself."),
         bad_pins=("A file of pinned tools that can't be read.", "Write it anew with `jackline tools lock`."),

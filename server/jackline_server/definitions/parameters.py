@@ -26,6 +26,7 @@ from jackline_server.definitions.shapes import (
     SqlShape,
     ToolShape,
     ToolStepShape,
+    WorkerShape,
 )
 from jackline_server.definitions.yaml_nodes import Path
 
@@ -44,11 +45,11 @@ def json_text(value: object) -> str:
 
 
 def placeholders(
-    step: HttpShape | McpShape | SqlShape | GrpcShape, path: Path, report: Report
+    step: HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape, path: Path, report: Report
 ) -> tuple[str, ...]:
     """The names in all templates of a step, each once; malformed ones are reported."""
     texts: list[tuple[Path, object]]
-    if isinstance(step, McpShape | GrpcShape):
+    if isinstance(step, McpShape | GrpcShape | WorkerShape):
         texts = [((*path, "arguments", key), value) for key, value in step.arguments.items()]
     elif isinstance(step, SqlShape):
         texts = [((*path, "statement"), step.statement)]
@@ -153,7 +154,7 @@ class Parameters:
                 "additionalProperties": False,
             }
             return Signature(schema=schema, names=frozenset(every), explicit=False)
-        if isinstance(step, FunctionShape | McpShape | GrpcShape) and function is not None:
+        if isinstance(step, FunctionShape | McpShape | GrpcShape | WorkerShape) and function is not None:
             described: Document = json.loads(function.parameters_json)
             names_known = frozenset(described.get("properties", {}))
             return Signature(schema=without(described, given), names=names_known, explicit=False)

@@ -1,7 +1,8 @@
 """Tools that somebody else describes, as one compilation sees them, pinned or as fetched last.
 
 Owns where a catalog is taken from, the pins that a compilation leaves behind, and what of a schema is left to
-be given. Does not own the steps that are made of tools (`mcp_steps`, `grpc_steps`).
+be given. Does not own the steps that are made of tools (`mcp_steps`, `grpc_steps`,
+`worker_steps`).
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from jackline_server.core.plan import RESERVED_SIGNALS
 from jackline_server.definitions.catalog import ToolCatalogs, nearest
 from jackline_server.definitions.parameters import placeholders, without
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import AgentShape, AnyStep, Document, GrpcShape, McpShape
+from jackline_server.definitions.shapes import AgentShape, AnyStep, Document, GrpcShape, McpShape, WorkerShape
 from jackline_server.definitions.yaml_nodes import Mark, Path
 from jackline_server.runtime import pinned_tools
 from jackline_server.runtime.pinned_tools import BadPins, CatalogConnection, PinnedTool
@@ -32,6 +33,7 @@ class Words:
 
 MCP_WORDS = Words(connection="MCP connection", tool="tool", unavailable="mcp_unavailable")
 GRPC_WORDS = Words(connection="gRPC connection", tool="method", unavailable="grpc_unavailable")
+WORKER_WORDS = Words(connection="pool of workers", tool="tool", unavailable="worker_unavailable")
 
 
 class PinnedSource:
@@ -120,7 +122,9 @@ def pinned_connections(steps: Mapping[str, AnyStep]) -> list[str]:
     """The connections with pinned tools that the steps name, each once."""
     named: dict[str, None] = {}
     for step in steps.values():
-        if isinstance(step, McpShape | GrpcShape):
+        if isinstance(step, McpShape | GrpcShape) or (
+            isinstance(step, WorkerShape) and step.parameters is None
+        ):
             named[step.connection] = None
         elif isinstance(step, AgentShape):
             named.update((entry.from_, None) for entry in step.tools if entry.from_ is not None)
@@ -134,7 +138,9 @@ def step_name(tool: str) -> str | None:
     return name if fits else None
 
 
-def open_schema(schema: Document, shape: McpShape | GrpcShape, path: Path, report: Report) -> Document:
+def open_schema(
+    schema: Document, shape: McpShape | GrpcShape | WorkerShape, path: Path, report: Report
+) -> Document:
     """The schema of what is still to be given: no fixed arguments, but the names in their templates."""
     left = without(schema, frozenset(shape.arguments))
     named = [name for name in placeholders(shape, path, report) if name not in properties_of(schema)]

@@ -74,11 +74,13 @@ from jackline_server.definitions.shapes import (
     SqlShape,
     ToolShape,
     ToolStepShape,
+    WorkerShape,
 )
 from jackline_server.definitions.units import is_signal
+from jackline_server.definitions.worker_steps import WorkerSteps
 from jackline_server.definitions.yaml_nodes import Path
 
-AnyToolStep = HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape | ChildShape
+AnyToolStep = HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape | WorkerShape | ChildShape
 
 MAX_TOOL_CHARACTERS = 1_000_000
 """Descriptions and parameters, counted for each agent that has the tool: the plan holds them so."""
@@ -94,6 +96,7 @@ class Resolver:
     parameters: Parameters
     mcp: McpSteps
     grpc: GrpcSteps
+    workers: WorkerSteps
     expressions: ExpressionChecker
     report: Report
     preset: Preset
@@ -109,13 +112,10 @@ class Resolver:
             message = f"`{READ_RESULT}` is the tool by which long results are read on in; rename the step"
             self.report.error("reserved_tool", message, ("steps", READ_RESULT))
         for step_id, shape in self.draft.steps.items():
-            if isinstance(shape, FunctionShape):
-                self._describe(step_id, shape)
-            elif isinstance(shape, McpShape):
-                self._note(step_id, self.mcp.describe(step_id, shape))
-            elif isinstance(shape, GrpcShape):
-                self._note(step_id, self.grpc.describe(step_id, shape))
             if isinstance(shape, ToolStepShape):
+                described = self._described(step_id, shape)
+                if described is not None:
+                    self._functions[step_id] = described
                 self._effects[step_id] = self._effect(step_id, shape)
         for step_id in child_steps.called_agents(self.draft.steps):
             self._as_tools[step_id] = AgentTool(
@@ -125,9 +125,19 @@ class Resolver:
         self._effects |= {step_id: tool.effect for step_id, tool in self._as_tools.items()}
         return {step_id: self._step(step_id) for step_id in sorted(self.draft.steps)}
 
-    def _note(self, step_id: str, described: FunctionDescription | None) -> None:
-        if described is not None:
-            self._functions[step_id] = described
+    def _described(self, step_id: str, shape: ToolStepShape) -> FunctionDescription | None:
+        """What somebody else says of the tool of a step, if anybody does."""
+        match shape:
+            case FunctionShape():
+                return self._describe(step_id, shape)
+            case McpShape():
+                return self.mcp.describe(step_id, shape)
+            case GrpcShape():
+                return self.grpc.describe(step_id, shape)
+            case WorkerShape():
+                return self.workers.describe(step_id, shape)
+            case _:
+                return None
 
     def _step(self, step_id: str) -> StepPlan:
         match self.draft.steps[step_id]:
@@ -135,12 +145,10 @@ class Resolver:
                 return self._agent(step_id, agent)
             case CompletionShape() as completion:
                 return self._completion(step_id, completion)
-            case (
-                HttpShape() | FunctionShape() | McpShape() | SqlShape() | GrpcShape() | ChildShape()
-            ) as tool:
-                return self._tool_step(step_id, tool)
             case RouterShape() as router:
                 return self._router(step_id, router)
+            case tool:
+                return self._tool_step(step_id, tool)
 
     # --- steps that ask a model ------------------------------------------------------------------
 
@@ -489,6 +497,8 @@ class Resolver:
             return sql_action.effect(shape)
         if isinstance(shape, GrpcShape):
             return self.grpc.effect(step_id, shape)
+        if isinstance(shape, WorkerShape):
+            return self.workers.effect(step_id, shape)
         if shape.effect is None:
             message = f"`{step_id}` declares no effect and counts as `write`: it is never run twice"
             self.report.warning("effect_undeclared", message, ("steps", step_id))
@@ -531,19 +541,21 @@ class Resolver:
             return self.grpc.action(step_id, shape)
         if isinstance(shape, ChildShape):
             return child_steps.action(shape)
+        if isinstance(shape, WorkerShape):
+            return self.workers.action(step_id, shape)
         return FunctionAction(function=shape.function, isolated=shape.isolate == "process")
 
-    def _describe(self, step_id: str, shape: FunctionShape) -> None:
+    def _describe(self, step_id: str, shape: FunctionShape) -> FunctionDescription | None:
         path: Path = ("steps", step_id, "function")
         module, colon, name = shape.function.partition(":")
         if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
             self.report.error("bad_function", "a function is named as `package.module:name`", path)
-            return
+            return None
         described = self.catalog.functions.describe(shape.function)
         if isinstance(described, str):
             self.report.error("unknown_function", described, path)
-        else:
-            self._functions[step_id] = described
+            return None
+        return described
 
     def _router(self, step_id: str, shape: RouterShape) -> RouterStep:
         path: Path = ("steps", step_id)

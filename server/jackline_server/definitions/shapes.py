@@ -496,6 +496,15 @@ class ChildShape(ToolStepShape):
     share: ShareShape | None = None
 
 
+class WorkerShape(ToolStepShape):
+    """A step of kind `worker`."""
+
+    connection: str
+    tool: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+    arguments: Document = Field(default_factory=dict)
+    wait: Milliseconds | None = None
+
+
 class RouterShape(StepShape):
     """A step of kind `router`."""
 
@@ -511,6 +520,7 @@ AnyStep = (
     | SqlShape
     | GrpcShape
     | ChildShape
+    | WorkerShape
     | RouterShape
 )
 
@@ -524,8 +534,9 @@ KINDS: dict[str, type[AnyStep]] = {
     "sql": SqlShape,
     "grpc": GrpcShape,
     "workflow": ChildShape,
+    "worker": WorkerShape,
 }
-KINDS_NOT_BUILT = frozenset({"worker", "human"})
+KINDS_NOT_BUILT = frozenset({"human"})
 
 
 class WorkflowShape(Shape):

@@ -154,7 +154,7 @@ class _Kept:
         await answer(self._method, context, work)
 
     async def stream_stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
-        """Many of both; the handler is a generator of a library."""
+        """Many of both. Ours writes its responses itself; the handler of a library is a generator."""
 
         async def parsed() -> AsyncIterator[Message]:
             async for data in requests:
@@ -164,6 +164,9 @@ class _Kept:
             principal = self._admit(context)
             behavior: Any = self._handler.stream_stream
             with self._streams.take(_key(principal)):
+                if principal is not None and self._method.startswith(_OWN):
+                    await behavior(parsed(), self._second(principal, context))
+                    return
                 async for response in behavior(parsed(), context):
                     await context.write(response.SerializeToString())
 

@@ -12,9 +12,9 @@ from grpc_reflection.v1alpha import (  # pyright: ignore[reportMissingTypeStubs]
     reflection_pb2_grpc,
 )
 
-from jackline_server.rpc.services import RUN_SERVICE, WORKFLOW_SERVICE
+from jackline_server.rpc.services import RUN_SERVICE, TOOL_WORKER_SERVICE, WORKFLOW_SERVICE
 
-_SERVICES = (RUN_SERVICE.full_name, WORKFLOW_SERVICE.full_name)
+_SERVICES = (RUN_SERVICE.full_name, WORKFLOW_SERVICE.full_name, TOOL_WORKER_SERVICE.full_name)
 _REFLECTION_V1 = "grpc.reflection.v1.ServerReflection"
 _SET_SECONDS = 2.0
 

@@ -13,13 +13,15 @@ from jackline_server.core.frozen import frozen
 from jackline_server.rpc.guard import Authenticate, Guard
 from jackline_server.rpc.introspection import Health, add_reflection
 from jackline_server.rpc.runs import RunMethods
-from jackline_server.rpc.services import run_service, workflow_service
+from jackline_server.rpc.services import run_service, tool_worker_service, workflow_service
 from jackline_server.rpc.stream_limit import StreamLimit
-from jackline_server.rpc.streams import OpenStreams, ProgressStreams
+from jackline_server.rpc.streams import CUT_OFF_S, OpenStreams, ProgressStreams
 from jackline_server.rpc.threads import ThreadMethods
+from jackline_server.rpc.worker_streams import WorkerStreams
 from jackline_server.rpc.workflows import WorkflowMethods
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.service_ports import RunUseCases, ThreadUseCases, WorkflowUseCases
+from jackline_server.runtime.worker_ports import WorkerRegistry
 
 _LAST_PORT = 65_535
 
@@ -42,6 +44,7 @@ class Served:
     runs: RunUseCases
     threads: ThreadUseCases
     workflows: WorkflowUseCases
+    workers: WorkerRegistry
     authenticate: Authenticate
     info: ServerInfo
     clock: Clock
@@ -51,10 +54,13 @@ class Served:
 class RpcServer:
     """One server. Start it once, stop it once; between, everything happens in the loop that made it."""
 
-    def __init__(self, *, server: grpc.aio.Server, health: Health, streams: OpenStreams) -> None:
+    def __init__(
+        self, *, server: grpc.aio.Server, health: Health, streams: OpenStreams, workers: WorkerRegistry
+    ) -> None:
         self._server = server
         self._health = health
         self._streams = streams
+        self._workers = workers
 
     async def start(self, address: str) -> str:
         """Listen on `host:port` and serve; returns the address with the real port where it was 0.
@@ -83,6 +89,7 @@ class RpcServer:
 
     async def drain(self) -> None:
         """Say NOT_SERVING, and see that every stream ends within a moment, with DRAINING. Calls go on."""
+        self._workers.leave(grace_ms=int(CUT_OFF_S * 1000))
         self._streams.drain()
         await self._health.set_serving(serving=False)
 
@@ -114,11 +121,16 @@ def create_server(served: Served, *, reflection: bool) -> RpcServer:
     runs = RunMethods(runs=served.runs, tokens=tokens, info=served.info, clock=served.clock)
     workflows = WorkflowMethods(workflows=served.workflows, tokens=tokens)
     threads = ThreadMethods(threads=served.threads, tokens=tokens)
-    server.add_generic_rpc_handlers((run_service(runs, threads, streams), workflow_service(workflows)))
+    workers = WorkerStreams(
+        registry=served.workers, open_streams=open_streams, limits=limits, version=served.info.version
+    )
+    server.add_generic_rpc_handlers(
+        (run_service(runs, threads, streams), workflow_service(workflows), tool_worker_service(workers))
+    )
     health = Health(server)
     if reflection:
         add_reflection(server)
-    return RpcServer(server=server, health=health, streams=open_streams)
+    return RpcServer(server=server, health=health, streams=open_streams, workers=served.workers)
 
 
 def _options(message_bytes: int, streams: int) -> list[tuple[str, int]]:

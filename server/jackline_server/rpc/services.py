@@ -5,16 +5,18 @@ from typing import Any
 
 import grpc
 from google.protobuf import message_factory
-from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from jackline.v1 import run_service_pb2, workflow_service_pb2
+from jackline.v1 import run_service_pb2, tool_worker_pb2, workflow_service_pb2
 from jackline_server.rpc.runs import RunMethods
 from jackline_server.rpc.streams import ProgressStreams
 from jackline_server.rpc.threads import ThreadMethods
+from jackline_server.rpc.worker_streams import WorkerStreams
 from jackline_server.rpc.workflows import WorkflowMethods
 
 RUN_SERVICE: ServiceDescriptor = run_service_pb2.DESCRIPTOR.services_by_name["RunService"]
 WORKFLOW_SERVICE: ServiceDescriptor = workflow_service_pb2.DESCRIPTOR.services_by_name["WorkflowService"]
+TOOL_WORKER_SERVICE: ServiceDescriptor = tool_worker_pb2.DESCRIPTOR.services_by_name["ToolWorkerService"]
 
 Behavior = Callable[[Any, Any], Awaitable[Any]]
 
@@ -58,6 +60,15 @@ def workflow_service(workflows: WorkflowMethods) -> grpc.GenericRpcHandler:
     )
 
 
+def tool_worker_service(workers: WorkerStreams) -> grpc.GenericRpcHandler:
+    """ToolWorkerService."""
+    return _service(
+        TOOL_WORKER_SERVICE,
+        {"ListToolWorkers": workers.list_tool_workers},
+        {"Connect": workers.connect},
+    )
+
+
 def _service(
     service: ServiceDescriptor, unary: Mapping[str, Behavior], streams: Mapping[str, Behavior]
 ) -> grpc.GenericRpcHandler:
@@ -66,10 +77,15 @@ def _service(
     for method in service.methods:
         parse = message_factory.GetMessageClass(method.input_type).FromString
         behavior: Any = streams[method.name] if method.server_streaming else unary[method.name]
-        make = (
-            grpc.unary_stream_rpc_method_handler
-            if method.server_streaming
-            else grpc.unary_unary_rpc_method_handler
-        )
-        handlers[method.name] = make(behavior, request_deserializer=parse)
+        handlers[method.name] = _make(method)(behavior, request_deserializer=parse)
     return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+
+def _make(method: MethodDescriptor) -> "Callable[..., grpc.RpcMethodHandler[Any, Any]]":
+    if method.client_streaming:
+        return grpc.stream_stream_rpc_method_handler
+    return (
+        grpc.unary_stream_rpc_method_handler
+        if method.server_streaming
+        else grpc.unary_unary_rpc_method_handler
+    )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from jackline_server.core.plan import GrpcAction, McpAction, Plan, ToolStep
+from jackline_server.core.plan import GrpcAction, McpAction, Plan, ToolStep, WorkerAction
 from jackline_server.runtime import pinned_tools
 from jackline_server.runtime.pinned_tools import BadPins, Catalog, CatalogConnection
 from jackline_server.tools.locks import read_lock_file
@@ -200,6 +200,8 @@ def pinned_by(step: ToolStep) -> tuple[str, str, str] | None:
             return connection, tool, digest
         case GrpcAction(connection=connection, method=method, method_digest=digest):
             return connection, method, digest
+        case WorkerAction(connection=connection, tool=tool, tool_digest=digest) if digest:
+            return connection, tool, digest
         case _:
             return None
 

@@ -1,9 +1,9 @@
 """What a call of a pinned tool begins with: that it is what the plan pinned, and what it gets.
 
-Owns the words for one that has changed. Does not own how a tool is called (`mcp`, `grpc`).
+Owns the words for one that has changed. Does not own how a tool is called (`mcp`, `grpc`, `worker`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from jackline_server.core import json_text, templates
 from jackline_server.core.plan import JsonObject, JsonValue
@@ -35,14 +35,19 @@ def changed_words(changed: ToolChanged) -> str:
 
 
 def arguments_of(arguments_json: str, tool: PinnedTool, invocation: Invocation) -> JsonObject:
-    """What the tool gets: what it takes of the step's input, what the caller chose, what is fixed, on top.
+    """What the tool gets, by its own schema. Raises MessageProblem: a template has no value."""
+    properties = json_text.parse_object(tool.input_schema_json).get("properties")
+    takes: Mapping[str, JsonValue] = properties if isinstance(properties, dict) else {}
+    return arguments_among(takes, arguments_json, invocation)
+
+
+def arguments_among(takes: Collection[str], arguments_json: str, invocation: Invocation) -> JsonObject:
+    """What it takes of the step's input, what the caller chose, and what is fixed, on top.
 
     Raises:
         MessageProblem: a template has no value.
     """
     fixed = json_text.parse_object(arguments_json)
-    properties = json_text.parse_object(tool.input_schema_json).get("properties")
-    takes: Mapping[str, JsonValue] = properties if isinstance(properties, dict) else {}
     only_in_templates = set(templates.names_in(fixed)) - set(takes)
     given = {name: value for name, value in invocation.step_input.items() if name in takes}
     for values in (invocation.arguments, invocation.bound):

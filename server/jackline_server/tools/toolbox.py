@@ -14,6 +14,7 @@ from jackline_server.core.plan import (
     ResultAction,
     SqlAction,
     ToolAction,
+    WorkerAction,
 )
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.attempt import Attempts
@@ -23,6 +24,7 @@ from jackline_server.tools.http import HttpTool
 from jackline_server.tools.mcp.tool import McpToolCalls
 from jackline_server.tools.results import failed
 from jackline_server.tools.sql.tool import SqlTool
+from jackline_server.tools.worker.calls import WorkerCalls
 
 _REMOTE_NET_MS = 1_000
 _FUNCTION_NET_MS = 100
@@ -40,12 +42,14 @@ class StepToolbox:
         mcp: McpToolCalls | None = None,
         sql: SqlTool | None = None,
         grpc: GrpcCalls | None = None,
+        workers: WorkerCalls | None = None,
     ) -> None:
         self._http = http
         self._functions = functions
         self._mcp = mcp
         self._sql = sql
         self._grpc = grpc
+        self._workers = workers
         self._attempts = Attempts()
 
     @property
@@ -69,7 +73,7 @@ class StepToolbox:
                 return await self._http.call(action, invocation)
             case FunctionAction():
                 return await self._functions.call(action, invocation)
-            case McpAction() | SqlAction() | GrpcAction():
+            case McpAction() | SqlAction() | GrpcAction() | WorkerAction():
                 return await self._reached(action, invocation)
             case ResultAction() | ChildAction():
                 raise TypeError("results are read, and runs started, by the runtime itself")
@@ -77,7 +81,7 @@ class StepToolbox:
                 assert_never(action)
 
     async def _reached(
-        self, action: McpAction | SqlAction | GrpcAction, invocation: Invocation
+        self, action: McpAction | SqlAction | GrpcAction | WorkerAction, invocation: Invocation
     ) -> ToolResult:
         match action:
             case McpAction() if self._mcp is not None:
@@ -86,5 +90,7 @@ class StepToolbox:
                 return await self._sql.call(action, invocation)
             case GrpcAction() if self._grpc is not None:
                 return await self._grpc.call(action, invocation)
+            case WorkerAction() if self._workers is not None:
+                return await self._workers.call(action, invocation)
             case _:
                 return failed(f"This server has no connections for steps of kind {invocation.step.kind}.")

@@ -5,7 +5,6 @@ channel (`link`).
 """
 
 import asyncio
-import hashlib
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -25,6 +24,7 @@ from jackline_server.tools.guards import is_fair
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.pinned_calls import ToolChanged, arguments_of, changed_words, pinned
 from jackline_server.tools.results import clean_json, completed, failed, shortened
+from jackline_server.tools.trace_context import traceparent
 
 _CATALOG_AGE_S = 60.0
 _AT_ONCE_BYTES = 64 * 1024
@@ -124,13 +124,11 @@ def _result(reply: bytes, method: Method, interface: Interface, *, repeatable: b
 def _metadata(invocation: Invocation) -> Metadata:
     """What a service may know of a call. Raises MessageProblem for a subject that is too large."""
     subject: Mapping[str, JsonValue] = invocation.subject
-    trace = hashlib.sha256(invocation.run_id.encode()).hexdigest()[:32]
-    span = hashlib.sha256(f"{invocation.call_key} {invocation.attempt}".encode()).hexdigest()[:16]
     metadata: list[tuple[str, str | bytes]] = [
         ("idempotency-key", invocation.call_key),
         ("jackline-run-id", invocation.run_id),
         ("jackline-attempt", str(invocation.attempt)),
-        ("traceparent", f"00-{trace}-{span}-01"),
+        ("traceparent", traceparent(invocation)),
     ]
     if subject:
         written = json_text.write(dict(subject)).encode()

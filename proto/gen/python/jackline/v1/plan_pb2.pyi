@@ -1672,6 +1672,7 @@ class ToolStepPlan(_message.Message):
     SQL_FIELD_NUMBER: _builtins.int
     GRPC_FIELD_NUMBER: _builtins.int
     CHILD_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
@@ -1715,6 +1716,10 @@ class ToolStepPlan(_message.Message):
         """Starts a run of its own."""
 
     @_builtins.property
+    def worker(self) -> Global___WorkerAction:
+        """Calls a tool that a connected worker serves."""
+
+    @_builtins.property
     def policy(self) -> Global___ToolPolicy:
         """What follows from its failures, and whether it is called again."""
 
@@ -1738,14 +1743,15 @@ class ToolStepPlan(_message.Message):
         sql: Global___SqlAction | None = ...,
         grpc: Global___GrpcAction | None = ...,
         child: Global___ChildAction | None = ...,
+        worker: Global___WorkerAction | None = ...,
         policy: Global___ToolPolicy | None = ...,
         gates: Global___GatesPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql", "grpc", "child"]  # noqa: Y015
+    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql", "grpc", "child", "worker"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
 
@@ -2082,6 +2088,54 @@ class GrpcAction(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GrpcAction: _TypeAlias = GrpcAction  # noqa: Y015
+
+@_typing.final
+class WorkerAction(_message.Message):
+    """A tool of a pool of workers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTION_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
+    TOOL_DIGEST_FIELD_NUMBER: _builtins.int
+    TAKES_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
+    connection: _builtins.str
+    """The connection."""
+    tool: _builtins.str
+    """The tool, as its workers name it."""
+    arguments_json: _builtins.str
+    """A JSON object of fixed arguments, strings with templates."""
+    tool_digest: _builtins.str
+    """SHA-256 of the tool's description as it was pinned, in hexadecimal. A worker that describes it differently is not
+    given calls. Empty: the workflow describes the tool itself.
+    """
+    wait_ms: _builtins.int
+    """How long a call waits for somebody who serves the tool; unset: as long as the pool says."""
+    @_builtins.property
+    def takes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The arguments that the step's input fills, by name."""
+
+    def __init__(
+        self,
+        *,
+        connection: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        arguments_json: _builtins.str = ...,
+        tool_digest: _builtins.str = ...,
+        takes: _abc.Iterable[_builtins.str] | None = ...,
+        wait_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_wait_ms", b"_wait_ms", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_wait_ms", b"_wait_ms", "arguments_json", b"arguments_json", "connection", b"connection", "takes", b"takes", "tool", b"tool", "tool_digest", b"tool_digest", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__wait_ms: _TypeAlias = _typing.Literal["wait_ms"]  # noqa: Y015
+    _WhichOneofArgType__wait_ms: _TypeAlias = _typing.Literal["_wait_ms", b"_wait_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__wait_ms) -> _WhichOneofReturnType__wait_ms | None: ...
+
+Global___WorkerAction: _TypeAlias = WorkerAction  # noqa: Y015
 
 @_typing.final
 class RouterCase(_message.Message):

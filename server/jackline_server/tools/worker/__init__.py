@@ -1,0 +1,1 @@
+"""Step kind `worker`: tools that connected programs serve."""

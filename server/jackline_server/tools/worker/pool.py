@@ -1,0 +1,283 @@
+"""One pool: the workers that serve it, the calls that wait for one, and what its tools are.
+
+Owns who is given what: the least busy worker that describes a tool as the call wants it, and the line of
+those who wait. Does not own what a result means (`calls`), nor the streams (the door).
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import count
+
+from jackline_server.runtime.pinned_tools import Catalog
+from jackline_server.runtime.ports import Clock
+from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.worker_ports import (
+    CancelReason,
+    InvokeTool,
+    PoolView,
+    ServerLeaves,
+    WorkerConnection,
+    WorkerTool,
+    WorkerView,
+)
+from jackline_server.tools.catalogs import ServerDown
+from jackline_server.tools.guards import Guard
+from jackline_server.tools.worker.offers import Offer
+from jackline_server.tools.worker.session import Flight, Outbox, Reply, Session
+
+_NOBODY = "no worker that serves it has connected to this server yet"
+
+
+class Served(Enum):
+    """Who could run a tool as it is wanted."""
+
+    YES = "yes"
+    CHANGED = "changed"
+    """Workers serve it, and each describes it differently."""
+    NO = "no"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Waiter:
+    """A call in line. `given` is the session that took it; `woken` says that something has changed."""
+
+    order: InvokeTool
+    digest: str
+    shunned: Collection[str]
+    reply: "asyncio.Future[Reply]"
+    flight: Flight | None = None
+    session: Session | None = None
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def suits(self, session: Session) -> bool:
+        """True if that worker serves the tool as the call wants it."""
+        found = session.digest_of(self.order.tool)
+        return found is not None and self.digest in ("", found) and session.token not in self.shunned
+
+
+class WorkerPool:
+    """A connection of kind `worker`. Implements `CatalogLink`."""
+
+    def __init__(self, connection: WorkerConnection, *, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self.guard = Guard(connection)
+        self.known: Catalog | None = None
+        self.problem = _NOBODY
+        self.dropped = 0
+        self._sessions: dict[str, Session] = {}
+        self._line: dict[str, deque[Waiter]] = {}
+        self._graces: dict[str, asyncio.TimerHandle] = {}
+        self._turns = count(1)
+        self._leaving = False
+
+    @property
+    def connection(self) -> WorkerConnection:
+        """What the operator says of it."""
+        return self._connection
+
+    async def catalog(self, *, max_age_s: float) -> Catalog:
+        """What is served now, or was last. Raises ServerDown."""
+        del max_age_s
+        if self.known is None:
+            raise ServerDown(self.problem)
+        return self.known
+
+    # --- workers ---------------------------------------------------------------------------------
+
+    def join(self, offer: Offer, *, principal: str, draining: bool) -> tuple[Session, Outbox]:
+        """A new worker. Raises Refused (WORKER_LIMIT)."""
+        most = self._connection.most_workers
+        if len(self._sessions) >= most:
+            raise Refused(
+                Reason.WORKER_LIMIT,
+                f"The pool has {most} workers, as many as it may have. Try again later.",
+                metadata={"limit": str(most)},
+            )
+        session = Session(offer, principal=principal, started_unix_ms=self._clock.unix_ms())
+        self._sessions[session.token] = session
+        return session, self._opened(session, session.resume(offer, ()), draining=draining)
+
+    def resumed(
+        self, token: str, offer: Offer, *, principal: str, named: Collection[str], draining: bool
+    ) -> tuple[Session, Outbox] | None:
+        """A worker that comes back; None if it is not known any more."""
+        session = self._sessions.get(token)
+        if session is None or session.principal != principal:
+            return None
+        if session.outbox is not None:
+            session.outbox.refuse(
+                Refused(Reason.WORKER_SESSION_TAKEN, "Another stream has resumed this session.")
+            )
+        if (grace := self._graces.pop(token, None)) is not None:
+            grace.cancel()
+        outbox = session.resume(offer, frozenset(named))
+        return session, self._opened(session, outbox, draining=draining)
+
+    def closed(self, session: Session, outbox: Outbox, *, leaving: bool) -> None:
+        """A stream has ended. The worker is gone, at once or when its time to come back is over."""
+        if session.outbox is not outbox:
+            return  # another stream has taken over
+        session.outbox = None
+        if leaving or self._leaving:
+            self._lose(session)
+            return
+        grace_s = self._connection.resume_grace_ms / 1000
+        loop = asyncio.get_running_loop()
+        self._graces[session.token] = loop.call_later(grace_s, self._lose, session)
+        self._wake()
+
+    def drained(self, session: Session) -> None:
+        """The worker wants nothing more, and is told once nothing more can come."""
+        session.draining = True
+        if session.outbox is not None:
+            session.outbox.put(ServerLeaves(grace_ms=None))
+        self._wake()
+
+    def leave(self, *, grace_ms: int) -> None:
+        """The server goes: tell everybody."""
+        self._leaving = True
+        for session in self._sessions.values():
+            if session.outbox is not None:
+                session.outbox.put(ServerLeaves(grace_ms=grace_ms))
+
+    def close(self) -> None:
+        """Wait for nobody to come back."""
+        for grace in self._graces.values():
+            grace.cancel()
+        self._graces.clear()
+
+    def _opened(self, session: Session, outbox: Outbox, *, draining: bool) -> Outbox:
+        session.draining = False
+        if draining:
+            self.drained(session)
+        self._learn()
+        self._fill(session)
+        self._wake()
+        return outbox
+
+    def _lose(self, session: Session) -> None:
+        self._graces.pop(session.token, None)
+        self._sessions.pop(session.token, None)
+        session.lose()
+        self._learn()
+        self._wake()
+
+    def _learn(self) -> None:
+        """What is served, the newest word counting. With nobody there it stays what it was."""
+        sessions = self._sessions.values()  # in the order of their beginning
+        found = {name: tool.pinned for one in sessions for name, tool in one.offer.tools.items()}
+        if found:
+            self.known = found
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def served(self, tool: str, digest: str, shunned: Collection[str] = ()) -> Served:
+        """Whether somebody who is connected serves a tool as it is wanted."""
+        found = {
+            session.digest_of(tool)
+            for session in self._sessions.values()
+            if session.is_open and session.token not in shunned
+        }
+        found.discard(None)
+        if not found:
+            return Served.NO
+        return Served.YES if not digest or digest in found else Served.CHANGED
+
+    def enter(self, waiter: Waiter) -> None:
+        """Give a call to the least busy worker that has room, or let it stand in line."""
+        line = self._line.setdefault(waiter.order.tool, deque())
+        overtakes = any(one.digest == waiter.digest for one in line)
+        best = None if overtakes or self._leaving else self._best(waiter)
+        if best is None:
+            line.append(waiter)
+        else:
+            self._give(waiter, best)
+
+    def withdraw(self, waiter: Waiter, reason: CancelReason) -> None:
+        """The call is given up, wherever it is."""
+        if waiter.session is not None and waiter.flight is not None:
+            session = waiter.session
+            session.take_back(waiter.flight, reason)
+            self._fill(session)
+            return
+        line = self._line.get(waiter.order.tool)
+        if line is not None and waiter in line:
+            line.remove(waiter)
+
+    def answered(self, session: Session, *, took: bool) -> None:
+        """A result came: somebody in line may have the place."""
+        self.dropped += not took
+        self._fill(session)
+
+    def _best(self, waiter: Waiter) -> Session | None:
+        fit = [
+            one
+            for one in self._sessions.values()
+            if one.is_open and waiter.suits(one) and one.has_room(waiter.order.tool)
+        ]
+        return min(fit, key=lambda one: (one.load, one.last_given), default=None)
+
+    def _give(self, waiter: Waiter, session: Session) -> None:
+        flight = Flight(order=waiter.order, reply=waiter.reply)
+        waiter.flight, waiter.session = flight, session
+        session.last_given = next(self._turns)
+        session.give(flight)
+        waiter.woken.set()
+
+    def _fill(self, session: Session) -> None:
+        """Give a worker with room what waits for it, of each tool the oldest first."""
+        if not session.is_open or self._leaving:
+            return
+        for tool in session.offer.tools:
+            line = self._line.get(tool)
+            if not line:
+                continue
+            for waiter in list(line):
+                if not session.has_room(tool):
+                    break
+                if waiter.suits(session):
+                    line.remove(waiter)
+                    self._give(waiter, session)
+
+    def _wake(self) -> None:
+        for line in self._line.values():
+            for waiter in line:
+                waiter.woken.set()
+
+    # --- views -----------------------------------------------------------------------------------
+
+    def view(self) -> PoolView:
+        """The pool and its workers."""
+        offers: dict[str, WorkerTool] = {}
+        for session in self._sessions.values():
+            offers |= {name: tool.offer for name, tool in session.offer.tools.items()}
+        return PoolView(
+            name=self._connection.name,
+            workers=[_view(session) for session in self._sessions.values()],
+            tools=[offers[name] for name in sorted(offers)],
+            waiting=sum(map(len, self._line.values())),
+            dropped_results=self.dropped,
+        )
+
+
+def _view(session: Session) -> WorkerView:
+    return WorkerView(
+        worker=session.offer.worker,
+        principal=session.principal,
+        started_unix_ms=session.started_unix_ms,
+        connected=session.outbox is not None,
+        draining=session.draining,
+        tools=sorted(session.offer.tools),
+        max_parallel=session.offer.max_parallel,
+        in_flight=len(session.flights),
+    )
+
+
+def new_invocation() -> str:
+    """A name for an invocation that nobody can guess."""
+    return f"inv_{secrets.token_hex(12)}"

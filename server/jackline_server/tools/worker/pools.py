@@ -1,0 +1,136 @@
+"""Every pool of the config: who joins which, and what is asked of their tools.
+
+Owns the way in, and the seats. Does not own a pool (`pool`), nor calls (`calls`). A registry is one
+process's: a worker serves the runs of the server that it is connected to.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from jackline_server.core.plan import Plan, ToolStep, WorkerAction
+from jackline_server.runtime.ports import Clock
+from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.worker_ports import (
+    PoolView,
+    Registration,
+    WorkerConnection,
+    WorkerOrder,
+    WorkerProgress,
+    WorkerResult,
+    WorkerSays,
+    WorkerSeat,
+    WorkerWelcome,
+)
+from jackline_server.tools.catalogs import PinnedCatalogs
+from jackline_server.tools.worker.offers import SchemaChecker, checked
+from jackline_server.tools.worker.pool import Served, WorkerPool
+from jackline_server.tools.worker.session import Outbox, Session
+
+
+class WorkerPools(PinnedCatalogs[WorkerPool]):
+    """The pools of a server. Implements `WorkerRegistry`, and `Catalogs` for their steps."""
+
+    def __init__(
+        self, connections: Mapping[str, WorkerConnection], *, schemas: SchemaChecker, clock: Clock
+    ) -> None:
+        """Nobody serves yet."""
+        super().__init__({name: WorkerPool(one, clock=clock) for name, one in connections.items()})
+        self._schemas = schemas
+        self._is_leaving = False
+
+    async def join(self, principal: str, registration: Registration) -> WorkerSeat:
+        """See `WorkerRegistry.join`."""
+        pool = self._pool(registration.pool, principal)
+        # Schemas are parsed: up to some megabytes of them.
+        offer = await asyncio.to_thread(checked, registration, pool.connection, self._schemas)
+        if self._is_leaving:
+            raise Refused(Reason.DRAINING, "The server is going down. Connect again.")
+        found = pool.resumed(
+            registration.session,
+            offer,
+            principal=principal,
+            named=registration.invocations,
+            draining=registration.draining,
+        )
+        session, outbox = found or pool.join(offer, principal=principal, draining=registration.draining)
+        return _Seat(pool, session, outbox, resumed=found is not None)
+
+    def pools(self, name: str = "") -> Sequence[PoolView]:
+        """See `WorkerRegistry.pools`."""
+        if name and name not in self._links:
+            raise _unknown(name)
+        return [self._links[one].view() for one in sorted(self._links) if name in ("", one)]
+
+    def leave(self, *, grace_ms: int) -> None:
+        """See `WorkerRegistry.leave`."""
+        self._is_leaving = True
+        for pool in self._links.values():
+            pool.leave(grace_ms=grace_ms)
+
+    async def changed(self, plan: Plan) -> Sequence[str]:
+        """The steps whose tool is served now, and by nobody as it was pinned. See `Catalogs.changed`."""
+        return sorted(
+            step_id
+            for step_id, step in plan.steps.items()
+            if isinstance(step, ToolStep)
+            and isinstance(step.action, WorkerAction)
+            and (pool := self._links.get(step.action.connection)) is not None
+            and pool.served(step.action.tool, step.action.tool_digest) is Served.CHANGED
+        )
+
+    async def close(self) -> None:
+        """Wait for nobody any more."""
+        self.forget()
+        for pool in self._links.values():
+            pool.close()
+
+    def _pool(self, name: str, principal: str) -> WorkerPool:
+        pool = self._links.get(name)
+        allowed = None if pool is None else pool.connection.principals
+        if pool is None or (allowed is not None and principal not in allowed):
+            raise _unknown(name)
+        return pool
+
+
+class _Seat:
+    """One stream of a session. Implements `WorkerSeat`."""
+
+    def __init__(self, pool: WorkerPool, session: Session, outbox: Outbox, *, resumed: bool) -> None:
+        self._pool = pool
+        self._session = session
+        self._outbox = outbox
+        self._resumed = resumed
+
+    @property
+    def welcome(self) -> WorkerWelcome:
+        connection = self._pool.connection
+        return WorkerWelcome(
+            session=self._session.token,
+            resumed=self._resumed,
+            heartbeat_ms=connection.heartbeat_ms,
+            resume_grace_ms=connection.resume_grace_ms,
+        )
+
+    async def next_order(self) -> WorkerOrder:
+        return await self._session.next_order(self._outbox)
+
+    def hear(self, said: WorkerSays) -> None:
+        if self._session.outbox is not self._outbox:
+            return  # another stream has taken over
+        if isinstance(said, WorkerResult):
+            self._pool.answered(self._session, took=self._session.answer(said))
+        elif isinstance(said, WorkerProgress):
+            self._session.show(said)
+        else:
+            self._pool.drained(self._session)
+
+    def end(self, *, leaving: bool) -> None:
+        self._pool.closed(self._session, self._outbox, leaving=leaving)
+
+
+def _unknown(name: str) -> Refused:
+    return Refused(
+        Reason.WORKER_POOL_NOT_FOUND,
+        "There is no such pool of workers for this caller. The operator's config names them.",
+        metadata={"pool": name[:64]},
+    )
