@@ -110,6 +110,29 @@ async def test_a_read_only_tool_is_called_once_and_its_result_shown(project: Pro
     assert project.calls() == [{"text": "hi"}]
 
 
+async def test_what_is_printed_of_a_call_is_the_very_text_that_a_model_is_told(tmp_path: Path):
+    project = Project(folder=tmp_path)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+        connection.executemany("INSERT INTO orders VALUES (?)", [(one,) for one in range(200)])
+    project.write("orders.yaml", f"{STATEMENT}    result_chars: 100\n    effect: read\n")
+    project.config("[data_sources.shop]\nfile = 'shop.db'\n")
+    words = ("test", "--workflow", "orders.yaml", "find", "--args")
+
+    code, done = await tools(project, *words, '{"least": "0"}')
+    head, mark, tail = done["seen_by_model"].split("\n")
+    whole = json.dumps(done["output"], separators=(",", ":"))
+    assert (code, head, tail) == (0, whole[:40], whole[-60:])
+    assert mark.startswith("[cut: ")
+    assert '{"result":"result-1","offset":40}' in mark
+    assert len(done["notes"]) == 1
+
+    plain = await project.run("tools", *words, '{"least": "0"}', "--config", "jackline.toml")
+    assert done["seen_by_model"] in plain.out
+    _, few = await tools(project, *words, '{"least": "199"}')
+    assert (few["seen_by_model"], few["notes"]) == ('{"rows":[{"id":199}]}', [])
+
+
 async def test_a_tool_that_may_change_something_needs_a_yes(project: Project):
     words = ("tools", "test", "--config", "jackline.toml", "charge", "--args", '{"text": "5"}')
     refused = await project.run(*words)
@@ -121,7 +144,7 @@ async def test_a_tool_that_may_change_something_needs_a_yes(project: Project):
 async def test_a_tool_that_fails_ends_with_one(project: Project):
     code, result = await tools(project, "test", "--connection", "till", "failing", "--yes")
     assert (code, result["status"]) == (1, "failed")
-    assert result["error"]
+    assert result["seen_by_model"] == f"Error: {result['error']}"
 
 
 async def test_an_http_tool_of_a_workflow_takes_its_bound_values_from_the_arguments(project: Project):

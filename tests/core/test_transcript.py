@@ -200,7 +200,7 @@ def show(output: str, result_chars: int, cut_from_bytes: int = 0) -> str:
     driver = drive(plan, Says(calls=(Call("look"),)), ANSWER, look=[Ends(output="x")])
     (call,) = driver.state.calls.values()
     long: ToolCall = replace(call, output_json=output, cut_from_bytes=cut_from_bytes)
-    return shown(long, driver.state)
+    return shown(long, driver.state.plan)
 
 
 def test_an_output_that_fits_is_shown_whole() -> None:

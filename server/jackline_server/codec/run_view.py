@@ -121,7 +121,7 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
         if full:
             message.arguments_json = _given(call)
             completed = call.status is CallStatus.COMPLETED
-            message.result = shown(call, state) if completed else call.error
+            message.result = shown(call, state.plan) if completed else call.error
         messages.append(message)
     return messages
 

@@ -76,7 +76,8 @@ def try_tools(  # noqa: PLR0913 - one parameter a flag
     """Show tools as a model would see them, or call one of them once.
 
     Without --connection and --workflow: the tools of every MCP and gRPC connection and of every workflow
-    of the folder. A call takes the way of a call in a run. The exit code is 1 if the tool fails.
+    of the folder. A call takes the way of a call in a run, and what is printed is the text that the model
+    would get, cut as the step says. The exit code is 1 if the tool fails.
     """
     if connection is not None and workflow is not None:
         raise typer.BadParameter("give --connection or --workflow, not both")
@@ -257,6 +258,7 @@ async def _called(
     config: Config, wanted: _Wanted, name: str, given: dict[str, Any], *, may_change: bool, output: Output
 ) -> int:
     from jackline_server.bootstrap import workbench  # noqa: PLC0415 - help needs none of it
+    from jackline_server.commands import tool_sight  # noqa: PLC0415 - see above
     from jackline_server.runtime.ports import ToolEnding  # noqa: PLC0415 - see above
 
     async with workbench(config) as bench:
@@ -268,10 +270,14 @@ async def _called(
         started = time.monotonic()
         result = await bench.toolbox.call(invocation)
         took_ms = round((time.monotonic() - started) * 1000)
+    text = tool_sight.told(tool, invocation.arguments, result)
+    notes = list(tool_sight.notes(result, text))
     if output is Output.JSON:
-        say_json({"tool": tool.name, "duration_ms": took_ms, **_result(result)})
+        seen = {"seen_by_model": text, "notes": notes}
+        say_json({"tool": tool.name, "duration_ms": took_ms, **_result(result), **seen})
     else:
-        say(*_told(tool.name, result, took_ms))
+        say(f"{tool.name}: {result.ending.value} in {took_ms} ms; the model is told")
+        say(*text.split("\n"), *(f"({note})" for note in notes))
     return 0 if result.ending is ToolEnding.COMPLETED else EXIT_FOUND
 
 
@@ -341,13 +347,3 @@ def _result(result: "ToolResult") -> dict[str, object]:
         "error": result.error,
         "cut_from_bytes": result.cut_from_bytes,
     }
-
-
-def _told(name: str, result: "ToolResult", took_ms: int) -> Iterator[str]:
-    yield f"{name}: {result.ending.value} in {took_ms} ms"
-    if result.error:
-        yield result.error
-    if result.output_json is not None:
-        yield json.dumps(json.loads(result.output_json), ensure_ascii=False, indent=2)
-    if result.cut_from_bytes:
-        yield f"(cut; the whole output has {result.cut_from_bytes} bytes)"

@@ -11,7 +11,7 @@ from pathlib import Path
 from jackline_server.bootstrap import Workbench
 from jackline_server.commands.compiling import compiled, loaded_workflow, place_of
 from jackline_server.commands.pins import drift
-from jackline_server.core.frozen import frozen
+from jackline_server.core.frozen import change, frozen
 from jackline_server.core.plan import (
     ChildAction,
     FunctionAction,
@@ -62,6 +62,7 @@ class Shown:
 
     `effect` is that of the step, or `destructive` where a trusted server says so and no step has declared it
     yet. `pin` says what it is pinned to. `step` is None for one that can't be used; `refusal` says why.
+    `plan` is the workflow's, and `asked_by` the agent in it whose tool it is, empty for a step by itself.
     """
 
     name: str
@@ -75,6 +76,8 @@ class Shown:
     pin: str
     step: ToolStep | None
     refusal: str = ""
+    plan: Plan | None = None
+    asked_by: str = ""
 
     def answers_to(self, name: str) -> bool:
         """True for the step's name and for the server's own."""
@@ -130,8 +133,14 @@ async def tools_of_workflow(
         step = result_tool.behind(plan, entry.ref)
         if isinstance(step, ToolStep) and entry.ref not in shown:
             pin = _pin_of(step, loaded.source, bench, changed)
-            shown[entry.ref] = _of_plan(step, entry, pin)
+            shown[entry.ref] = change(_of_plan(step, entry, pin), plan=plan, asked_by=_asker(plan, entry))
     return list(shown.values())
+
+
+def _asker(plan: Plan, entry: ToolEntry) -> str:
+    """The agent whose tool it is; empty if it is none's."""
+    agents = (step for step in plan.steps.values() if isinstance(step, ModelStep))
+    return next((step.step_id for step in agents if entry in step.tools), "")
 
 
 def _entries(plan: Plan, step_id: str | None) -> Iterator[ToolEntry]:
@@ -275,6 +284,8 @@ async def _compiled_alone(
             origin=origin,
             pin=pin,
             step=step,
+            plan=plan,
+            asked_by="ask",
         )
 
 

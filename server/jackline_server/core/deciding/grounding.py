@@ -166,7 +166,9 @@ def _case(state: RunState, visit: Visit, step: ModelStep, model: ModelPlan) -> s
 
 
 def _result(call: ToolCall, state: RunState) -> str:
-    return transcript.shown(call, state) if call.status is CallStatus.COMPLETED else f"Error: {call.error}"
+    return (
+        transcript.shown(call, state.plan) if call.status is CallStatus.COMPLETED else f"Error: {call.error}"
+    )
 
 
 # --- the judge's word --------------------------------------------------------------------------

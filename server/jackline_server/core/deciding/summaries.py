@@ -126,7 +126,7 @@ def _lines(entry: Reply | Note, state: RunState) -> Iterator[str]:
 
 def _call_lines(made: ToolCall, state: RunState) -> Iterator[str]:
     yield f"It called {made.name}({made.arguments})"
-    yield f"which came to: {transcript.told(made, state)}"
+    yield f"which came to: {transcript.told(made, state.plan)}"
 
 
 def read(reply: Reply) -> str | None:

@@ -33,6 +33,7 @@ from jackline_server.core.plan import (
     Completion,
     JsonObject,
     ModelStep,
+    Plan,
     ToolStep,
 )
 from jackline_server.core.reading import finish_tool, hygiene, result_tool, thread_window
@@ -169,7 +170,7 @@ class _Growing:
             name, arguments = usable_name(call.name), _arguments(call)
             if not call.attempts:
                 self._count(call, name, arguments)
-            text, is_error = _outcome(call, state, is_later=self.is_later)
+            text, is_error = _outcome(call, state.plan, is_later=self.is_later)
             if pruned:
                 text = _named(call, text)
             asked.append(MessageToolCall(call_id=call_id, name=name, arguments=arguments))
@@ -318,10 +319,10 @@ def _left_out(gone: tuple[Reply | Note, ...], history: History, state: RunState)
     )
 
 
-def _outcome(call: ToolCall, state: RunState, *, is_later: bool = False) -> tuple[str, bool]:
+def _outcome(call: ToolCall, plan: Plan, *, is_later: bool = False) -> tuple[str, bool]:
     match call.status:
         case CallStatus.COMPLETED:
-            return shown(call, state, is_later=is_later), False
+            return shown(call, plan, is_later=is_later), False
         case CallStatus.UNKNOWN:
             return _UNKNOWN, True
         case CallStatus.FAILED | CallStatus.DENIED | CallStatus.CANCELLED:
@@ -330,28 +331,28 @@ def _outcome(call: ToolCall, state: RunState, *, is_later: bool = False) -> tupl
             return NO_RESULT, True
 
 
-def told(call: ToolCall, state: RunState) -> str:
+def told(call: ToolCall, plan: Plan) -> str:
     """What a model is told that a call came to."""
-    return _outcome(call, state)[0]
+    return _outcome(call, plan)[0]
 
 
-def shown(call: ToolCall, state: RunState, *, is_later: bool = False) -> str:
+def shown(call: ToolCall, plan: Plan, *, is_later: bool = False) -> str:
     """A completed call's output as a model sees it, that of a later run if so.
 
     Of one that is too long that is its beginning and its end, with a mark between them of how long it is and
     where it can be read on in. Of what is no text it is told what that is.
     """
-    text = _text_of(call, state, is_later=is_later)
+    text = _text_of(call, plan, is_later=is_later)
     return f"{text}\n{media.told(call.media)}" if call.media else text
 
 
-def _text_of(call: ToolCall, state: RunState, *, is_later: bool) -> str:
+def _text_of(call: ToolCall, plan: Plan, *, is_later: bool) -> str:
     output = call.output_json or "null"
-    step = result_tool.behind(state.plan, call.tool)
+    step = result_tool.behind(plan, call.tool)
     most = step.result_chars if isinstance(step, ToolStep) else len(output)
     if len(output) <= most and not call.cut_from_bytes:
         return output
-    asking = state.plan.steps.get(call.step_id)
+    asking = plan.steps.get(call.step_id)
     if isinstance(asking, ModelStep) and asking.reads_results:
         return _excerpt(call, output, most, is_later=is_later)
     length = call.cut_from_bytes or len(output)
