@@ -83,6 +83,21 @@ class Seats:
         found = [json.loads(line) for line in self.ledger.read_text(encoding="utf-8").splitlines()]
         return [line for line in found if tool in {"", line["tool"]}]
 
+    async def noted(self, tool: str, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until a tool wrote so many lines there."""
+        self.ledger.touch()
+        following = ("tail", "-n", "+1", "-F", str(self.ledger))
+        tail = await asyncio.create_subprocess_exec(*following, stdout=asyncio.subprocess.PIPE)
+        try:
+            assert tail.stdout is not None
+            async with asyncio.timeout(PROGRAM_S):
+                while len(self.lines(tool)) < count:
+                    await tail.stdout.readline()
+        finally:
+            tail.kill()
+            await tail.wait()
+        return self.lines(tool)
+
     def words(self) -> str:
         """What it printed."""
         return self.errors.read_text(encoding="utf-8")
