@@ -213,7 +213,7 @@ async def test_a_child_that_holds_the_pipes_of_a_dead_process_does_not_hold_the_
     async with box() as made:
         note = tmp_path / "pid"
         result = await made.call("dies_with_a_child", {"note": str(note)})
-        assert result.ending is ToolEnding.FAILED
+        assert (result.ending, result.timed_out) == (ToolEnding.FAILED, False)
         await until_gone(int(note.read_text()))
 
 
