@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -110,6 +111,8 @@ class Seats:
 
 def program_of(language: str) -> tuple[str, ...]:
     """The words that call a language's worker; without its tools a test is skipped, or failed in CI."""
+    if language == "python":
+        return (sys.executable, str(building.CLIENT / "python" / "example" / "seats.py"))
     found = building.LANGUAGES[language]
     if lacks := building.lacking(found):
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip

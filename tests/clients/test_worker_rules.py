@@ -27,7 +27,7 @@ CANCELLED = wire.WorkerErrorKind.WORKER_ERROR_KIND_CANCELLED
 NOT_STARTED = wire.WorkerErrorKind.WORKER_ERROR_KIND_NOT_STARTED
 
 
-@pytest.fixture(params=list(building.LANGUAGES))
+@pytest.fixture(params=["python", *building.LANGUAGES])
 def program(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return program_of(request.param)
 

@@ -962,7 +962,7 @@ func (x *ResultAcknowledged) GetInvocation() string {
 	return ""
 }
 
-// How far an invocation has come. Shown to whoever watches the run, and not kept.
+// How far an invocation has come. Taken as a sign of life and not kept; nobody is shown it yet.
 type InvocationProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The invocation.

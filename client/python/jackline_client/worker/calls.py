@@ -47,7 +47,7 @@ class Call:
     stopped: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def progress(self, text: str, fraction: float | None = None) -> None:
-        """Say how far it has come, 0 to 1, to whoever watches the run. From any thread; may be dropped."""
+        """Say how far it has come, 0 to 1. From any thread; may be dropped, and nobody is shown it yet."""
         self.show(text, fraction)
 
     @property

@@ -40,7 +40,7 @@ class Invocations:
     def __init__(self, tools: Mapping[str, Tool], *, max_parallel: int) -> None:
         self._tools = tools
         self._threads = ThreadPoolExecutor(max_parallel, thread_name_prefix="jackline-worker")
-        self._max_parallel = max_parallel
+        self._places = asyncio.Semaphore(max_parallel)
         self._running: dict[str, _Running] = {}
         self._finished: dict[str, wire.InvocationResult] = {}
         self._idle = asyncio.Event()
@@ -63,9 +63,8 @@ class Invocations:
         if name in self._running or name in self._finished:
             return
         tool = self._tools.get(invoke.tool)
-        if tool is None or len(self._running) >= self._max_parallel:
-            why = "there is no such tool here" if tool is None else "the worker has no room"
-            self._finish(name, _failure(wire.WORKER_ERROR_KIND_NOT_STARTED, why))
+        if tool is None:
+            self._finish(name, _failure(wire.WORKER_ERROR_KIND_NOT_STARTED, "there is no such tool here"))
             return
         call = self._call(invoke)
         task = asyncio.create_task(self._run(tool, invoke, call), name=f"invocation {name}")
@@ -151,8 +150,9 @@ class Invocations:
         """The result, whatever the function does; cancelled if it lets itself be."""
         try:
             arguments = json.loads(invoke.arguments_json)
-            value = await tool.run(arguments, call, self._threads)
-            return self._value(value)
+            # The server keeps count itself; what still runs of a session that is over is known here alone.
+            async with self._places, tool.places:
+                return self._value(await tool.run(arguments, call, self._threads))
         except TryAgain as error:
             return _failure(wire.WORKER_ERROR_KIND_TRANSIENT, str(error), error.retry_after_s)
         except ToolUncertain as error:
@@ -161,7 +161,8 @@ class Invocations:
             return _failure(wire.WORKER_ERROR_KIND_FAILED, str(error))
         except Exception as error:  # noqa: BLE001 - the invocation ends here, and its worker must not
             _log.exception("the tool %s raised", tool.name)
-            return _failure(wire.WORKER_ERROR_KIND_FAILED, f"{type(error).__name__}: {error}")
+            message = f"The tool failed in a way that it did not foresee: {type(error).__name__}."
+            return _failure(wire.WORKER_ERROR_KIND_UNCERTAIN, message)
 
     def _value(self, value: object) -> wire.InvocationResult:
         if isinstance(value, str) and len(value.encode(errors="replace")) <= self.most_result_bytes:
@@ -172,8 +173,8 @@ class Invocations:
             message = f"The tool has done its work, and returned what is not JSON ({type(error).__name__})."
             return wire.InvocationResult(text=message)
         if len(written) > self.most_result_bytes:
-            size = f"{len(written)} bytes, more than the {self.most_result_bytes} that are taken"
-            return wire.InvocationResult(text=f"The tool has done its work; its result has {size}.")
+            message = f"The tool has done its work; its result of {len(written)} bytes is too large."
+            return wire.InvocationResult(text=message[: self.most_result_bytes])
         return wire.InvocationResult(json=written)
 
     def _finish(self, name: str, result: wire.InvocationResult) -> None:

@@ -12,8 +12,6 @@ import socket
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack
 
-import grpc.aio
-
 from jackline.v1 import tool_worker_pb2 as wire
 from jackline.v1.tool_worker_pb2_grpc import ToolWorkerServiceStub
 from jackline_client._connection import Endpoint, open_channel
@@ -46,7 +44,7 @@ class Worker:
         Without an `endpoint` the server and its token are found as by the command line: see `credentials`.
         """
         self._pool = pool
-        self._name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._max_parallel = max_parallel
         self._endpoint = endpoint
         self._tools: dict[str, Tool] = {}
@@ -94,22 +92,23 @@ class Worker:
         for one in caught:
             loop.add_signal_handler(one, self.drain)
         try:
-            async with open_channel(endpoint) as channel:
-                await self._serve(channel, endpoint.token, invocations)
+            await self._serve(endpoint, invocations)
         finally:
             invocations.close()
             for one in caught:
                 loop.remove_signal_handler(one)
 
-    async def _serve(self, channel: grpc.aio.Channel, token: str | None, invocations: Invocations) -> None:
-        stub = ToolWorkerServiceStub(channel)
-        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+    async def _serve(self, endpoint: Endpoint, invocations: Invocations) -> None:
+        metadata = (("authorization", f"Bearer {endpoint.token}"),) if endpoint.token else ()
         pause_s = _FIRST_PAUSE_S
         while True:
             stream = Stream(invocations, leaving=self._leaving)
             at_least_s = 0.0
             try:
-                await stream.serve(lambda: stub.Connect(metadata=metadata), self._register(invocations))
+                # A connection of its own: the last one may be there and carry nothing any more.
+                async with open_channel(endpoint) as channel:
+                    call = ToolWorkerServiceStub(channel).Connect(metadata=metadata)
+                    await stream.serve(call, self._register(invocations))
             except CallError as error:
                 if error.code not in _AGAIN:
                     raise
@@ -120,6 +119,8 @@ class Worker:
             else:
                 if not stream.server_leaves:
                     return
+                stream.session = self._session = ""  # it ended in good order
+                pause_s = _FIRST_PAUSE_S
             if stream.session:
                 self._session, pause_s = stream.session, _FIRST_PAUSE_S
             await asyncio.sleep(max(random.uniform(0, pause_s), at_least_s))  # noqa: S311 - a pause is no secret
@@ -128,7 +129,7 @@ class Worker:
     def _register(self, invocations: Invocations) -> wire.RegisterWorker:
         return wire.RegisterWorker(
             pool=self._pool,
-            worker=self._name,
+            worker=self.name,
             session=self._session,
             tools=[tool.offer for tool in self._tools.values()],
             max_parallel=self._max_parallel,

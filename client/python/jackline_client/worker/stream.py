@@ -4,7 +4,7 @@ Owns the heartbeats and the order of things on a stream. Does not own what comes
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import grpc.aio
@@ -19,8 +19,6 @@ from jackline_client.worker.invocations import Invocations
 _MISSED = 3
 _WELCOME_S = 30.0
 
-Connect = Callable[[], Any]
-
 
 class Stream:
     """Serves one stream. `session` is that of its `welcome`, empty before."""
@@ -34,13 +32,12 @@ class Stream:
         self.session = ""
         self.server_leaves = False
 
-    async def serve(self, connect: Connect, register: wire.RegisterWorker) -> None:
+    async def serve(self, call: Any, register: wire.RegisterWorker) -> None:  # noqa: ANN401 - grpc.aio has no type for it
         """Until the server has ended the stream with OK.
 
         Raises:
             CallError: it ended otherwise, or nothing was heard for too long.
         """
-        call = connect()
         telling: asyncio.Task[None] | None = None
         try:
             await call.write(wire.ConnectRequest(register=register))
@@ -49,7 +46,7 @@ class Stream:
                 await _ended(call)
                 return
             self._welcomed(welcome.welcome, asked=register.session)
-            telling = asyncio.create_task(self._tell(call), name="worker telling")
+            telling = asyncio.create_task(self._tell(call, told=register.draining), name="worker telling")
             await self._hear(call)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error) from error
@@ -92,9 +89,9 @@ class Stream:
                 case _:
                     pass  # a heartbeat, or what only a newer server says
 
-    async def _tell(self, call: Any) -> None:  # noqa: ANN401 - see above
+    async def _tell(self, call: Any, *, told: bool) -> None:  # noqa: ANN401 - see above
         """All that is to be said, a heartbeat where there is nothing, and in the end the half-close."""
-        going = asyncio.create_task(self._say_when_leaving(), name="worker leaving")
+        going = asyncio.create_task(self._say_when_leaving(told=told), name="worker leaving")
         try:
             while not going.done() or not self._outbox.empty():
                 message = await self._next(going)
@@ -118,14 +115,18 @@ class Stream:
             getting.cancel()
         return None if going.done() else wire.ConnectRequest(heartbeat=wire.WorkerHeartbeat())
 
-    async def _say_when_leaving(self) -> None:
-        """Ask for nothing more once this worker leaves, then wait until nothing more can come or is open."""
+    async def _say_when_leaving(self, *, told: bool) -> None:
+        """Ask for nothing more once this worker leaves, then wait until nothing more can come or is open.
+
+        `told`: the registration has said so already.
+        """
         asked = asyncio.create_task(self._leaving.wait())
         drained = asyncio.create_task(self._drained.wait())
         try:
             await asyncio.wait({asked, drained}, return_when=asyncio.FIRST_COMPLETED)
             if not drained.done():
-                self._outbox.put_nowait(wire.ConnectRequest(drain=wire.WorkerDrain()))
+                if not told:
+                    self._outbox.put_nowait(wire.ConnectRequest(drain=wire.WorkerDrain()))
                 await drained
             await self._invocations.settled()
         finally:

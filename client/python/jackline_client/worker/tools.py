@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from jackline.v1 import run_pb2, tool_worker_pb2
-from jackline_client.worker.calls import Call
+from jackline_client.worker.calls import Call, ToolFailed
 from jackline_client.worker.signatures import call_parameter, parameters_of
+
+_MOST_PARALLEL = 1_000
 
 Effect = Literal["read", "idempotent", "write"]
 
@@ -55,7 +57,9 @@ class Tool:
         """Raises TypeError for a signature that is no schema, ValueError if nothing describes the tool."""
         self.name = options.name or function.__name__
         self.is_async = inspect.iscoroutinefunction(function)
+        self.places = asyncio.Semaphore(options.max_parallel or _MOST_PARALLEL)
         self._function = function
+        self._signature = inspect.signature(function)
         self._call_name = call_parameter(function)
         description = options.description or inspect.getdoc(function) or ""
         if not description:
@@ -77,6 +81,10 @@ class Tool:
         given = dict(arguments)
         if self._call_name is not None:
             given[self._call_name] = call
+        try:
+            self._signature.bind(**given)
+        except TypeError as misfit:
+            raise ToolFailed(f"the arguments do not fit: {misfit}") from None
         if self.is_async:
             return await self._function(**given)
         loop = asyncio.get_running_loop()

@@ -457,7 +457,7 @@ Global___ResultAcknowledged: _TypeAlias = ResultAcknowledged  # noqa: Y015
 
 @_typing.final
 class InvocationProgress(_message.Message):
-    """How far an invocation has come. Shown to whoever watches the run, and not kept."""
+    """How far an invocation has come. Taken as a sign of life and not kept; nobody is shown it yet."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

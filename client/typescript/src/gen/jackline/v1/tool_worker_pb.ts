@@ -465,7 +465,7 @@ export const ResultAcknowledgedSchema: GenMessage<ResultAcknowledged> = /*@__PUR
   messageDesc(file_jackline_v1_tool_worker, 7);
 
 /**
- * How far an invocation has come. Shown to whoever watches the run, and not kept.
+ * How far an invocation has come. Taken as a sign of life and not kept; nobody is shown it yet.
  *
  * @generated from message jackline.v1.InvocationProgress
  */
