@@ -53,7 +53,7 @@ TOOLS = {
 }
 
 
-@pytest.fixture(params=list(building.LANGUAGES))
+@pytest.fixture(params=["python", *building.LANGUAGES])
 def program(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return program_of(request.param)
 

@@ -78,7 +78,10 @@ class Tool:
 
     async def run(self, arguments: Mapping[str, Any], call: Call, threads: ThreadPoolExecutor) -> object:
         """Call the function. Raises what it raises; being cancelled ends it, or leaves its thread behind."""
-        given = dict(arguments)
+        # What it does not take is left out: a step may describe the tool more widely than the tool is.
+        takes = self._signature.parameters
+        is_open = any(one.kind is one.VAR_KEYWORD for one in takes.values())
+        given = {name: value for name, value in arguments.items() if is_open or name in takes}
         if self._call_name is not None:
             given[self._call_name] = call
         try:
