@@ -330,6 +330,7 @@ def _ring(config: Config, store: Store, models: _Models, tools: _Tools, consulta
         run_result_bytes=config.run_stored_bytes,
         consultants=consultants,
         masks=PiiMasks(),
+        held=tools.mcp,
         limits=_run_limits(config.tenant),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jackline_server.core.commands import Abort, AdjustBounds, Answer, Pause, Resume, Steer, SubmitToolResult
-from jackline_server.core.facts import AbortMode, FailureClass, Phase, Usage
+from jackline_server.core.facts import AbortMode, FailureClass, Phase, ToolAsk, Usage
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.runtime.ports import ConsultReply, Invocation, ModelFailure, ToolEnding, ToolResult
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
@@ -282,6 +282,24 @@ def _uncertain(_: Invocation) -> ToolResult:
     return ToolResult(ending=ToolEnding.UNCERTAIN, error="The connection broke.")
 
 
+def _wants_to_know(invocation: Invocation) -> ToolResult:
+    """Asks a person first, and does then what it is for."""
+    if invocation.reply is not None:
+        return ToolResult(ending=ToolEnding.COMPLETED, output_json='{"ok": true}')
+    form = '{"type": "object", "properties": {"card": {"type": "string"}}, "required": ["card"]}'
+    ask = ToolAsk(text="Which card?", schema_json=form, state_json='{"asked": 1}')
+    return ToolResult(ending=ToolEnding.ASKING, ask=ask)
+
+
+async def _asked_by_a_tool(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "interrupt_raised")
+    await stage.until_phase(run_id, Phase.WAITING)
+    answer = Answer(interrupt_id="question-2-1", option="accept", text='{"card": "red"}')
+    await stage.control(run_id, answer, "answer")
+    return await stage.to_the_end(run_id)
+
+
 def _fails(_: Invocation) -> ToolResult:
     return ToolResult(ending=ToolEnding.FAILED, error="No such thing.")
 
@@ -320,6 +338,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         replies=_FIRST_TURN_AND_END,
         tools=_BOTH,
         play=_with_labels,
+    ),
+    Scenario(
+        name="asked_by_a_tool",
+        about="A tool asks a person before it goes on, and gets the answer.",
+        workflow=_agent(),
+        replies=_FIRST_TURN_AND_END,
+        tools={**_BOTH, "charge": _wants_to_know},
+        play=_asked_by_a_tool,
     ),
     Scenario(
         name="flow",

@@ -2,17 +2,20 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jackline.v1.run_pb2 import RunState
+from jackline.v1.run_pb2 import Interrupt, InterruptKind, RunState, View
+from jackline_client import JacklineClient
 from jackline_client.errors import InvalidWorkflow, ToolChanged
 from jackline_server.runtime.pinned_tools import pins_path, read_pins
 from tests.outside import worlds
 from tests.support.server_process import ServerProcess, Servers
+from tests.tools.mcp.remote_server import until
 
 HOSTILE = Path(__file__).parents[1] / "tools/mcp/hostile_server.py"
 SCRIPT = [
@@ -33,10 +36,12 @@ steps:
 """
 
 
-def world(servers: Servers, folder: Path, mode: str) -> ServerProcess:
+def world(
+    servers: Servers, folder: Path, mode: str, script: Sequence[Mapping[str, Any]] = SCRIPT
+) -> ServerProcess:
     command = [sys.executable, "-I", "-S", str(HOSTILE), mode, str(folder / "ledger.jsonl")]
     till = f'[connections.till]\nkind = "mcp"\ntransport = "stdio"\ncommand = {json.dumps(command)}\n'
-    return servers.make(worlds.scripted(folder, SCRIPT, more=till))
+    return servers.make(worlds.scripted(folder, script, more=till))
 
 
 def noted(folder: Path, key: str) -> list[Any]:
@@ -97,6 +102,73 @@ async def test_a_server_that_dies_in_a_write_leaves_a_question(servers: Servers,
         await client.answer(run_id, question.interrupt_id, "succeeded")
         assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_SUCCEEDED
     assert len(noted(tmp_path, "called")) == 1
+
+
+ASKER = WORKFLOW.replace("[echo, charge]", "[asking]")
+ASKED: list[dict[str, Any]] = [
+    {"when": {"turn": 1}, "tool_calls": [{"name": "asking", "arguments": {}}]},
+    {"text": "Told."},
+]
+
+
+async def question_of(client: JacklineClient, run_id: str, *, number: int = 1) -> Interrupt:
+    """The run's question of that number, once it is open."""
+    raised = 0
+    async with aclosing(client.watch(run_id)) as frames:
+        async for frame in frames:
+            raised += sum(event.WhichOneof("fact") == "interrupt_raised" for event in frame.events)
+            if raised >= number:
+                break
+    (question,) = [one async for one in client.list_interrupts(run_id, view=View.VIEW_FULL)]
+    return question
+
+
+async def test_a_question_of_a_tool_waits_for_a_person_and_its_call_goes_on(servers: Servers, tmp_path: Path):
+    server = world(servers, tmp_path, "plain", ASKED)
+    await server.start()
+    async with server.client() as client:
+        await client.put_workflow(ASKER)
+        run_id = (await client.start_run("payer", input={})).run.run_id
+        question = await question_of(client, run_id)
+        assert question.kind == InterruptKind.INTERRUPT_KIND_QUESTION
+        assert "What is it called?" in question.question
+        assert json.loads(question.schema_json)["required"] == ["name"]
+        await client.answer(run_id, question.interrupt_id, "accept", text='{"name": "Ann"}')
+        assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_SUCCEEDED
+    assert noted(tmp_path, "called") == ["asking"]
+    assert noted(tmp_path, "said") == [{"action": "accept", "content": {"name": "Ann"}}]
+
+
+async def test_a_write_that_was_held_open_when_the_process_died_is_unknown_once_it_is_answered(
+    servers: Servers, tmp_path: Path
+):
+    server = world(servers, tmp_path, "plain", ASKED)
+    await server.start()
+    async with server.client() as client:
+        await client.put_workflow(ASKER)
+        run_id = (await client.start_run("payer", input={})).run.run_id
+        asked = await question_of(client, run_id)
+    await server.kill()
+    await server.start()
+    async with server.client() as client:
+        await client.answer(run_id, asked.interrupt_id, "accept", text='{"name": "Ann"}')
+        unknown = await question_of(client, run_id, number=2)
+        assert unknown.kind == InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME
+        await client.answer(run_id, unknown.interrupt_id, "failed")
+        assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_SUCCEEDED
+    assert noted(tmp_path, "called") == ["asking"]
+
+
+async def test_a_run_that_is_aborted_while_its_tool_asks_tells_the_server(servers: Servers, tmp_path: Path):
+    server = world(servers, tmp_path, "plain", ASKED)
+    await server.start()
+    async with server.client() as client:
+        await client.put_workflow(ASKER)
+        run_id = (await client.start_run("payer", input={})).run.run_id
+        await question_of(client, run_id)
+        await client.abort(run_id)
+        assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_ABORTED
+        await until(lambda: "notifications/cancelled" in noted(tmp_path, "method"))
 
 
 async def test_a_workflow_of_a_server_that_is_down_can_not_be_put(servers: Servers, tmp_path: Path):

@@ -4321,6 +4321,7 @@ type Content struct {
 	//	*Content_Consult
 	//	*Content_Compacted
 	//	*Content_Grounded
+	//	*Content_Question
 	Body          isContent_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4462,6 +4463,15 @@ func (x *Content) GetGrounded() *GroundedContent {
 	return nil
 }
 
+func (x *Content) GetQuestion() *QuestionContent {
+	if x != nil {
+		if x, ok := x.Body.(*Content_Question); ok {
+			return x.Question
+		}
+	}
+	return nil
+}
+
 type isContent_Body interface {
 	isContent_Body()
 }
@@ -4522,6 +4532,11 @@ type Content_Grounded struct {
 	Grounded *GroundedContent `protobuf:"bytes,10,opt,name=grounded,proto3,oneof"`
 }
 
+type Content_Question struct {
+	// Of InterruptRaised where the answer has a form.
+	Question *QuestionContent `protobuf:"bytes,15,opt,name=question,proto3,oneof"`
+}
+
 func (*Content_RunInput) isContent_Body() {}
 
 func (*Content_Result) isContent_Body() {}
@@ -4543,6 +4558,8 @@ func (*Content_Consult) isContent_Body() {}
 func (*Content_Compacted) isContent_Body() {}
 
 func (*Content_Grounded) isContent_Body() {}
+
+func (*Content_Question) isContent_Body() {}
 
 // What a run was started with.
 type RunInput struct {
@@ -4931,7 +4948,9 @@ type ToolResultContent struct {
 	// The SHA-256 of that text, in hexadecimal, where all of it is kept outside the log.
 	Blob string `protobuf:"bytes,4,opt,name=blob,proto3" json:"blob,omitempty"`
 	// What of the result is no text, in the order in which it came: part 1 and so on.
-	Media         []*ResultMedia `protobuf:"bytes,5,rep,name=media,proto3" json:"media,omitempty"`
+	Media []*ResultMedia `protobuf:"bytes,5,rep,name=media,proto3" json:"media,omitempty"`
+	// What the tool asks before it goes on.
+	Question      *QuestionContent `protobuf:"bytes,6,opt,name=question,proto3" json:"question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5001,6 +5020,77 @@ func (x *ToolResultContent) GetMedia() []*ResultMedia {
 	return nil
 }
 
+func (x *ToolResultContent) GetQuestion() *QuestionContent {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+// A question to a person.
+type QuestionContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked, in words.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// The JSON Schema of the object that the answer has to be; empty where no data is wanted.
+	SchemaJson []byte `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
+	// What the tool is given back with the answer: nobody else's.
+	StateJson     []byte `protobuf:"bytes,3,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuestionContent) Reset() {
+	*x = QuestionContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuestionContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuestionContent) ProtoMessage() {}
+
+func (x *QuestionContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuestionContent.ProtoReflect.Descriptor instead.
+func (*QuestionContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *QuestionContent) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *QuestionContent) GetSchemaJson() []byte {
+	if x != nil {
+		return x.SchemaJson
+	}
+	return nil
+}
+
+func (x *QuestionContent) GetStateJson() []byte {
+	if x != nil {
+		return x.StateJson
+	}
+	return nil
+}
+
 // A part of a tool's result that is no text. No model is shown its bytes.
 type ResultMedia struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5018,7 +5108,7 @@ type ResultMedia struct {
 
 func (x *ResultMedia) Reset() {
 	*x = ResultMedia{}
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5030,7 +5120,7 @@ func (x *ResultMedia) String() string {
 func (*ResultMedia) ProtoMessage() {}
 
 func (x *ResultMedia) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5043,7 +5133,7 @@ func (x *ResultMedia) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultMedia.ProtoReflect.Descriptor instead.
 func (*ResultMedia) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResultMedia) GetMediaType() string {
@@ -5087,7 +5177,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5099,7 +5189,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5112,7 +5202,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -5144,7 +5234,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5156,7 +5246,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5169,7 +5259,7 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ConsultContent) GetError() string {
@@ -5204,7 +5294,7 @@ type CompactedContent struct {
 
 func (x *CompactedContent) Reset() {
 	*x = CompactedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
+	mi := &file_jackline_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5306,7 @@ func (x *CompactedContent) String() string {
 func (*CompactedContent) ProtoMessage() {}
 
 func (x *CompactedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
+	mi := &file_jackline_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5319,7 @@ func (x *CompactedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
 func (*CompactedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompactedContent) GetSummary() string {
@@ -5252,7 +5342,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[46]
+	mi := &file_jackline_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5264,7 +5354,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[46]
+	mi := &file_jackline_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5277,7 +5367,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -5318,7 +5408,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[47]
+	mi := &file_jackline_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5330,7 +5420,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[47]
+	mi := &file_jackline_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5343,7 +5433,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -5458,7 +5548,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[48]
+	mi := &file_jackline_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5560,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[48]
+	mi := &file_jackline_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5573,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -5518,7 +5608,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[49]
+	mi := &file_jackline_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +5620,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[49]
+	mi := &file_jackline_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,7 +5633,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -5839,7 +5929,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x06tokens\x18\a \x01(\x04R\x06tokens\x12\x1f\n" +
 	"\vcost_micros\x18\b \x01(\x04R\n" +
 	"costMicros\x12\x1b\n" +
-	"\tactive_ms\x18\t \x01(\x04R\bactiveMs\"\xe5\x04\n" +
+	"\tactive_ms\x18\t \x01(\x04R\bactiveMs\"\xa7\x05\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -5853,8 +5943,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\aconsult\x18\f \x01(\v2\x1b.jackline.v1.ConsultContentH\x00R\aconsult\x12=\n" +
 	"\tcompacted\x18\b \x01(\v2\x1d.jackline.v1.CompactedContentH\x00R\tcompacted\x12:\n" +
 	"\bgrounded\x18\n" +
-	" \x01(\v2\x1c.jackline.v1.GroundedContentH\x00R\bgroundedB\x06\n" +
-	"\x04bodyJ\x04\b\v\x10\fJ\x04\b\r\x10\x1e\"\x90\x01\n" +
+	" \x01(\v2\x1c.jackline.v1.GroundedContentH\x00R\bgrounded\x12:\n" +
+	"\bquestion\x18\x0f \x01(\v2\x1c.jackline.v1.QuestionContentH\x00R\bquestionB\x06\n" +
+	"\x04bodyJ\x04\b\v\x10\fJ\x04\b\r\x10\x0fJ\x04\b\x10\x10\x1e\"\x90\x01\n" +
 	"\bRunInput\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\fR\tinputJson\x121\n" +
@@ -5881,14 +5972,21 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"blocksJson\"?\n" +
 	"\vCallContent\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12\x1c\n" +
-	"\targuments\x18\x02 \x01(\fR\targuments\"\xa2\x01\n" +
+	"\targuments\x18\x02 \x01(\fR\targuments\"\xdc\x01\n" +
 	"\x11ToolResultContent\x12\x1f\n" +
 	"\voutput_json\x18\x01 \x01(\fR\n" +
 	"outputJson\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
 	"\x04tail\x18\x03 \x01(\tR\x04tail\x12\x12\n" +
 	"\x04blob\x18\x04 \x01(\tR\x04blob\x12.\n" +
-	"\x05media\x18\x05 \x03(\v2\x18.jackline.v1.ResultMediaR\x05media\"h\n" +
+	"\x05media\x18\x05 \x03(\v2\x18.jackline.v1.ResultMediaR\x05media\x128\n" +
+	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"e\n" +
+	"\x0fQuestionContent\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
+	"\vschema_json\x18\x02 \x01(\fR\n" +
+	"schemaJson\x12\x1d\n" +
+	"\n" +
+	"state_json\x18\x03 \x01(\fR\tstateJson\"h\n" +
 	"\vResultMedia\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
@@ -6055,7 +6153,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -6112,33 +6210,34 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*ReasoningBlocks)(nil),       // 52: jackline.v1.ReasoningBlocks
 	(*CallContent)(nil),           // 53: jackline.v1.CallContent
 	(*ToolResultContent)(nil),     // 54: jackline.v1.ToolResultContent
-	(*ResultMedia)(nil),           // 55: jackline.v1.ResultMedia
-	(*AnswerContent)(nil),         // 56: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 57: jackline.v1.ConsultContent
-	(*CompactedContent)(nil),      // 58: jackline.v1.CompactedContent
-	(*GroundedContent)(nil),       // 59: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 60: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 61: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 62: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 63: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 64: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 65: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 66: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 67: jackline.v1.RunState
-	(StopReason)(0),               // 68: jackline.v1.StopReason
-	(*Usage)(nil),                 // 69: jackline.v1.Usage
-	(Effect)(0),                   // 70: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 71: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 72: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 73: jackline.v1.CommandKind
-	(AbortMode)(0),                // 74: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 75: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 76: jackline.v1.VisitBounds
-	(GatePoint)(0),                // 77: jackline.v1.GatePoint
-	(*structpb.Struct)(nil),       // 78: google.protobuf.Struct
+	(*QuestionContent)(nil),       // 55: jackline.v1.QuestionContent
+	(*ResultMedia)(nil),           // 56: jackline.v1.ResultMedia
+	(*AnswerContent)(nil),         // 57: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 58: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 59: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 60: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 61: jackline.v1.Delta
+	(*ToolArgumentsDelta)(nil),    // 62: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 63: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 65: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 66: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 67: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 68: jackline.v1.RunState
+	(StopReason)(0),               // 69: jackline.v1.StopReason
+	(*Usage)(nil),                 // 70: jackline.v1.Usage
+	(Effect)(0),                   // 71: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 72: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 73: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 74: jackline.v1.CommandKind
+	(AbortMode)(0),                // 75: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 76: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 77: jackline.v1.VisitBounds
+	(GatePoint)(0),                // 78: jackline.v1.GatePoint
+	(*structpb.Struct)(nil),       // 79: google.protobuf.Struct
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	63, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	64, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	14, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
 	18, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
 	19, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
@@ -6171,67 +6270,69 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	45, // 30: jackline.v1.StepEvent.child_started:type_name -> jackline.v1.ChildStarted
 	46, // 31: jackline.v1.StepEvent.child_finished:type_name -> jackline.v1.ChildFinished
 	47, // 32: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	63, // 33: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	64, // 34: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	65, // 35: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	66, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	64, // 33: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	65, // 34: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	66, // 35: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	67, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
 	16, // 37: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
 	15, // 38: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
 	0,  // 39: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	67, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	68, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	68, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	68, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	69, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	69, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
 	1,  // 43: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	68, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	69, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	69, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	70, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
 	2,  // 46: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
 	3,  // 47: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	69, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	70, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
 	4,  // 49: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	70, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	71, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	71, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	72, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
 	5,  // 52: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
 	6,  // 53: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	72, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	63, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	68, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	73, // 57: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	74, // 58: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	68, // 59: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	73, // 60: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	75, // 61: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	63, // 62: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
-	64, // 63: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	76, // 64: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	73, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	64, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	69, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	74, // 57: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	75, // 58: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	69, // 59: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	74, // 60: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	76, // 61: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	64, // 62: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	65, // 63: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	77, // 64: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
 	7,  // 65: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
 	8,  // 66: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
 	9,  // 67: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
 	10, // 68: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	77, // 69: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	78, // 69: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
 	11, // 70: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
 	12, // 71: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	67, // 72: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
-	68, // 73: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
+	68, // 72: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
+	69, // 73: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
 	48, // 74: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
 	50, // 75: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
 	51, // 76: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
 	53, // 77: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
 	54, // 78: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	56, // 79: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	57, // 79: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
 	49, // 80: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	57, // 81: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	58, // 82: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	59, // 83: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	78, // 84: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	49, // 85: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	52, // 86: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	55, // 87: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
-	61, // 88: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	89, // [89:89] is the sub-list for method output_type
-	89, // [89:89] is the sub-list for method input_type
-	89, // [89:89] is the sub-list for extension type_name
-	89, // [89:89] is the sub-list for extension extendee
-	0,  // [0:89] is the sub-list for field type_name
+	58, // 81: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	59, // 82: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	60, // 83: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	55, // 84: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
+	79, // 85: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	49, // 86: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	52, // 87: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	56, // 88: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
+	55, // 89: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
+	62, // 90: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	91, // [91:91] is the sub-list for method output_type
+	91, // [91:91] is the sub-list for method input_type
+	91, // [91:91] is the sub-list for extension type_name
+	91, // [91:91] is the sub-list for extension extendee
+	0,  // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -6291,8 +6392,9 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Consult)(nil),
 		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
+		(*Content_Question)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[47].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[48].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -6304,7 +6406,7 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

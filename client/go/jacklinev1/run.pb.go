@@ -550,6 +550,8 @@ const (
 	InterruptKind_INTERRUPT_KIND_UNKNOWN_OUTCOME InterruptKind = 1
 	// A bound was reached: shall it be raised?
 	InterruptKind_INTERRUPT_KIND_LIMIT_REACHED InterruptKind = 2
+	// A tool asks something before it goes on.
+	InterruptKind_INTERRUPT_KIND_QUESTION InterruptKind = 3
 )
 
 // Enum value maps for InterruptKind.
@@ -558,11 +560,13 @@ var (
 		0: "INTERRUPT_KIND_UNSPECIFIED",
 		1: "INTERRUPT_KIND_UNKNOWN_OUTCOME",
 		2: "INTERRUPT_KIND_LIMIT_REACHED",
+		3: "INTERRUPT_KIND_QUESTION",
 	}
 	InterruptKind_value = map[string]int32{
 		"INTERRUPT_KIND_UNSPECIFIED":     0,
 		"INTERRUPT_KIND_UNKNOWN_OUTCOME": 1,
 		"INTERRUPT_KIND_LIMIT_REACHED":   2,
+		"INTERRUPT_KIND_QUESTION":        3,
 	}
 )
 
@@ -613,6 +617,8 @@ const (
 	ToolCallStatus_TOOL_CALL_STATUS_CANCELLED ToolCallStatus = 6
 	// Nobody knows whether it happened.
 	ToolCallStatus_TOOL_CALL_STATUS_UNKNOWN ToolCallStatus = 7
+	// It asks a person, and goes on with the answer.
+	ToolCallStatus_TOOL_CALL_STATUS_ASKING ToolCallStatus = 8
 )
 
 // Enum value maps for ToolCallStatus.
@@ -626,6 +632,7 @@ var (
 		5: "TOOL_CALL_STATUS_DENIED",
 		6: "TOOL_CALL_STATUS_CANCELLED",
 		7: "TOOL_CALL_STATUS_UNKNOWN",
+		8: "TOOL_CALL_STATUS_ASKING",
 	}
 	ToolCallStatus_value = map[string]int32{
 		"TOOL_CALL_STATUS_UNSPECIFIED": 0,
@@ -636,6 +643,7 @@ var (
 		"TOOL_CALL_STATUS_DENIED":      5,
 		"TOOL_CALL_STATUS_CANCELLED":   6,
 		"TOOL_CALL_STATUS_UNKNOWN":     7,
+		"TOOL_CALL_STATUS_ASKING":      8,
 	}
 )
 
@@ -1361,7 +1369,10 @@ type Interrupt struct {
 	// Output only. What the answer `raise` makes of that bound, in its own unit; 0 where that is no option.
 	RaiseTo uint64 `protobuf:"varint,13,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
 	// Output only. The run that started the one that waits; empty for one that a caller started.
-	ParentRunId   string `protobuf:"bytes,20,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
+	ParentRunId string `protobuf:"bytes,20,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
+	// Output only. The JSON Schema of the object that the text of the answer `accept` has to be; empty where no data is
+	// wanted. View FULL only.
+	SchemaJson    []byte `protobuf:"bytes,14,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1492,6 +1503,13 @@ func (x *Interrupt) GetParentRunId() string {
 		return x.ParentRunId
 	}
 	return ""
+}
+
+func (x *Interrupt) GetSchemaJson() []byte {
+	if x != nil {
+		return x.SchemaJson
+	}
+	return nil
 }
 
 // One execution of a workflow.
@@ -2411,7 +2429,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x06signal\x18\x04 \x01(\tR\x06signal\x12+\n" +
 	"\x06ledger\x18\x05 \x01(\v2\x13.jackline.v1.LedgerR\x06ledger\x12@\n" +
 	"\x0estarted_active\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rstartedActive\x12B\n" +
-	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\xea\x03\n" +
+	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\x8b\x04\n" +
 	"\tInterrupt\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12.\n" +
@@ -2429,7 +2447,9 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"limit_leaf\x18\f \x01(\tR\tlimitLeaf\x12\x19\n" +
 	"\braise_to\x18\r \x01(\x04R\araiseTo\x12\"\n" +
-	"\rparent_run_id\x18\x14 \x01(\tR\vparentRunId\"\xe9\v\n" +
+	"\rparent_run_id\x18\x14 \x01(\tR\vparentRunId\x12\x1f\n" +
+	"\vschema_json\x18\x0e \x01(\fR\n" +
+	"schemaJson\"\xe9\v\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -2614,11 +2634,12 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x17STEP_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATUS_RUNNING\x10\x01\x12\x19\n" +
 	"\x15STEP_STATUS_SUCCEEDED\x10\x02\x12\x16\n" +
-	"\x12STEP_STATUS_FAILED\x10\x03*{\n" +
+	"\x12STEP_STATUS_FAILED\x10\x03*\x98\x01\n" +
 	"\rInterruptKind\x12\x1e\n" +
 	"\x1aINTERRUPT_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eINTERRUPT_KIND_UNKNOWN_OUTCOME\x10\x01\x12 \n" +
-	"\x1cINTERRUPT_KIND_LIMIT_REACHED\x10\x02\"\x04\b\x03\x10\x0f*\x88\x02\n" +
+	"\x1cINTERRUPT_KIND_LIMIT_REACHED\x10\x02\x12\x1b\n" +
+	"\x17INTERRUPT_KIND_QUESTION\x10\x03\"\x04\b\x04\x10\x0f*\xa5\x02\n" +
 	"\x0eToolCallStatus\x12 \n" +
 	"\x1cTOOL_CALL_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aTOOL_CALL_STATUS_REQUESTED\x10\x01\x12\x1c\n" +
@@ -2627,7 +2648,8 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x17TOOL_CALL_STATUS_FAILED\x10\x04\x12\x1b\n" +
 	"\x17TOOL_CALL_STATUS_DENIED\x10\x05\x12\x1e\n" +
 	"\x1aTOOL_CALL_STATUS_CANCELLED\x10\x06\x12\x1c\n" +
-	"\x18TOOL_CALL_STATUS_UNKNOWN\x10\a*`\n" +
+	"\x18TOOL_CALL_STATUS_UNKNOWN\x10\a\x12\x1b\n" +
+	"\x17TOOL_CALL_STATUS_ASKING\x10\b*`\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vEFFECT_READ\x10\x01\x12\x15\n" +

@@ -53,7 +53,10 @@ def _pack_interrupt_raised(fact: InterruptRaised, event: event_pb2.StepEvent) ->
 
 
 def _fill_interrupt_raised(fact: InterruptRaised, content: event_pb2.Content) -> None:
-    if fact.question:
+    if fact.schema_json:
+        content.question.text = fact.question
+        content.question.schema_json = fact.schema_json.encode()
+    elif fact.question:
         content.text = fact.question
 
 
@@ -65,7 +68,8 @@ def _unpack_interrupt_raised(event: event_pb2.StepEvent) -> InterruptRaised:
         call_id=found.call_id,
         options=tuple(found.options),
         expires_unix_ms=milliseconds(found.expires_at) if found.HasField("expires_at") else None,
-        question=event.content.text,
+        question=event.content.text or event.content.question.text,
+        schema_json=event.content.question.schema_json.decode(),
         limit=STOP_REASON.read_optional(found.limit),
         limit_leaf=found.limit_leaf,
         raise_to=found.raise_to,

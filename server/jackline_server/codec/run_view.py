@@ -199,6 +199,7 @@ def _interrupt_message(state: RunState, interrupt: Interrupt, *, full: bool) -> 
             set_time(message.raised_at, interrupt.expires_unix_ms - step.limit_expiry_ms)
     if full:
         message.question = interrupt.question
+        message.schema_json = interrupt.schema_json.encode()
         if call is not None:
             message.arguments_json = _given(call)
     return message

@@ -13,7 +13,7 @@ from jackline_server.codec.enums import (
     STOP_REASON,
 )
 from jackline_server.codec.fact_coder import FactCoder
-from jackline_server.codec.values import optional_json, read_usage, set_usage
+from jackline_server.codec.values import optional_json, read_ask, read_usage, set_ask, set_usage
 from jackline_server.core.exits import DEFAULT, ERROR
 from jackline_server.core.facts import (
     AnswerRejected,
@@ -222,6 +222,8 @@ def _fill_tool_call_finished(fact: ToolCallFinished, content: event_pb2.Content)
         content.tool_result.tail = fact.tail
     if fact.blob:
         content.tool_result.blob = fact.blob
+    if fact.ask is not None:
+        set_ask(content.tool_result.question, fact.ask)
     for part in fact.media:
         content.tool_result.media.add(
             media_type=part.media_type, size=part.size, name=part.name, blob=part.blob
@@ -251,6 +253,7 @@ def _unpack_tool_call_finished(event: event_pb2.StepEvent) -> ToolCallFinished:
                 for part in content.media
             ]
         ),
+        ask=read_ask(content.question) if content.HasField("question") else None,
     )
 
 

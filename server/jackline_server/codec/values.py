@@ -8,10 +8,10 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from jackline.v1 import run_pb2
+from jackline.v1 import event_pb2, run_pb2
 from jackline_server.core import json_text
 from jackline_server.core.bounds import Ledger
-from jackline_server.core.facts import ForkOrigin, Usage
+from jackline_server.core.facts import ForkOrigin, ToolAsk, Usage
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import JsonValue, RunBounds, StepBounds
 
@@ -152,6 +152,20 @@ def set_ledger(target: run_pb2.Ledger, ledger: Ledger) -> None:
     target.reserved_tokens = ledger.reserved_tokens
     target.reserved_cost_micros = ledger.reserved_cost_micros
     target.steps = ledger.steps
+
+
+def set_ask(target: event_pb2.QuestionContent, ask: ToolAsk) -> None:
+    """Write what a tool asks."""
+    target.text = ask.text
+    target.schema_json = ask.schema_json.encode()
+    target.state_json = ask.state_json.encode()
+
+
+def read_ask(source: event_pb2.QuestionContent) -> ToolAsk:
+    """Read what a tool asks."""
+    return ToolAsk(
+        text=source.text, schema_json=source.schema_json.decode(), state_json=source.state_json.decode()
+    )
 
 
 def set_subject(target: Struct, subject_json: str) -> None:

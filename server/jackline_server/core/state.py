@@ -23,6 +23,8 @@ from jackline_server.core.facts import (
     RunFinished,
     RunStarted,
     StopReason,
+    ToolAsk,
+    ToolReply,
     Usage,
 )
 from jackline_server.core.family import Family
@@ -45,7 +47,8 @@ class ToolCall:
     values that the step binds; None if it binds none. `retry_at_active_ms` is set while its last attempt has
     failed and another is to come. `reuse_key` is set where an equal call may get its result. `tail` and
     `blob` are the rest of an output that was cut, as the fact says. `awaits` are the hooks that have yet to
-    look at how it ended: until then it is not settled.
+    look at how it ended: until then it is not settled. `ask` is what its tool asked last, `reply` what a
+    person said to it, and `asked` how often a person was asked.
     """
 
     call_id: str
@@ -77,6 +80,9 @@ class ToolCall:
     blob: str = ""
     awaits: tuple[str, ...] = ()
     media: tuple[ResultMedia, ...] = ()
+    ask: ToolAsk | None = None
+    reply: ToolReply | None = None
+    asked: int = 0
 
 
 @frozen
@@ -295,6 +301,7 @@ class Interrupt:
     question: str
     limit_leaf: str = ""
     raise_to: int = 0
+    schema_json: str = ""
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jackline_server.core.facts import ConsultKind, Fact, ModelCallStarted, ToolCallStarted
+from jackline_server.core.facts import ConsultKind, Fact, ModelCallStarted, ToolCallStarted, ToolReply
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import ArgumentsView, Point
 from jackline_server.core.messages import Message
@@ -68,6 +68,7 @@ class ToolAttempt:
     step_input: Mapping[str, JsonValue]
     timeout_ms: int
     child: ChildShare | None = None
+    reply: ToolReply | None = None
 
 
 @frozen

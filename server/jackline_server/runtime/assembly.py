@@ -27,6 +27,7 @@ from jackline_server.runtime.ports import (
     Codec,
     Compiler,
     Consultants,
+    HeldCalls,
     Masks,
     ModelPlaces,
     Models,
@@ -68,6 +69,7 @@ class Ring:
     limits: RunLimits = RunLimits()
     run_result_bytes: int = RUN_BYTES
     masks: Masks = field(default_factory=NoMasks)
+    held: HeldCalls | None = None
 
 
 @frozen
@@ -183,6 +185,7 @@ def _effects(ring: Ring, *, results: Results, workflows: Workflows) -> Effects:
             clock=ring.clock,
             limits=ring.limits,
         ),
+        held=ring.held,
     )
 
 

@@ -42,6 +42,7 @@ from jackline_server.runtime.ports import (
     Chance,
     Clock,
     Consultants,
+    HeldCalls,
     Invocation,
     Masks,
     ModelFailure,
@@ -81,7 +82,13 @@ class Effects:
     chance: Chance
     results: Results
     children: Children
+    held: HeldCalls | None = None
     timers: ModelTimers = field(default_factory=ModelTimers)
+
+    def ended(self, run_id: str) -> None:
+        """Let go of what is still held for a run that has ended."""
+        if self.held is not None:
+            self.held.let_go(run_id)
 
     async def perform(self, step: CallModel | CallTools | Consult, run: LiveRun) -> None:
         """Carry out one step. Raises what `LiveRun.flush` raises."""
@@ -279,6 +286,7 @@ class Effects:
             tail=result.tail,
             blob=kept.blob,
             media=kept.media,
+            ask=result.ask,
         )
         return (finished, *kept.notices)
 
@@ -304,6 +312,7 @@ class Effects:
             step_input=attempt.step_input,
             subject=subject,
             timeout_ms=self._until_deadline(attempt.timeout_ms, run.state),
+            reply=attempt.reply,
         )
 
     def _until_deadline(self, ms: int, state: RunState) -> int:
@@ -357,5 +366,7 @@ def _status(ending: ToolEnding, effect: Effect) -> CallStatus:
             return CallStatus.COMPLETED
         case ToolEnding.FAILED:
             return CallStatus.FAILED
+        case ToolEnding.ASKING:
+            return CallStatus.ASKING
         case ToolEnding.UNCERTAIN:
             return CallStatus.UNKNOWN if effect is Effect.WRITE else CallStatus.FAILED

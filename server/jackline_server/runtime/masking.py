@@ -54,6 +54,8 @@ async def masked_result(result: ToolResult, plan: MaskPlan, masks: Masks) -> Too
     if result.media:
         hidden = [change(part, data=None, size=part.bytes, name="") for part in result.media]
         result = change(result, media=tuple(hidden))
+    if result.ask is not None:
+        result = change(result, ask=change(result.ask, text=await _masked(masks.text, result.ask.text, plan)))
     error = await _masked(masks.text, result.error, plan)
     output = result.output_json
     if output is None:

@@ -10,7 +10,16 @@ from enum import Enum
 from typing import Protocol
 
 from jackline_server.core.commands import Command
-from jackline_server.core.facts import AttemptLimit, ConsultKind, Fact, FailureClass, FinishReason, Usage
+from jackline_server.core.facts import (
+    AttemptLimit,
+    ConsultKind,
+    Fact,
+    FailureClass,
+    FinishReason,
+    ToolAsk,
+    ToolReply,
+    Usage,
+)
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import ArgumentsView, MaskPlan, Point
 from jackline_server.core.messages import Message
@@ -170,7 +179,7 @@ class Invocation:
 
     `arguments` are what the caller chose (the model, or a visit of the step); `bound` are the engine's
     own values and win over them; `step_input` fills what neither has. `call_key` goes to the tool as
-    idempotency key.
+    idempotency key. `reply` is what a person said to what the last attempt asked.
     """
 
     step: ToolStep
@@ -182,6 +191,7 @@ class Invocation:
     step_input: Mapping[str, JsonValue]
     subject: Mapping[str, JsonValue]
     timeout_ms: int
+    reply: ToolReply | None = None
 
     @property
     def values(self) -> dict[str, JsonValue]:
@@ -194,6 +204,9 @@ class ToolEnding(Enum):
 
     COMPLETED = "completed"
     FAILED = "failed"
+    ASKING = "asking"
+    """Not at all yet: it asks a person, and is to be called again with the answer."""
+
     UNCERTAIN = "uncertain"
     """Failed in a way that leaves open whether the tool acted: its answer was lost or came too late."""
 
@@ -241,6 +254,7 @@ class ToolResult:
     tail: str = ""
     whole: str | None = None
     media: tuple[MediaPart, ...] = ()
+    ask: ToolAsk | None = None
 
 
 class Toolbox(Protocol):
@@ -251,6 +265,14 @@ class Toolbox(Protocol):
 
         Cancelling it stops the attempt as far as its kind allows; whether the tool acted is then open.
         """
+        ...
+
+
+class HeldCalls(Protocol):
+    """Calls that a server holds open while a person is asked."""
+
+    def let_go(self, run_id: str) -> None:
+        """Nobody waits for those of this run any more: tell their servers so. Raises and awaits nothing."""
         ...
 
 

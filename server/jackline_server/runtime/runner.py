@@ -191,6 +191,7 @@ class Runner:
             self._run.take_back()
             await self._hear(force=True)
             return False
+        self._tools.effects.ended(self._run.run_id)
         return True
 
     async def _let_go(self) -> None:

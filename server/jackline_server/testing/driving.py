@@ -35,6 +35,7 @@ from jackline_server.core.facts import (
     RunFinished,
     RunRecovered,
     RunStarted,
+    ToolAsk,
     ToolCallFinished,
     Usage,
 )
@@ -113,6 +114,7 @@ class Ends:
     cut_from_bytes: int = 0
     tail: str = ""
     blob: str = ""
+    ask: ToolAsk | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,6 +458,7 @@ class Driver:
             blob=end.blob,
             output_json=json_text.write(end.output) if end.status is CallStatus.COMPLETED else None,
             error=end.error,
+            ask=end.ask,
         )
 
     def _end(self, attempt: ToolAttempt) -> Ends:

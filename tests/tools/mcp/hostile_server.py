@@ -19,6 +19,7 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "odd", "description": "Odd blocks.", "inputSchema": OBJECT},
     {"name": "failing", "description": "Fails.", "inputSchema": OBJECT},
     {"name": "refusing", "description": "Refuses.", "inputSchema": OBJECT},
+    {"name": "asking", "description": "Asks a person.", "inputSchema": OBJECT},
     {
         "name": "promise",
         "description": "Breaks its promise.",
@@ -94,7 +95,7 @@ def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave
             say(request, text(BIG))
         case "long_line", "charge":
             write(json.dumps({"result": text(BIG), "id": request, "jsonrpc": "2.0"}).encode())
-        case "silent_call", _:
+        case ("silent_call", _) | ("silent_echo", "echo"):
             pass
         case "huge_image", "echo":
             image = {"type": "image", "data": "A" * (50 * 1024 * 1024), "mimeType": "image/png"}
@@ -107,6 +108,8 @@ def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave
         case "twice", _:
             say(request, text("first"))
             say(request, text("second"))
+        case _, "asking":
+            ask(request)
         case _, "odd":
             say(request, ODD)
         case _, "failing":
@@ -129,6 +132,39 @@ ODD = {
         {"type": "resource", "resource": {"uri": "file:///b", "blob": "AAAA"}},
     ]
 }
+
+
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+waiting: dict[object, object] = {}
+
+
+def ask(request: object) -> None:
+    """Ask a person before the call goes on."""
+    question = f"q{request}"
+    waiting[question] = request
+    params: dict[str, Any] = {"message": "What is it called?", "requestedSchema": FORM}
+    if MODE == "asks_by_page":
+        params = {"mode": "url", "message": "Sign in.", "url": "https://x.example/in", "elicitationId": "e"}
+    if MODE == "asks_for_a_model":
+        sampling: dict[str, Any] = {"messages": [], "maxTokens": 5}
+        write(json.dumps(call_of(question, "sampling/createMessage", sampling)).encode())
+        return
+    write(json.dumps(call_of(question, "elicitation/create", params)).encode())
+
+
+def call_of(request: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request, "method": method, "params": params}
+
+
+def answered(message: dict[str, Any]) -> None:
+    """Somebody has said something: the call goes on with it, or asks the same once more."""
+    request = waiting.pop(message["id"])
+    said: dict[str, Any] = message.get("result") or {"error": message["error"]["code"]}
+    note(said=said)
+    if MODE == "asks_for_ever":
+        ask(request)
+        return
+    say(request, text(json.dumps(said)))
 
 
 def answer(message: dict[str, Any]) -> None:
@@ -172,6 +208,8 @@ def main() -> None:
         note(method=message.get("method"), params=message.get("params"))
         if MODE != "mute" and "method" in message:
             answer(message)
+        elif "method" not in message:
+            answered(message)
     if MODE == "stubborn":
         sys.stdin.close()
         while True:

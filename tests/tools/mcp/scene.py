@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jackline_server.core.facts import ToolReply
 from jackline_server.core.plan import Effect, JsonValue, McpAction, OnUnknown, ToolStep
 from jackline_server.egress.client import GuardedClients
 from jackline_server.expressions.schemas import JsonSchemas
@@ -87,6 +88,7 @@ class Scene:
         timeout_ms: int = 20_000,
         bound: dict[str, JsonValue] | None = None,
         step_input: dict[str, JsonValue] | None = None,
+        reply: ToolReply | None = None,
     ) -> ToolResult:
         """One call of a tool, pinned as it is listed now unless a digest is given."""
         if not digest:
@@ -106,6 +108,7 @@ class Scene:
                 step_input=step_input or {},
                 subject={},
                 timeout_ms=timeout_ms,
+                reply=reply,
             )
         )
 
@@ -133,7 +136,7 @@ def _step(action: McpAction, effect: Effect, timeout_ms: int) -> ToolStep:
         timeout_ms=timeout_ms,
         result_chars=8_000,
         on_unknown=OnUnknown.ASK,
-        unknown_expiry_ms=1_000,
+        unknown_expiry_ms=60_000,
     )
 
 

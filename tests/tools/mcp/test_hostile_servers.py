@@ -255,7 +255,7 @@ async def test_a_list_of_several_pages_is_read_whole(tmp_path: Path):
     async with hostile(tmp_path, "pages") as scene:
         await scene.servers.refresh([NAME])
         catalog = scene.servers.catalog(NAME)
-        assert sorted(catalog) == ["charge", "echo", "failing", "odd", "promise", "refusing"]
+        assert sorted(catalog) == ["asking", "charge", "echo", "failing", "odd", "promise", "refusing"]
 
 
 async def test_what_a_server_started_ends_with_it(tmp_path: Path):

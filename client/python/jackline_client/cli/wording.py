@@ -29,6 +29,10 @@ _AT_A_LIMIT = {
     "final_answer": "one more call without tools, then the step ends",
     "give_up": "end the step with what there is",
 }
+_TO_A_TOOL = {
+    "accept": "the tool goes on; `--text` has the data that it wants, as a JSON object",
+    "decline": "the tool hears no, and ends as it thinks fit",
+}
 _Value = TypeVar("_Value", bound=int)
 
 
@@ -61,6 +65,8 @@ def answer_commands(run_id: str, asked: Interrupt | InterruptRaised, flag: str) 
             yield "  " + _MEANINGS[option].format(submit=submit)
         if asked.kind == InterruptKind.INTERRUPT_KIND_LIMIT_REACHED and option in _AT_A_LIMIT:
             yield "  " + _AT_A_LIMIT[option].format(bound=_raised(asked))
+        if asked.kind == InterruptKind.INTERRUPT_KIND_QUESTION and option in _TO_A_TOOL:
+            yield "  " + _TO_A_TOOL[option]
 
 
 def _raised(asked: Interrupt | InterruptRaised) -> str:

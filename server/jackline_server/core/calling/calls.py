@@ -9,7 +9,7 @@ from collections.abc import Container
 
 from jackline_server.core import exits, json_text
 from jackline_server.core.bounds import Limit
-from jackline_server.core.calling import children, cut_calls, waves
+from jackline_server.core.calling import children, cut_calls, tool_questions, waves
 from jackline_server.core.calling.waves import Candidate
 from jackline_server.core.context import step_input
 from jackline_server.core.deciding import call_checks
@@ -161,6 +161,9 @@ def next_wave(
     cut = cut_calls.settle(batch, now)
     if cut is not None:
         return cut
+    asked = tool_questions.settle(batch, now, schemas)
+    if asked is not None:
+        return asked
     checked = [(call, call_checks.checked(batch, call, schemas)) for call in batch.calls]
     shared = _shared(batch, checked)
     if shared.facts:
@@ -278,4 +281,5 @@ def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: 
         bound=bound_for(state, call) or {},
         step_input=own,
         timeout_ms=min(timeouts),
+        reply=call.reply,
     )

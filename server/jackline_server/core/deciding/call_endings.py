@@ -23,7 +23,7 @@ def fatal(state: RunState, visit: Visit, step: ModelStep) -> Exit | None:
     if last is None or not last.calls:
         return None
     calls = [state.calls[call_id] for call_id in last.calls if not _is_finish(state, step, call_id)]
-    if not calls or any(call.status is CallStatus.STARTED for call in calls):
+    if not calls or any(call.status in (CallStatus.STARTED, CallStatus.ASKING) for call in calls):
         return None
     for call in calls:
         if _ended_badly(call, state) and _policy_of_ending(state, call) is OnFailure.FAIL:

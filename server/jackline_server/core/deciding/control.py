@@ -172,6 +172,8 @@ def _answer(state: RunState, command: Command, action: Answer) -> Settled:
         return (reject(command, _why_not_open(state, action.interrupt_id)),)
     if action.option not in interrupt.options:
         return (reject(command, Rejection.UNKNOWN_OPTION),)
+    if interrupt.kind is InterruptKind.QUESTION:
+        return _applied(command, _resolved(command, interrupt, option=action.option, text=action.text))
     if interrupt.kind is InterruptKind.LIMIT_REACHED:
         return _answer_limit(state, command, interrupt, action)
     return _decide(state, command, interrupt, option=action.option, text=action.text, output_json=None)
@@ -217,7 +219,7 @@ def _submit(state: RunState, command: Command, action: SubmitToolResult) -> Sett
         return (reject(command, Rejection.CALL_NOT_FOUND),)
     open_ones = state.oversight.interrupts.values()
     interrupt = next((one for one in open_ones if one.call_id == action.call_id), None)
-    if interrupt is None:
+    if interrupt is None or interrupt.kind is not InterruptKind.UNKNOWN_OUTCOME:
         return (reject(command, Rejection.CALL_NOT_OPEN),)
     option = FAILED if action.output_json is None else SUCCEEDED
     return _decide(

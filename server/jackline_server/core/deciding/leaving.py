@@ -47,7 +47,7 @@ def leave(state: RunState, visit: Visit, end: Exit, *, routed: bool = True) -> R
 
 
 def _is_open(state: RunState, call_id: str) -> bool:
-    return state.calls[call_id].status in (CallStatus.REQUESTED, CallStatus.STARTED)
+    return state.calls[call_id].status in (CallStatus.REQUESTED, CallStatus.STARTED, CallStatus.ASKING)
 
 
 def _closed(call: ToolCall) -> ToolCallFinished:

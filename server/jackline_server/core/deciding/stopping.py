@@ -64,7 +64,7 @@ MOST_RESULT_CHARS = 64 * 1024
 MOST_RESULTS_CHARS = 256 * 1024
 """A result that is longer, or that comes after so much, is null to an expression."""
 
-_OPEN = (CallStatus.REQUESTED, CallStatus.STARTED)
+_OPEN = (CallStatus.REQUESTED, CallStatus.STARTED, CallStatus.ASKING)
 _MICROS, _MS = 1_000_000, 1_000
 
 

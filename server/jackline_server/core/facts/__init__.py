@@ -43,9 +43,11 @@ from jackline_server.core.facts.tools import (
     OTHER_TOOL,
     CallProblem,
     CallStatus,
+    ToolAsk,
     ToolCallFinished,
     ToolCallRequested,
     ToolCallStarted,
+    ToolReply,
 )
 from jackline_server.core.facts.turns import (
     AttemptLimit,
@@ -145,8 +147,10 @@ __all__ = [
     "StopReason",
     "TimerFired",
     "TimerKind",
+    "ToolAsk",
     "ToolCallFinished",
     "ToolCallRequested",
     "ToolCallStarted",
+    "ToolReply",
     "Usage",
 ]

@@ -11,6 +11,7 @@ class InterruptKind(Enum):
 
     UNKNOWN_OUTCOME = "unknown_outcome"
     LIMIT_REACHED = "limit_reached"
+    QUESTION = "question"
 
 
 @frozen
@@ -18,7 +19,8 @@ class InterruptRaised:
     """A question was opened. It expires at `expires_unix_ms`, or never if that is None.
 
     `call_id` is the tool call that it is about, `limit` with its leaf the bound; empty if it is about none.
-    `raise_to` is what the answer `raise` makes of the bound, 0 where that is not offered.
+    `raise_to` is what the answer `raise` makes of the bound, 0 where that is not offered. `schema_json` is of
+    the object that the words of an answer have to be, empty where none is wanted.
     """
 
     interrupt_id: str
@@ -30,6 +32,7 @@ class InterruptRaised:
     limit: StopReason | None = None
     limit_leaf: str = ""
     raise_to: int = 0
+    schema_json: str = ""  # content
 
 
 @frozen

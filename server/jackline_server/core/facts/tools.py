@@ -17,6 +17,7 @@ class CallStatus(Enum):
     DENIED = "denied"
     CANCELLED = "cancelled"
     UNKNOWN = "unknown"
+    ASKING = "asking"
 
 
 class CallProblem(Enum):
@@ -38,6 +39,27 @@ class CallProblem(Enum):
 
 OTHER_TOOL = "other"
 """Stands in metadata for a name that the model made up."""
+
+
+@frozen
+class ToolAsk:
+    """What a tool asks a person before it goes on. `state_json` is what it is given back with the answer.
+
+    `schema_json` is of the object that the answer has to be; empty where no data is wanted.
+    """
+
+    text: str
+    schema_json: str = ""
+    state_json: str = "null"
+
+
+@frozen
+class ToolReply:
+    """What a person said: `accept`, with an object as JSON where one was wanted, `decline`, or `cancel`."""
+
+    option: str
+    text: str
+    state_json: str
 
 
 @frozen
@@ -67,7 +89,7 @@ class ToolCallStarted:
 
 @frozen
 class ToolCallFinished:
-    """A tool call ended, or was never started (`denied`).
+    """A tool call ended, was never started (`denied`), or asks a person and then goes on (`asking`).
 
     `output_json` is None without an output. Where the output was cut, that is the beginning of its text as a
     JSON string, `tail` the end, `cut_from_bytes` the true length, and `blob` the digest of the whole text;
@@ -91,3 +113,4 @@ class ToolCallFinished:
     tail: str = ""  # content
     blob: str = ""  # content
     media: tuple[ResultMedia, ...] = ()  # content
+    ask: ToolAsk | None = None  # content

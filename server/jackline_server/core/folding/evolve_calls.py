@@ -14,6 +14,7 @@ from jackline_server.core.facts import (
     ToolCallFinished,
     ToolCallRequested,
     ToolCallStarted,
+    ToolReply,
 )
 from jackline_server.core.frozen import change
 from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolEntry, ToolPolicy, ToolStep
@@ -25,6 +26,11 @@ SUCCEEDED = "succeeded"
 FAILED = "failed"
 UNKNOWN_OPTIONS = (SUCCEEDED, FAILED, RETRY)
 """The answers to an unknown outcome."""
+
+ACCEPT = "accept"
+DECLINE = "decline"
+CANCEL = "cancel"
+"""What a tool that asks may hear; the last if nobody answers in time."""
 
 MOST_ATTEMPTS = 3
 """Attempts at one call that `on_unknown: retry` makes by itself."""
@@ -142,6 +148,8 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         timed_out=fact.timed_out,
         reused_from=fact.reused_from,
     )
+    if fact.ask is not None or call.ask is not None:
+        call = change(call, ask=fact.ask, reply=None)
     if fact.media:
         call = change(call, media=fact.media)
         state = change(state, stored_bytes=state.stored_bytes + media.stored_bytes(fact.media))
@@ -186,6 +194,15 @@ def resolve(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> R
     return state
 
 
+def replied(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> RunState:
+    """A person answered what a tool asks, or nobody did in time: then it hears that it was put away."""
+    call = _call(state, interrupt.call_id)
+    if call.ask is None:
+        raise CorruptLog("an answer is to a call that asks nothing")
+    reply = ToolReply(option=fact.option or CANCEL, text=fact.text, state_json=call.ask.state_json)
+    return store(state, change(call, reply=reply, asked=call.asked + 1), context=state.context)
+
+
 def cut(call: ToolCall) -> ToolCall:
     """The call after its worker went away: one in flight is interrupted."""
     return change(call, interrupted=True) if call.status is CallStatus.STARTED else call
@@ -196,7 +213,7 @@ def is_settled(call: ToolCall, plan: Plan) -> bool:
     if call.awaits:
         return False
     match call.status:
-        case CallStatus.REQUESTED | CallStatus.STARTED:
+        case CallStatus.REQUESTED | CallStatus.STARTED | CallStatus.ASKING:
             return False
         case CallStatus.UNKNOWN:
             policy = policy_of(call, plan)

@@ -53,6 +53,7 @@ def raise_interrupt(state: RunState, fact: InterruptRaised) -> RunState:
         question=fact.question,
         limit_leaf=fact.limit_leaf,
         raise_to=fact.raise_to,
+        schema_json=fact.schema_json,
     )
     interrupts = {**state.oversight.interrupts, fact.interrupt_id: interrupt}
     return change(state, oversight=change(state.oversight, interrupts=interrupts))
@@ -75,6 +76,8 @@ def resolve(state: RunState, fact: InterruptResolved) -> RunState:
             return evolve_calls.resolve(state, interrupt, fact)
         case InterruptKind.LIMIT_REACHED:
             return _limit_answered(state, fact.option or limit_questions.EXPIRED)
+        case InterruptKind.QUESTION:
+            return evolve_calls.replied(state, interrupt, fact)
 
 
 def _limit_answered(state: RunState, answer: str) -> RunState:

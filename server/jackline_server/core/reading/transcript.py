@@ -327,7 +327,7 @@ def _outcome(call: ToolCall, plan: Plan, *, is_later: bool = False) -> tuple[str
             return _UNKNOWN, True
         case CallStatus.FAILED | CallStatus.DENIED | CallStatus.CANCELLED:
             return f"Error: {call.error}" if call.error else NO_RESULT, True
-        case CallStatus.REQUESTED | CallStatus.STARTED:
+        case CallStatus.REQUESTED | CallStatus.STARTED | CallStatus.ASKING:
             return NO_RESULT, True
 
 

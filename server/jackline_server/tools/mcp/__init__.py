@@ -5,6 +5,9 @@
     link        one connection: its session started on first use, started again with backoff, its catalog
     session     one session of the SDK, owned by one task from its first scope to its last
     listing     a server's tools, page by page, within caps
+    exchange    one attempt at a call: an answer, or a question to a person, and what follows the answer to it
+    dialogue    a call under way that may ask in its midst; `held_calls` those that wait for a person
+    asking      questions and answers in the protocol's words, of both generations
     calling     the request that calls a tool
     answers     a tool's answer as a result
     failures    what can go wrong, as far as a call has to tell it apart

@@ -10,7 +10,6 @@ from mcp_types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
-    InputRequiredResult,
     ResourceLink,
     TextContent,
     TextResourceContents,
@@ -36,15 +35,13 @@ _MAX_NAME = 200
 
 
 def result_of(
-    answer: CallToolResult | InputRequiredResult,
+    answer: CallToolResult,
     tool: PinnedTool,
     schemas: SchemaValidator,
     *,
     repeatable: bool,
 ) -> ToolResult:
     """The result: structured content if there is any, else the text."""
-    if isinstance(answer, InputRequiredResult):
-        return failed("The tool asks a person for input, which can't be given from here.")
     blocks = _Blocks()
     text = blocks.text_of(answer.content)
     if answer.is_error:

@@ -8,16 +8,14 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from jackline_server.core.plan import JsonObject
 from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.pinned_tools import Catalog
 from jackline_server.tools.guards import Guard
 from jackline_server.tools.mcp.failures import McpFailure, ServerDown, SessionGone
+from jackline_server.tools.mcp.held_calls import HeldDialogues
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, InputRequiredResult
-
     from jackline_server.tools.mcp.session import McpSession
 
 _log = logging.getLogger(__name__)
@@ -39,6 +37,7 @@ class Link:
         self.known: Catalog | None = None
         self.problem = "it was not asked yet"
         self._brief = self.problem
+        self.held = HeldDialogues()
         self._clients = clients
         self._session: McpSession | None = None
         self._starting = asyncio.Lock()
@@ -70,23 +69,14 @@ class Link:
                 raise down from None
             return self.known
 
-    async def call(
-        self, tool: str, arguments: JsonObject, *, timeout_s: float
-    ) -> "CallToolResult | InputRequiredResult":
-        """Call a tool once.
-
-        Raises:
-            ServerDown, CallLost
-            CallRefused: of its kinds, SessionGone says that a new session may be asked.
-        """
-        from jackline_server.tools.mcp.calling import tool_call  # noqa: PLC0415 - the SDK, on first use
-
-        session = await self._live()
-        return await session.request(tool_call(tool, arguments), timeout_s=timeout_s)
+    async def session(self) -> "McpSession":
+        """The session, started if there is none. Raises ServerDown."""
+        return await self._live()
 
     async def close(self) -> None:
         """End the session, if there is one, and start no other. Bounded."""
         self._closed = True
+        self.held.close()
         if self._session is not None:
             await self._session.close()
 

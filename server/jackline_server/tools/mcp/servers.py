@@ -21,6 +21,11 @@ class McpServers(PinnedCatalogs[Link]):
         """Starts nothing."""
         super().__init__({name: Link(one, clients=clients) for name, one in connections.items()})
 
+    def let_go(self, run_id: str) -> None:
+        """See `HeldCalls`."""
+        for link in self._links.values():
+            link.held.let_go(run_id)
+
     async def close(self) -> None:
         """End every session and process. Bounded."""
         self.forget()

@@ -7,18 +7,20 @@ SDK's scopes belong to the task that opened them, a request's own scopes to the 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar, cast
 
 import anyio
 from mcp import Client, MCPError
-from mcp.client import ClientSession, IncomingMessage
+from mcp.client import ClientRequestContext, ClientSession, IncomingMessage
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    ElicitRequestParams,
+    ElicitResult,
     Implementation,
     ToolListChangedNotification,
 )
@@ -26,6 +28,7 @@ from pydantic import ValidationError
 
 from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
+from jackline_server.tools.mcp.dialogue import Answer, Dialogue
 from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown, SessionGone
 from jackline_server.tools.mcp.guarded import HTTP_UNSENT, SESSION_GONE, guarded_transport
 from jackline_server.tools.mcp.sse import sse_transport
@@ -48,6 +51,7 @@ class McpSession:
 
     def __init__(self, connection: McpConnection, clients: HttpWays) -> None:
         self.stale = False
+        self._dialogues: set[Dialogue] = set()
         self._connection = connection
         self._clients = clients
         self._session: ClientSession | None = None
@@ -82,6 +86,33 @@ class McpSession:
         if problem is not None:
             await self.close()
             raise self._down(problem)
+
+    def converse(
+        self,
+        call: Callable[[ClientSession], Coroutine[None, None, Answer]],
+        *,
+        known: Callable[[ElicitRequestParams], ElicitResult | None],
+    ) -> Dialogue:
+        """Begin a call that may ask in its midst. Raises ServerDown."""
+        session = self._session
+        if session is None or self._stop.is_set():
+            raise ServerDown("its session is over")
+        dialogue = Dialogue(call(session), failure=self._failure, over=self._dialogues.discard, known=known)
+        self._dialogues.add(dialogue)
+        return dialogue
+
+    async def _asked(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        """The server asks a person. The protocol does not say for which call: there has to be one only."""
+        del context
+        under_way = [dialogue for dialogue in self._dialogues if not dialogue.waits]
+        if len(under_way) == 1:
+            return await under_way[0].asked(params)
+        _log.warning(
+            "MCP server %s asks something while %d calls are under way: for which can't be said",
+            self._connection.name,
+            len(under_way),
+        )
+        return ElicitResult(action="cancel")
 
     async def request(
         self, work: Callable[[ClientSession], Awaitable[_Answer]], *, timeout_s: float
@@ -148,6 +179,7 @@ class McpSession:
                 cache=None,
                 client_info=_ourselves(),
                 message_handler=self._heard,
+                elicitation_callback=self._asked,
                 mode="legacy" if self._is_old else "auto",
             ) as client:
                 self._session = client.session

@@ -80,10 +80,18 @@ class McpToolCalls:
     async def _answer(
         self, link: Link, tool: PinnedTool, arguments: JsonObject, invocation: Invocation, deadline: float
     ) -> ToolResult:
-        repeatable = invocation.step.effect.repeatable
-        left_s = max(deadline - asyncio.get_running_loop().time(), 0.001)
+        from jackline_server.tools.mcp.exchange import Exchange  # noqa: PLC0415 - the SDK, loaded by now
+
+        exchange = Exchange(
+            link=link,
+            tool=tool,
+            arguments=arguments,
+            invocation=invocation,
+            deadline=deadline,
+            schemas=self._schemas,
+        )
         try:
-            answer = await link.call(tool.name, arguments, timeout_s=left_s)
+            return await exchange.run()
         except ServerDown as down:
             return _unreachable(down)
         except SessionGone:
@@ -94,15 +102,11 @@ class McpToolCalls:
             late = isinstance(lost, CallLate)
             return failed(
                 lost.message,
-                uncertain=not repeatable,
+                uncertain=not invocation.step.effect.repeatable,
                 may_pass=not late,
                 timed_out=late,
                 connection_failed=not late or is_fair(invocation.timeout_ms, link.connection.timeout_ms),
             )
-        from jackline_server.tools.mcp.answers import result_of  # noqa: PLC0415 - the SDK, loaded by now
-
-        # A long answer takes a while to read, which must not hold up the event loop.
-        return await asyncio.to_thread(result_of, answer, tool, self._schemas, repeatable=repeatable)
 
 
 def _unreachable(down: ServerDown) -> ToolResult:

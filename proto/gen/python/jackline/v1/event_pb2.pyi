@@ -2137,6 +2137,7 @@ class Content(_message.Message):
     CONSULT_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
     GROUNDED_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice, guidance that came too
     late and stays in the thread.
@@ -2181,6 +2182,10 @@ class Content(_message.Message):
     def grounded(self) -> Global___GroundedContent:
         """Of Grounded."""
 
+    @_builtins.property
+    def question(self) -> Global___QuestionContent:
+        """Of InterruptRaised where the answer has a form."""
+
     def __init__(
         self,
         *,
@@ -2195,12 +2200,13 @@ class Content(_message.Message):
         consult: Global___ConsultContent | None = ...,
         compacted: Global___CompactedContent | None = ...,
         grounded: Global___GroundedContent | None = ...,
+        question: Global___QuestionContent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "question", b"question", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "question", b"question", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "thread", "consult", "compacted", "grounded"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "thread", "consult", "compacted", "grounded", "question"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -2401,6 +2407,7 @@ class ToolResultContent(_message.Message):
     TAIL_FIELD_NUMBER: _builtins.int
     BLOB_FIELD_NUMBER: _builtins.int
     MEDIA_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
     output_json: _builtins.bytes
     """The output as JSON; of one that was cut, the beginning of its text as a JSON string. Empty without one."""
     error: _builtins.str
@@ -2413,6 +2420,10 @@ class ToolResultContent(_message.Message):
     def media(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResultMedia]:
         """What of the result is no text, in the order in which it came: part 1 and so on."""
 
+    @_builtins.property
+    def question(self) -> Global___QuestionContent:
+        """What the tool asks before it goes on."""
+
     def __init__(
         self,
         *,
@@ -2421,14 +2432,45 @@ class ToolResultContent(_message.Message):
         tail: _builtins.str = ...,
         blob: _builtins.str = ...,
         media: _abc.Iterable[Global___ResultMedia] | None = ...,
+        question: Global___QuestionContent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["question", b"question"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "error", b"error", "media", b"media", "output_json", b"output_json", "tail", b"tail"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blob", b"blob", "error", b"error", "media", b"media", "output_json", b"output_json", "question", b"question", "tail", b"tail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolResultContent: _TypeAlias = ToolResultContent  # noqa: Y015
+
+@_typing.final
+class QuestionContent(_message.Message):
+    """A question to a person."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    SCHEMA_JSON_FIELD_NUMBER: _builtins.int
+    STATE_JSON_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """What is asked, in words."""
+    schema_json: _builtins.bytes
+    """The JSON Schema of the object that the answer has to be; empty where no data is wanted."""
+    state_json: _builtins.bytes
+    """What the tool is given back with the answer: nobody else's."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        schema_json: _builtins.bytes = ...,
+        state_json: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["schema_json", b"schema_json", "state_json", b"state_json", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuestionContent: _TypeAlias = QuestionContent  # noqa: Y015
 
 @_typing.final
 class ResultMedia(_message.Message):

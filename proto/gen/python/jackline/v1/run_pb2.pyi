@@ -374,6 +374,8 @@ class _InterruptKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Interru
     """A write was cut off: did it happen?"""
     INTERRUPT_KIND_LIMIT_REACHED: _InterruptKind.ValueType  # 2
     """A bound was reached: shall it be raised?"""
+    INTERRUPT_KIND_QUESTION: _InterruptKind.ValueType  # 3
+    """A tool asks something before it goes on."""
 
 class InterruptKind(_InterruptKind, metaclass=_InterruptKindEnumTypeWrapper):
     """What kind of answer an interrupt waits for."""
@@ -384,6 +386,8 @@ INTERRUPT_KIND_UNKNOWN_OUTCOME: InterruptKind.ValueType  # 1
 """A write was cut off: did it happen?"""
 INTERRUPT_KIND_LIMIT_REACHED: InterruptKind.ValueType  # 2
 """A bound was reached: shall it be raised?"""
+INTERRUPT_KIND_QUESTION: InterruptKind.ValueType  # 3
+"""A tool asks something before it goes on."""
 Global___InterruptKind: _TypeAlias = InterruptKind  # noqa: Y015
 
 class _ToolCallStatus:
@@ -408,6 +412,8 @@ class _ToolCallStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolCa
     """It was stopped, and nothing can have happened."""
     TOOL_CALL_STATUS_UNKNOWN: _ToolCallStatus.ValueType  # 7
     """Nobody knows whether it happened."""
+    TOOL_CALL_STATUS_ASKING: _ToolCallStatus.ValueType  # 8
+    """It asks a person, and goes on with the answer."""
 
 class ToolCallStatus(_ToolCallStatus, metaclass=_ToolCallStatusEnumTypeWrapper):
     """Where one tool call stands."""
@@ -428,6 +434,8 @@ TOOL_CALL_STATUS_CANCELLED: ToolCallStatus.ValueType  # 6
 """It was stopped, and nothing can have happened."""
 TOOL_CALL_STATUS_UNKNOWN: ToolCallStatus.ValueType  # 7
 """Nobody knows whether it happened."""
+TOOL_CALL_STATUS_ASKING: ToolCallStatus.ValueType  # 8
+"""It asks a person, and goes on with the answer."""
 Global___ToolCallStatus: _TypeAlias = ToolCallStatus  # noqa: Y015
 
 class _Effect:
@@ -812,6 +820,7 @@ class Interrupt(_message.Message):
     LIMIT_LEAF_FIELD_NUMBER: _builtins.int
     RAISE_TO_FIELD_NUMBER: _builtins.int
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
+    SCHEMA_JSON_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """Output only. Unique within the run."""
     run_id: _builtins.str
@@ -834,6 +843,10 @@ class Interrupt(_message.Message):
     """Output only. What the answer `raise` makes of that bound, in its own unit; 0 where that is no option."""
     parent_run_id: _builtins.str
     """Output only. The run that started the one that waits; empty for one that a caller started."""
+    schema_json: _builtins.bytes
+    """Output only. The JSON Schema of the object that the text of the answer `accept` has to be; empty where no data is
+    wanted. View FULL only.
+    """
     @_builtins.property
     def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Output only. The answers that are possible, by name."""
@@ -863,10 +876,11 @@ class Interrupt(_message.Message):
         limit_leaf: _builtins.str = ...,
         raise_to: _builtins.int = ...,
         parent_run_id: _builtins.str = ...,
+        schema_json: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "raised_at", b"raised_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit_leaf", b"limit_leaf", "options", b"options", "parent_run_id", b"parent_run_id", "question", b"question", "raise_to", b"raise_to", "raised_at", b"raised_at", "run_id", b"run_id", "step_id", b"step_id", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit_leaf", b"limit_leaf", "options", b"options", "parent_run_id", b"parent_run_id", "question", b"question", "raise_to", b"raise_to", "raised_at", b"raised_at", "run_id", b"run_id", "schema_json", b"schema_json", "step_id", b"step_id", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
