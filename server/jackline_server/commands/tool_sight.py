@@ -52,6 +52,8 @@ def notes(result: ToolResult, text: str) -> Iterator[str]:
         yield f"of {len(result.output_json)} characters of JSON the model is told {len(text)}"
     for number, part in enumerate(result.media, start=1):
         yield f"part {number} is {part.media_type} of {part.bytes} bytes"
+    if result.ask is not None:
+        yield f"it asks a person, whose answer it goes on with in a run: {result.ask.text}"
     if result.may_pass:
         yield "it may pass: a run calls a tool that reads or is idempotent again"
     if result.ending is ToolEnding.UNCERTAIN:
@@ -64,6 +66,8 @@ def _status(result: ToolResult, *, repeatable: bool) -> CallStatus:
             return CallStatus.COMPLETED
         case ToolEnding.FAILED:
             return CallStatus.FAILED
+        case ToolEnding.ASKING:
+            return CallStatus.ASKING
         case ToolEnding.UNCERTAIN:
             return CallStatus.FAILED if repeatable else CallStatus.UNKNOWN
 

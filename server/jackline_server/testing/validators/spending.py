@@ -5,7 +5,7 @@ endpoint noted.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -242,8 +242,8 @@ def s2(history: History) -> list[Violation]:
             call = str(event.fields.get("call_id", ""))
             if event.kind == "interrupt_raised":
                 asked[str(event.fields["interrupt_id"])] = call
-            if event.kind == "interrupt_resolved" and event.fields.get("option") == "retry":
-                allowed[asked.get(str(event.fields["interrupt_id"]), "")] += 1
+            if (again := _may_go_on(event, asked)) is not None:
+                allowed[again] += 1
             if event.kind != "tool_call_started":
                 continue
             key = str(event.fields["call_key"])
@@ -254,6 +254,15 @@ def s2(history: History) -> list[Violation]:
             if not free and attempts[call] > 1 + allowed[call]:
                 found.append(_violation("S2", run, f"the write {call} starts again at {event.sequence}"))
     return found
+
+
+def _may_go_on(event: Event, asked: Mapping[str, str]) -> str | None:
+    """The call that may be attempted once more after this: a person says so, or it asked and is answered."""
+    if event.kind == "interrupt_resolved" and event.fields.get("option") == "retry":
+        return asked.get(str(event.fields["interrupt_id"]), "")
+    if event.kind == "tool_call_finished" and event.fields.get("status") == "asking":
+        return str(event.fields.get("call_id", ""))
+    return None
 
 
 def _violation(guarantee: str, run: Run, sentence: str) -> Violation:
