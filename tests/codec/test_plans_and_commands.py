@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jackline.v1 import plan_pb2, run_pb2
 from jackline_server.codec.plan import plan_message
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.core.commands import Command, SubmitToolResult
+from jackline_server.core.commands import Command, EndChild, SubmitToolResult, ended_id
 from jackline_server.core.plan import Plan
 from jackline_server.runtime.ports import Codec, UnknownFact
 from jackline_server.runtime.store_ports import StoreDamaged
@@ -57,7 +57,11 @@ def test_a_step_of_a_newer_version_is_unknown() -> None:
 
 
 def _sendable(command: Command) -> Command:
+    """The command as somebody can send it. The end of a child is named by the child, and expects nothing."""
     action = command.action
+    if isinstance(action, EndChild):
+        named = ended_id(action.finished.child_run_id)
+        return replace(command, command_id=named, reason="", expect_phase=None, expect_sequence=None)
     if isinstance(action, SubmitToolResult) and action.output_json is not None:
         return replace(command, action=replace(action, error=""))
     return command
