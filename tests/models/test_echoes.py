@@ -87,11 +87,12 @@ async def against(adapter: str, answer: Reply | Wire) -> AsyncGenerator[ModelRou
         profile = ModelProfile(
             api_key=Secret(KEY), base_url=server.base_url, headers={"X-Auth": Secret(HEADER)}
         )
-        made = (
-            OpenAIModels(profiles={"p": profile}, pools=GuardedClients(), environ={})
-            if adapter == "openai"
-            else LiteLLMModels({"p": profile})
-        )
+        made: OpenAIModels | LiteLLMModels
+        if adapter == "openai":
+            made = OpenAIModels(profiles={"p": profile}, pools=GuardedClients(), environ={})
+        else:
+            made = LiteLLMModels({"p": profile})
+            await made.load()  # which takes seconds that an attempt does not have
         try:
             yield ModelRouter(adapters={adapter: made}, profiles={"p": profile})
         finally:
@@ -102,7 +103,7 @@ async def against(adapter: str, answer: Reply | Wire) -> AsyncGenerator[ModelRou
 async def test_a_key_in_a_reply_is_masked_before_anybody_has_it(adapter: str) -> None:
     said = f"Your key is {KEY}, and {HEADER.split()[1]} too."
     call = Call(name="lookup_order", arguments=json.dumps({"order_id": KEY}), call_id=KEY)
-    async with asyncio.timeout(60), against(adapter, Reply(text=said, calls=[call])) as models:
+    async with asyncio.timeout(80), against(adapter, Reply(text=said, calls=[call])) as models:
         reply = await reply_of(models, request(plan=model_plan(adapter=adapter)))
     assert reply.text == f"Your key is {MASK}, and {MASK} too."
     assert [(one.call_id, one.arguments) for one in reply.calls] == [(MASK, f'{{"order_id": "{MASK}"}}')]
@@ -123,7 +124,7 @@ ERRORS = {
 @both
 @pytest.mark.parametrize("where", ERRORS)
 async def test_a_key_in_an_error_is_masked_before_anybody_has_it(adapter: str, where: str) -> None:
-    async with asyncio.timeout(60), against(adapter, ERRORS[where]) as models:
+    async with asyncio.timeout(80), against(adapter, ERRORS[where]) as models:
         failure = await failure_of(models, request(plan=model_plan(adapter=adapter)))
     assert KEY not in failure.message
     assert "of-a-second-secret" not in failure.message

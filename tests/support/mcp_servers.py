@@ -4,6 +4,7 @@ Owns no connection to them; each test makes its own.
 """
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -20,7 +21,9 @@ from starlette.applications import Starlette
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "examples" / "files"
 GIT = ROOT / "examples" / "git"
-FILESYSTEM_SERVER = FILES / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
+HELD_SERVER = Path(__file__).with_name("held_server.py")
+NPM = Path(__file__).with_name("npm")
+SERVER = "node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
 
 
 def beside_python(name: str) -> str:
@@ -29,11 +32,21 @@ def beside_python(name: str) -> str:
 
 
 def installed_filesystem_server() -> Path:
-    """The script of the npm server, installed if it is not. Skips the test without Node.js, but not in CI."""
+    """The script of the example's npm server, installed if it is not."""
+    return _installed(FILES, "filesystem")
+
+
+def installed_npm_server(name: str) -> Path:
+    """The script of one of the npm servers that only tests talk to, installed if it is not."""
+    return _installed(NPM, name)
+
+
+def _installed(folder: Path, name: str) -> Path:
+    """Skips the test without Node.js, but not in CI."""
     if not os.environ.get("CI") and (shutil.which("npm") is None or shutil.which("node") is None):
         pytest.skip("Node.js with npm is not installed")
-    subprocess.run([str(FILES / "install")], check=True)
-    return FILESYSTEM_SERVER
+    subprocess.run([str(folder / "install")], check=True)
+    return folder / SERVER.format(name=name)
 
 
 def repository(folder: Path) -> Path:
@@ -109,3 +122,9 @@ async def served(app: Starlette, *, port: int = 0) -> AsyncGenerator[int]:
         http.should_exit = True
         http.force_exit = True
         await asyncio.wait({task}, timeout=10)
+
+
+def graph(file: Path) -> list[str]:
+    """The names in the file of the memory server, in its order: what it really did."""
+    text = file.read_text("utf-8") if file.exists() else ""
+    return [json.loads(line)["name"] for line in text.splitlines()]

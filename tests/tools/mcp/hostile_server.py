@@ -44,8 +44,8 @@ def say(request: object, result: object) -> None:
     write(json.dumps({"jsonrpc": "2.0", "id": request, "result": result}).encode())
 
 
-def refuse(request: object, code: int, message: str) -> None:
-    error = {"code": code, "message": message}
+def refuse(request: object, code: int, message: str, data: object = None) -> None:
+    error = {"code": code, "message": message, "data": data}
     write(json.dumps({"jsonrpc": "2.0", "id": request, "error": error}).encode())
 
 
@@ -81,7 +81,12 @@ def listing(cursor: str | None) -> dict[str, object]:  # noqa: C901 - one case a
 
 def asked() -> int:
     """How often the tools were asked for."""
-    return sum(1 for line in LEDGER.read_text("utf-8").splitlines() if "tools/list" in line)
+    return sum("tools/list" in line for line in lines())
+
+
+def lines() -> list[str]:
+    """The ledger."""
+    return LEDGER.read_text("utf-8").splitlines()
 
 
 def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave
@@ -108,6 +113,16 @@ def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave
         case "twice", _:
             say(request, text("first"))
             say(request, text("second"))
+        case "announces", "echo":
+            write(b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}')
+            say(request, text("announced"))
+        case "page_first", "charge" if not sum('{"called"' in line for line in lines()) % 2:
+            say(request, text("charged"))
+        case "page_first", "charge":
+            page = {"mode": "url", "message": "Sign in.", "url": "https://x.example/in", "elicitationId": "e"}
+            refuse(request, -32042, "sign in first", {"elicitations": [page]})
+        case "page_nowhere", "charge":
+            refuse(request, -32042, "sign in first", ["https://x.example/in"])
         case _, "asking":
             ask(request)
         case _, "odd":

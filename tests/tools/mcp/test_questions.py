@@ -95,6 +95,35 @@ async def test_a_page_that_is_to_be_opened_is_named_and_not_opened(tmp_path: Pat
         assert scene.noted("said") == [{"action": "accept"}]
 
 
+@BOTH
+async def test_a_call_that_is_refused_until_a_page_was_opened_is_made_anew_after_it(
+    tmp_path: Path, effect: Effect
+) -> None:
+    async with hostile(tmp_path, "page_first") as scene:
+        ask = asked(await scene.call("charge", effect=effect))
+        assert "https://x.example/in" in ask.text
+        done = await scene.call("charge", effect=effect, reply=reply(ask, "accept", "done"))
+        assert done.ending is COMPLETED
+        assert scene.noted("called") == ["charge", "charge"]
+
+
+@pytest.mark.parametrize("option", ["decline", "cancel"])
+async def test_a_page_that_nobody_opens_is_the_end_of_a_call_that_did_nothing(
+    tmp_path: Path, option: str
+) -> None:
+    async with hostile(tmp_path, "page_first") as scene:
+        ask = asked(await scene.call("charge", effect=Effect.WRITE))
+        done = await scene.call("charge", effect=Effect.WRITE, reply=reply(ask, option))
+        assert (done.ending, done.may_pass) == (FAILED, False)
+        assert scene.noted("called") == ["charge"]
+
+
+async def test_a_page_that_is_not_named_is_nothing_to_ask_about(tmp_path: Path) -> None:
+    async with hostile(tmp_path, "page_nowhere") as scene:
+        refused = await scene.call("charge", effect=Effect.WRITE)
+        assert (refused.ending, refused.may_pass) == (FAILED, False)
+
+
 async def test_a_server_that_wants_a_model_of_ours_is_told_no(tmp_path: Path) -> None:
     async with hostile(tmp_path, "asks_for_a_model") as scene:
         assert (await scene.call("asking")).ending is COMPLETED

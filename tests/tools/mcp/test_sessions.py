@@ -1,4 +1,4 @@
-"""A server over HTTP that forgets its sessions: a new one is begun, and nothing is done twice."""
+"""The life of a session: whose task it is, what it is told, and that a forgotten one is begun anew."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from jackline_server.core.plan import Effect
 from jackline_server.runtime.ports import ToolEnding
 from tests.tools.mcp.remote_server import EMPTY_404, NO_SESSION, NOT_FOUND, remote, until
-from tests.tools.mcp.scene import NAME, at, reached
+from tests.tools.mcp.scene import NAME, Scene, at, hostile, reached
 
 COMPLETED, FAILED = ToolEnding.COMPLETED, ToolEnding.FAILED
 
@@ -70,3 +70,38 @@ async def test_a_call_over_http_that_is_cancelled_tells_the_server(tmp_path: Pat
         with pytest.raises(asyncio.CancelledError):
             await call
         await until(lambda: "notifications/cancelled" in there.methods)
+
+
+async def test_a_session_that_one_task_began_is_used_by_others_and_closed_by_another(tmp_path: Path) -> None:
+    said: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+    async with hostile(tmp_path, "plain") as scene:
+        digest = await asyncio.create_task(_digest_of_echo(scene))
+        calls = [asyncio.create_task(scene.call("echo", digest=digest)) for _ in range(2)]
+        assert [(await call).ending for call in calls] == [COMPLETED] * 2
+        bystander = asyncio.create_task(asyncio.Event().wait())
+        link = scene.servers.link(NAME)
+        assert link is not None
+        await asyncio.create_task(link.close())
+        assert not bystander.done()
+        bystander.cancel()
+        (pid,) = scene.noted("started")
+        await until(lambda: not Path(f"/proc/{pid}").exists())
+    assert said == []
+
+
+async def test_news_of_a_changed_list_are_taken_and_the_list_is_read_with_the_next_call(
+    tmp_path: Path,
+) -> None:
+    async with hostile(tmp_path, "announces") as scene:
+        digest = await _digest_of_echo(scene)
+        for listed in (1, 2):
+            assert (await scene.call("echo", digest=digest)).ending is COMPLETED
+            assert scene.noted("method").count("tools/list") == listed
+
+
+async def _digest_of_echo(scene: Scene) -> str:
+    await scene.servers.refresh([NAME])
+    catalog = scene.servers.catalog(NAME)
+    assert not isinstance(catalog, str), catalog
+    return catalog["echo"].digest

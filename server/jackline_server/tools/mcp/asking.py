@@ -2,18 +2,21 @@
 
 Owns the question that becomes of it, what is kept until the answer, and the answer in the protocol's words. A
 server of 2026-07-28 ends the call with its questions, and gets it again with the answers: what is kept says
-all. An older one holds the call open: what is kept says which. Nothing but questions is answered: no server
-has a model or folders of ours.
+all. An older one holds the call open: what is kept says which. One that refuses until a page has been opened
+has done nothing: its call is made anew. Nothing but questions is answered: no server has a model or folders
+of ours.
 """
 
 import hashlib
 from dataclasses import dataclass
 
+from mcp import UrlElicitationRequiredError
 from mcp_types import (
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitRequestParams,
     ElicitResult,
+    ErrorData,
     InputRequiredResult,
 )
 
@@ -86,6 +89,20 @@ def held_ask(params: ElicitRequestParams, token: str) -> ToolAsk:
     return _ask(dumped, {"held": token, "question": digest_of(params)})
 
 
+def page_ask(page: JsonObject) -> ToolAsk:
+    """The question of a call that was refused until somebody has opened a page. Raises NotAnswerable."""
+    return _ask(page, {"page": page["url"]})
+
+
+def first_page(error: ErrorData) -> JsonObject | None:
+    """The page that a server wants to be opened before it does what it refused; None if it names none."""
+    try:
+        pages = UrlElicitationRequiredError.from_error(error).elicitations
+    except (ValueError, AttributeError, TypeError):  # its data is whatever the server sent
+        return None
+    return pages[0].model_dump(mode="json", by_alias=True, exclude_none=True) if pages else None
+
+
 def digest_of(params: ElicitRequestParams) -> str:
     """What two askings of one question have in common."""
     schema = params.requested_schema if isinstance(params, ElicitRequestFormParams) else params.url
@@ -124,6 +141,11 @@ def kept_asked(reply: ToolReply) -> Asked | None:
         return before
     given: JsonObject = result_of(reply).model_dump(mode="json", by_alias=True, exclude_none=True)
     return Asked(requests=requests, answers={**answers, key: given}, request_state=before.request_state)
+
+
+def is_to_page(reply: ToolReply) -> bool:
+    """True if a reply is to the question of a call that was refused until a page has been opened."""
+    return "page" in json_text.parse_object(reply.state_json)
 
 
 def held_token(reply: ToolReply) -> tuple[str, str]:

@@ -23,13 +23,15 @@ from jackline_server.tools.mcp.asking import (
     digest_of,
     held_ask,
     held_token,
+    is_to_page,
     kept_asked,
     next_ask,
+    page_ask,
 )
 from jackline_server.tools.mcp.asking import result_of as said
 from jackline_server.tools.mcp.calling import tool_call
 from jackline_server.tools.mcp.dialogue import Answer, Dialogue, Question
-from jackline_server.tools.mcp.failures import CallRefused, SessionGone
+from jackline_server.tools.mcp.failures import CallRefused, PageFirst, SessionGone
 from jackline_server.tools.mcp.link import Link
 from jackline_server.tools.results import failed
 
@@ -62,18 +64,30 @@ class Exchange:
         try:
             if reply is None:
                 return await self._rounds(None)
+            if is_to_page(reply):
+                return await self._opened(reply)
             asked = kept_asked(reply)
             if asked is None:
                 return await self._resumed(reply)
             return _asking(next_ask(asked)) if asked.open is not None else await self._answered(asked)
+        except PageFirst as first:
+            return _asking(page_ask(first.page))
         except NotAnswerable as problem:
             return failed(str(problem))
+
+    async def _opened(self, reply: ToolReply) -> ToolResult:
+        """Call anew once a page has been opened, and not at all if it was not."""
+        if said(reply).action != "accept":
+            return failed(
+                "The tool's server wants a page to be opened first, which was declined; nothing was done."
+            )
+        return await self._rounds(None)
 
     async def _answered(self, asked: Asked) -> ToolResult:
         """Call again with every answer; anew if the server knows nothing of the first time any more."""
         try:
             return await self._rounds(asked)
-        except SessionGone:
+        except (SessionGone, PageFirst):
             raise
         except CallRefused:
             return await self._rounds(None, before=asked)

@@ -19,6 +19,7 @@ from mcp_types import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
     ElicitRequestParams,
     ElicitResult,
     Implementation,
@@ -28,8 +29,16 @@ from pydantic import ValidationError
 
 from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
+from jackline_server.tools.mcp.asking import first_page
 from jackline_server.tools.mcp.dialogue import Answer, Dialogue
-from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown, SessionGone
+from jackline_server.tools.mcp.failures import (
+    CallLate,
+    CallLost,
+    CallRefused,
+    PageFirst,
+    ServerDown,
+    SessionGone,
+)
 from jackline_server.tools.mcp.guarded import HTTP_UNSENT, SESSION_GONE, guarded_transport
 from jackline_server.tools.mcp.sse import sse_transport
 from jackline_server.tools.mcp.stdio import stdio_transport
@@ -160,6 +169,10 @@ class McpSession:
             return SessionGone("The tool's server has ended the session; nothing was done.")
         if error.code == CONNECTION_CLOSED:
             return CallLost("The tool's server ended before it answered.")
+        if error.code == URL_ELICITATION_REQUIRED:
+            page = first_page(error.error)
+            words = f"The tool's server wants a page to be opened first: {words}"
+            return CallRefused(words) if page is None else PageFirst(words, page)
         if error.code in _CERTAIN:
             return CallRefused(f"The tool's server refused the call: {words}")
         return CallLost(f"The tool's server failed: {words}")
