@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from jackline.v1.run_pb2 import RunState
-from jackline.v1.tool_worker_pb2 import ListToolWorkersRequest
+from jackline.v1.tool_worker_pb2 import ConnectRequest, ListToolWorkersRequest, RegisterWorker, WorkerTool
 from jackline.v1.tool_worker_pb2_grpc import ToolWorkerServiceStub
 from jackline_client import JacklineClient
 from jackline_client.errors import InvalidWorkflow
@@ -213,3 +213,22 @@ async def test_a_workflow_whose_tool_nobody_serves_can_not_be_put_without_parame
     async with server.client() as client:
         with pytest.raises(InvalidWorkflow):
             await client.put_workflow(workflow("reserve_seat"))
+
+
+async def test_workers_whose_streams_break_keep_their_sessions(servers: Servers, tmp_path: Path):
+    pool = '[connections.seats]\nkind = "worker"\nheartbeat = "20s"\nresume_grace = "5m"\n'
+    server = servers.make(worlds.scripted(tmp_path, [{"text": "Hello."}], more=pool))
+    await server.start()
+    metadata = (("authorization", f"Bearer {server.token}"),)
+    tool = WorkerTool(name="seats_left", description="Looks.", parameters_json=b'{"type":"object"}')
+    register = RegisterWorker(pool="seats", worker="one", tools=[tool])
+    async with grpc.aio.insecure_channel(server.address) as channel, asyncio.timeout(SECONDS):
+        service = ToolWorkerServiceStub(channel)
+        for count in range(1, 41):
+            stream = service.Connect(metadata=metadata)
+            await stream.write(ConnectRequest(register=register))
+            await stream.read()
+            stream.cancel()
+            await connected(server, 0)
+            found = await service.ListToolWorkers(ListToolWorkersRequest(), metadata=metadata)
+            assert len(found.pools[0].workers) == count

@@ -15,6 +15,8 @@ CONNECT = "/jackline.v1.ToolWorkerService/Connect"
 LIST = "/jackline.v1.ToolWorkerService/ListToolWorkers"
 TOOL = wire.WorkerTool(name="look", description="Looks.", parameters_json=b'{"type":"object"}')
 
+LONG = "i" * 129
+
 
 def opened(door: Harness, token: str = ALL) -> Any:
     return door.stream_stream(CONNECT)(metadata=door.metadata(token))
@@ -23,6 +25,14 @@ def opened(door: Harness, token: str = ALL) -> Any:
 def register(**more: Any) -> wire.ConnectRequest:
     fields: dict[str, Any] = {"pool": POOL, "worker": "one", "tools": [TOOL], **more}
     return wire.ConnectRequest(register=wire.RegisterWorker(**fields))
+
+
+def result(**fields: Any) -> wire.ConnectRequest:
+    return wire.ConnectRequest(result=wire.InvocationResult(**fields))
+
+
+def progress(**fields: Any) -> wire.ConnectRequest:
+    return wire.ConnectRequest(progress=wire.InvocationProgress(**fields))
 
 
 async def say(call: Any, message: wire.ConnectRequest) -> None:
@@ -58,7 +68,16 @@ async def refusal(call: Any) -> Any:
         ((wire.ConnectRequest(),), "INVALID_REQUEST"),
         ((register(), register()), "INVALID_REQUEST"),
         ((register(), wire.ConnectRequest()), "INVALID_REQUEST"),
-        ((register(), wire.ConnectRequest(result=wire.InvocationResult())), "INVALID_REQUEST"),
+        ((register(), result()), "INVALID_REQUEST"),
+        (
+            (register(), result(invocation=LONG, text="")),
+            "INVALID_REQUEST",
+        ),
+        (
+            (register(), progress(invocation=LONG)),
+            "INVALID_REQUEST",
+        ),
+        ((register(invocations=[LONG]),), "INVALID_REQUEST"),
         ((register(pool="nowhere"),), "WORKER_POOL_NOT_FOUND"),
         ((register(tools=[TOOL, TOOL]),), "INVALID_REQUEST"),
     ],

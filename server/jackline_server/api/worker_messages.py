@@ -11,6 +11,7 @@ from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.core.plan import Effect
 from jackline_server.runtime.refusals import Violation
 from jackline_server.runtime.worker_ports import (
+    MOST_INVOCATION_NAME,
     CancelInvocation,
     CancelReason,
     InvokeTool,
@@ -92,7 +93,7 @@ def said_by(request: tool_worker_pb2.ConnectRequest) -> WorkerSays | None:
         case "progress":
             progress = request.progress
             return WorkerProgress(
-                invocation=progress.invocation,
+                invocation=_invocation(progress.invocation, "progress"),
                 text=progress.text[:_MOST_PROGRESS],
                 fraction=progress.fraction if progress.HasField("fraction") else None,
             )
@@ -124,7 +125,14 @@ def _result(result: tool_worker_pb2.InvocationResult) -> WorkerResult:
             )
         case None:
             raise _against_the_rules("result.outcome", "a result has json, text or error")
-    return WorkerResult(invocation=result.invocation, outcome=outcome)
+    return WorkerResult(invocation=_invocation(result.invocation, "result"), outcome=outcome)
+
+
+def _invocation(name: str, message: str) -> str:
+    """The name; it is said back in an acknowledgement, so that a long one would be held for the worker."""
+    if len(name) > MOST_INVOCATION_NAME:
+        raise _against_the_rules(f"{message}.invocation", "no invocation has so long a name")
+    return name
 
 
 def _against_the_rules(field: str, what: str) -> DoorRefused:

@@ -23,11 +23,14 @@ from jackline_server.api.worker_messages import (
 )
 from jackline_server.rpc.calls import Call
 from jackline_server.rpc.streams import OpenStreams
-from jackline_server.runtime.worker_ports import WorkerRegistry, WorkerSeat
+from jackline_server.runtime.worker_ports import WorkerLeaves, WorkerRegistry, WorkerSeat
 
 _REGISTER_S = 10.0
 _MISSED = 3
 """So many heartbeats without a word, or without a message taken, and the worker is let go."""
+
+_BREAK_S = 0.5
+"""A stream that breaks looks half-closed first; within so long its call is cancelled."""
 
 Requests = AsyncIterator[tool_worker_pb2.ConnectRequest]
 
@@ -72,12 +75,17 @@ class WorkerStreams:
     async def _served(self, said: Requests, seat: WorkerSeat, call: Call) -> bool:
         """Both directions, until the worker half-closes: True then. Raises what ends the stream."""
         beat_s = seat.welcome.heartbeat_ms / 1000
+        # By itself: while a first message is on its way, a stream can't be given a status.
+        await _written(call, welcome_message(seat.welcome, version=self._version), beat_s)
         hearing = asyncio.create_task(_heard(said, seat, silent_s=beat_s * _MISSED), name="worker hearing")
         telling = asyncio.create_task(self._told(seat, call, beat_s), name="worker telling")
         try:
             done, _ = await asyncio.wait({hearing, telling}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+            telling.cancel()
+            seat.hear(WorkerLeaves())  # nothing more is given to it, whichever it is
+            await asyncio.sleep(_BREAK_S)
             return True
         finally:
             for task in (hearing, telling):
@@ -85,7 +93,6 @@ class WorkerStreams:
             await asyncio.gather(hearing, telling, return_exceptions=True)
 
     async def _told(self, seat: WorkerSeat, call: Call, beat_s: float) -> None:
-        await _written(call, welcome_message(seat.welcome, version=self._version), beat_s)
         while True:
             message = heartbeat_message()
             with suppress(TimeoutError):

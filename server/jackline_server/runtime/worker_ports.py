@@ -15,6 +15,7 @@ from jackline_server.runtime.connection_guards import Breaker
 
 MOST_TOOLS = 256
 MOST_INVOCATIONS = 4_096
+MOST_INVOCATION_NAME = 128
 
 # --- the config --------------------------------------------------------------------------------
 

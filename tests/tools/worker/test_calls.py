@@ -7,13 +7,16 @@ import pytest
 
 from jackline_server.core.plan import Effect
 from jackline_server.runtime.ports import ToolEnding
+from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.worker_ports import (
     CancelReason,
+    ResultTaken,
     ServerLeaves,
     WorkerErrorKind,
     WorkerLeaves,
     WorkerResult,
 )
+from jackline_server.tools.worker.session import Outbox
 from tests.tools.worker.scene import POOL, Scene, registration, result_of, tool
 
 
@@ -241,6 +244,28 @@ async def test_a_worker_that_began_nothing_is_not_asked_again_for_that_call():
     second = await there.worker()
     second.answer(await second.invoked())
     assert (await result_of(call)).ending is ToolEnding.COMPLETED
+
+
+async def test_a_call_that_no_worker_here_is_to_be_given_keeps_no_other_from_them():
+    there = Scene()
+    worker = await there.worker()
+    shy = there.call()
+    worker.fail(await worker.invoked(), WorkerErrorKind.NOT_STARTED)
+    await there.waiting(1)
+    other = there.call()
+    worker.answer(await worker.invoked())
+    assert (await result_of(other)).ending is ToolEnding.COMPLETED
+    shy.cancel()
+
+
+async def test_nothing_is_kept_for_a_stream_that_has_to_end():
+    outbox = Outbox()
+    for number in range(20_000):
+        outbox.put(ResultTaken(invocation=str(number)))
+    with pytest.raises(Refused) as refused:
+        await outbox.take()
+    assert refused.value.reason is Reason.SLOW_CONSUMER
+    assert len(outbox.orders) < 10_000
 
 
 @pytest.mark.parametrize(

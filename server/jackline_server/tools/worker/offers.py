@@ -13,6 +13,7 @@ from jackline_server.core.plan import Effect, JsonObject
 from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.worker_ports import (
+    MOST_INVOCATION_NAME,
     MOST_INVOCATIONS,
     MOST_TOOLS,
     Registration,
@@ -107,6 +108,8 @@ def _faults(said: Registration, most: int) -> Iterator[Violation]:
         yield _fault("register.max_parallel", f"is from 1 to {MOST_PARALLEL}", "OUT_OF_RANGE")
     if len(said.invocations) > MOST_INVOCATIONS:
         yield _fault("register.invocations", f"has at most {MOST_INVOCATIONS}", "TOO_MANY")
+    if any(len(name) > MOST_INVOCATION_NAME for name in said.invocations):
+        yield _fault("register.invocations", "names what is no invocation", "BAD_NAME")
 
 
 def _tool_faults(tool: WorkerTool, place: str, schemas: SchemaChecker) -> Iterator[Violation]:

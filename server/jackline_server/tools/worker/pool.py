@@ -191,9 +191,8 @@ class WorkerPool:
     def enter(self, waiter: Waiter) -> None:
         """Give a call to the least busy worker that has room, or let it stand in line."""
         line = self._line.setdefault(waiter.order.tool, deque())
-        overtakes = any(one.digest == waiter.digest for one in line)
-        best = None if overtakes or self._leaving else self._best(waiter)
-        if best is None:
+        best = None if self._leaving else self._best(waiter)
+        if best is None or any(one.suits(best) for one in line):  # it would overtake
             line.append(waiter)
         else:
             self._give(waiter, best)

@@ -67,7 +67,9 @@ class Outbox:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, order: WorkerOrder) -> None:
-        """Tell this, after all else."""
+        """Tell this, after all else; nobody is told anything more on a stream that has to end."""
+        if self.refusal is not None:
+            return
         self.orders.append(order)
         if len(self.orders) > _MOST_ORDERS:
             self.refuse(
