@@ -222,6 +222,14 @@ async def test_a_function_that_does_not_end_is_left_when_its_time_is_over(
         assert trouble.CANCELLED == ["hangs"]
 
 
+@pytest.mark.parametrize("name", ["leaver", "leaver_async"])
+async def test_a_value_that_ends_whoever_looks_at_it_ends_neither_the_server_nor_its_place(name: str):
+    tools = toolbox(threads=1)
+    result = await tools.call(invocation(function_action(name, module="trouble"), timeout_ms=2_000))
+    assert (result.ending, result.timed_out) == (ToolEnding.FAILED, False)
+    assert output(await tools.call(invocation(function_action("add"), {"left": 1}))) == 3
+
+
 async def test_a_function_that_blocks_holds_its_place_until_it_returns():
     functions = FunctionTool(catalog=FunctionCatalog(roots=[ROOT]), threads=1)
     tools = StepToolbox(http=HttpTool(clients=GuardedClients(), connections={}), functions=functions)

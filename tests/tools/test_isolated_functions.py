@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -207,6 +208,24 @@ async def test_what_a_function_started_ends_with_it(tmp_path: Path):
     async with box() as made:
         pid = int(output(await made.call("leaves_behind", {"note": str(tmp_path / "pid")})))
         await until_gone(pid)
+
+
+async def test_a_folder_of_any_depth_is_removed_and_its_place_given_back():
+    async with box(concurrency=1) as made:
+        there = output(await made.call("nests", {"levels": sys.getrecursionlimit() + 20}))
+        assert output(await made.call("count")) == 1
+        assert not is_there(there)
+
+
+async def test_a_process_that_has_no_folder_is_not_started_and_its_place_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    async with box(concurrency=1) as made:
+        with monkeypatch.context() as there:
+            there.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+            result = await made.call("count", effect=Effect.WRITE)
+            assert (result.ending, result.may_pass) == (ToolEnding.FAILED, True)
+        assert output(await made.call("count")) == 1
 
 
 async def test_a_child_that_holds_the_pipes_of_a_dead_process_does_not_hold_the_call(tmp_path: Path):

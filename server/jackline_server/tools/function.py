@@ -89,7 +89,10 @@ class FunctionTool:
                 result.set_result(value)
 
         def run() -> None:
-            value = work()
+            try:
+                value = work()
+            except BaseException as error:  # noqa: BLE001 - the thread ends here, and its place is given back
+                value = failed(f"The function ended with {type(error).__name__}.")
             try:
                 loop.call_soon_threadsafe(finish, value)
             except RuntimeError:
@@ -97,7 +100,11 @@ class FunctionTool:
 
         context = contextvars.copy_context()
         # A daemon: a function that never returns must not keep the server from ending.
-        threading.Thread(target=context.run, args=(run,), name="jackline-function", daemon=True).start()
+        thread = threading.Thread(target=context.run, args=(run,), name="jackline-function", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            finish(failed("There is no thread for the function just now; nothing was called.", may_pass=True))
         return await result
 
 
@@ -154,7 +161,7 @@ def _kept(value: object) -> ToolResult:
         return completed(to_json(value))
     except NotJson as error:
         return failed(f"The function returned what can't be kept: {error}.")
-    except Exception as error:  # noqa: BLE001 - a returned object may raise anything when it is looked at
+    except BaseException as error:  # noqa: BLE001 - a returned object may raise anything when it is looked at
         return failed(f"The function returned what can't be read: {type(error).__name__}.")
 
 

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from jackline_server.core import json_text
 from jackline_server.core.plan import FunctionAction, JsonObject
 from jackline_server.runtime.function_ports import FunctionProcesses
 from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.tools.isolated.folders import remove
 from jackline_server.tools.isolated.frames import BEGAN, FAILURE, HEAD_BYTES, MOST_BYTES, VALUE
 from jackline_server.tools.results import HARD_BYTES, clean_json, completed, failed
 
@@ -74,13 +74,15 @@ class IsolatedFunctions:
         except TimeoutError:
             message = "Every process for functions was busy for the whole time; nothing was called."
             return failed(message, may_pass=True)
-        folder = tempfile.mkdtemp(prefix="jackline-function-")
+        folder = ""
         try:
-            return await self._in_process(folder, request, invocation, deadline)
+            folder = tempfile.mkdtemp(prefix="jackline-function-")
+            started = self._started(folder)
         except OSError as error:
             self._end(None, folder)
             message = f"A process for the function can't be started ({error.strerror}); nothing was called."
             return failed(message, may_pass=True)
+        return await self._in_process(started, folder, request, _Call(started.process, invocation, deadline))
 
     async def close(self) -> None:
         """Wait until the processes that were ended are gone. Bounded."""
@@ -88,16 +90,14 @@ class IsolatedFunctions:
             await asyncio.wait(self._ending, timeout=_KILLED_S)
 
     async def _in_process(
-        self, folder: str, request: bytes, invocation: Invocation, deadline: float
+        self, started: "_Started", folder: str, request: bytes, call: "_Call"
     ) -> ToolResult:
-        """Raises OSError if there is none."""
-        started = self._started(folder)
+        """What comes of the call; its process ends with it."""
         async with AsyncExitStack() as stack:
             stack.callback(self._end, started.process, folder)
             answers = await _reader(stack, started.answers)
             output = await _reader(stack, started.process.stdout)
             await _send(stack, started.control, request)
-            call = _Call(started.process, invocation, deadline)
             return await call.result(answers, output)
 
     def _request(self, action: FunctionAction, invocation: Invocation) -> bytes | None:
@@ -132,7 +132,12 @@ class IsolatedFunctions:
     def _started(self, folder: str) -> "_Started":
         """Start it, by `vfork` of the standard library: the loop's own `fork` would run gRPC's handlers."""
         theirs_reads, control = os.pipe()
-        answers, theirs_writes = os.pipe()
+        try:
+            answers, theirs_writes = os.pipe()
+        except OSError:
+            os.close(theirs_reads)
+            os.close(control)
+            raise
         own = [os.fdopen(control, "wb", buffering=0), os.fdopen(answers, "rb", buffering=0)]
         environment = {name: value.reveal() for name, value in (self._settings.environment or {}).items()}
         try:
@@ -177,8 +182,10 @@ class IsolatedFunctions:
                 "a function's process can't be killed and is left behind", extra={"pid": process.pid}
             )
             return
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        self._free.release()
+        try:
+            await asyncio.to_thread(remove, folder)
+        finally:
+            self._free.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,3 +107,13 @@ def forges() -> str:
         except OSError:
             continue
     return "forged"
+
+
+def nests(levels: int) -> str:
+    """Makes a folder in a folder, and so on, and locks the innermost."""
+    top = Path.cwd()
+    for _ in range(levels):
+        Path("d").mkdir()
+        os.chdir("d")
+    Path("d").mkdir(mode=0)
+    return str(top)

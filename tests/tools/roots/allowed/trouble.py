@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any
 
 STARTED = threading.Event()
@@ -133,3 +134,21 @@ def dirty() -> dict[str, Any]:
 def large(size: int) -> str:
     """Returns so many characters."""
     return "é" * size
+
+
+@dataclass
+class Leaver:
+    """Ends whoever looks at it."""
+
+    name: str = "x"
+
+    def __getattribute__(self, name: str) -> object:
+        raise SystemExit
+
+
+def leaver() -> Leaver:
+    return Leaver.__new__(Leaver)
+
+
+async def leaver_async() -> Leaver:
+    return Leaver.__new__(Leaver)
