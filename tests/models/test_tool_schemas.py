@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jackline_server.core import json_text
 from jackline_server.core.plan import JsonValue
 from jackline_server.expressions.schemas import JsonSchemas
-from jackline_server.models.tool_schemas import Dialect, declared, dialect_of
+from jackline_server.models.tool_schemas import MOST_CHARS, Dialect, declared, dialect_of
 
 Schema = dict[str, Any]
 TEXT = {"type": "string"}
@@ -205,3 +205,18 @@ def test_gemini_gets_no_word_that_it_does_not_know(one: Any) -> None:
         assert part.get("type") != "array" or "items" in part
         assert set(part.get("required", [])) <= set(part.get("properties", {}))
         assert "anyOf" not in part or "type" not in part
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("large", [{"enum": ["x" * 900] * 30}, {"properties": {"y" * 27_000: TEXT}}])
+def test_what_is_pointed_to_often_is_written_out_while_there_is_room(dialect: Dialect, large: Schema) -> None:
+    fields = {f"p{number}": {"$ref": "#/$defs/large"} for number in range(1_000)}
+    schema = {"type": "object", "$defs": {"large": large}, "properties": fields}
+    made = told(schema, dialect)
+    assert len(made["properties"]) == len(fields)
+    assert MOST_CHARS < len(json_text.write(made)) < 2 * MOST_CHARS
+
+
+@pytest.mark.parametrize("key", ["anyOf", "oneOf"])
+def test_alternatives_that_are_all_null_are_no_empty_list_for_gemini(key: str) -> None:
+    assert of({key: [{"type": "null"}]}, Dialect.GEMINI) == {"type": "string", "nullable": True}

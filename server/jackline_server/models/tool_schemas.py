@@ -20,6 +20,9 @@ from jackline_server.core.plan import JsonObject, JsonValue
 MOST_PARTS = 5_000
 """The most schemas that one comes to with its references written out; what is more is left open."""
 
+MOST_CHARS = 256 * 1024
+"""The most text that one comes to with its references written out, near enough; as above."""
+
 _MOST_LEVELS = 32
 _KEPT_TEXTS = 512
 _LEFT_OUT = frozenset({"$schema", "$id", "$comment", "$defs", "definitions", "$anchor", "nullable"})
@@ -73,11 +76,13 @@ class _Inlining:
 
     root: JsonObject
     parts: int = 0
+    chars: int = 0
 
     def schema(self, node: JsonValue, *, levels: int) -> JsonObject:
         """The schema without references and without booleans in the place of schemas."""
         self.parts += 1
-        if not isinstance(node, dict) or levels > _MOST_LEVELS or self.parts > MOST_PARTS:
+        is_over = levels > _MOST_LEVELS or self.parts > MOST_PARTS or self.chars > MOST_CHARS
+        if not isinstance(node, dict) or is_over:
             return {"not": {}} if node is False else {}
         reference = node.get("$ref")
         if isinstance(reference, str):
@@ -92,12 +97,15 @@ class _Inlining:
 
     def _within(self, key: str, value: JsonValue, *, levels: int) -> JsonValue:
         """What a keyword has, with the schemas in it."""
+        self.chars += len(key)
         if isinstance(value, list) and key in _LISTS:
             return [self.schema(one, levels=levels) for one in value]
         if isinstance(value, dict) and key in _TABLES:
+            self.chars += sum(map(len, value))
             return {name: self.schema(one, levels=levels) for name, one in value.items() if one is not False}
         if key == "items" or (isinstance(value, dict) and key in _SINGLES):
             return self.schema(value, levels=levels)
+        self.chars += len(json_text.write(value))
         return value
 
     def _target(self, reference: str) -> JsonValue:
@@ -225,6 +233,8 @@ def _alternatives(made: JsonObject, several: list[JsonObject]) -> JsonObject:
     others = [one for one in several if one.get("type") != "null"]
     if len(others) < len(several):
         kept["nullable"] = True
+    if not others:
+        return {**kept, "type": "string"}
     if len(others) == 1:
         return {**_as_gemini(others[0]), **kept}
     return {**kept, "anyOf": [_as_gemini(one) for one in others]}
