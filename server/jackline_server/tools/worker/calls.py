@@ -179,12 +179,10 @@ class _Call:
                 return None
             case WorkerFailure():
                 return self._failure(outcome)
-            case bytes() if len(outcome) > _AT_ONCE_BYTES:
-                return await asyncio.to_thread(self._json, outcome, session)
-            case bytes():
-                return self._json(outcome, session)
-            case str():
-                return self._value(clean_text(outcome), session)
+            case bytes() | str() if len(outcome) > _AT_ONCE_BYTES:
+                return await asyncio.to_thread(self._read, outcome, session)
+            case bytes() | str():
+                return self._read(outcome, session)
             case _:
                 assert_never(outcome)
 
@@ -202,7 +200,9 @@ class _Call:
             case _:
                 assert_never(failure.kind)
 
-    def _json(self, data: bytes, session: Session) -> ToolResult:
+    def _read(self, data: bytes | str, session: Session) -> ToolResult:
+        if isinstance(data, str):
+            return self._value(clean_text(data), session)
         if is_dense(data):
             return completed(clean_text(data.decode(errors="replace")))
         try:
