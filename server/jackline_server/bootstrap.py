@@ -24,6 +24,7 @@ from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import BoundsCap
 from jackline_server.definitions.catalog import Catalog, FunctionDescription
 from jackline_server.definitions.compiler import WorkflowCompiler
+from jackline_server.definitions.shapes import KINDS
 from jackline_server.egress.late import LateClients
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.linear_regex import LinearPatterns
@@ -74,7 +75,6 @@ from jackline_server.tools.worker.pools import WorkerPools
 
 _log = logging.getLogger(__name__)
 
-STEP_KINDS = ("agent", "completion", "function", "grpc", "http", "mcp", "router", "sql", "worker")
 FAILPOINTS_VARIABLE = "FAILPOINTS"
 FUNCTION_THREADS = 32
 CONSULT_THREADS = 8
@@ -434,7 +434,7 @@ def _info(config: Config, store: Store) -> ServerInfo:
     return ServerInfo(
         version=own_version(),
         durability=store.durability,
-        step_kinds=STEP_KINDS,
+        step_kinds=sorted(KINDS),
         models=sorted(config.models),
     )
 

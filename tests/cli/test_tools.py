@@ -236,6 +236,39 @@ async def test_what_can_not_be_done_is_refused_before_anything_is_called(
     assert done.err.startswith(("jackline tools", "Usage"))
 
 
+WHERE_RUNS_ARE = """\
+name: parent
+model: fast
+flow: [ask]
+steps:
+  ask: {kind: agent, tools: [{ref: child}, {ref: track}], answer: text, routes: {error: end}}
+  child: {kind: workflow, description: Runs another., workflow: payer}
+  track:
+    kind: worker
+    effect: read
+    description: Tracks one.
+    connection: depot
+    tool: track
+    parameters: {type: object, properties: {}}
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("child", "--workflow", "parent.yaml"),
+        ("track", "--workflow", "parent.yaml"),
+        ("--connection", "depot"),
+    ],
+    ids=str,
+)
+async def test_what_only_a_server_can_call_is_refused_at_once(project: Project, words: tuple[str, ...]):
+    project.write("parent.yaml", WHERE_RUNS_ARE)
+    project.config('[connections.depot]\nkind = "worker"\n')
+    done = await project.run("tools", "test", *words, "--yes", "--config", "jackline.toml")
+    assert (done.code, "server" in done.err) == (2, True), done.err
+
+
 async def test_a_name_that_stands_for_different_tools_is_refused_until_a_workflow_is_named(project: Project):
     async with tools_served() as service:
         project.config(f'[connections.orders]\nkind = "http"\nbase_url = "{service.base_url}"\n')

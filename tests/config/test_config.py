@@ -334,6 +334,13 @@ def test_an_unknown_key_is_answered_with_the_nearest_one_and_its_line(load: Load
     assert "'listen'" in problem.message
 
 
+def test_a_key_by_its_name_elsewhere_is_answered_with_ours(load: Load):
+    with pytest.raises(ConfigError) as caught:
+        load("[connections.a]\nkind = 'http'\nbase_url = 'http://a'\nmax_parallel = 2\n")
+    [problem] = caught.value.problems
+    assert "'concurrency'" in problem.message
+
+
 def test_a_mistyped_key_is_one_problem_and_not_also_a_missing_one(load: Load):
     assert problems_of(load, "[models.a]\nscrpt = 'a.yaml'") == [(ProblemCode.UNKNOWN_KEY, "models.a.scrpt")]
 

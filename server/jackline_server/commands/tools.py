@@ -222,6 +222,9 @@ def _require_connection(config: Config, name: str) -> None:
     if name in config.connections:
         what = f"{name} is a connection of kind http: its tools are steps of workflows"
         fail(_TEST, EXIT_USAGE, f"{what}; name one with --workflow FILE")
+    if name in config.worker_connections:
+        what = f"{name} is a pool of workers, which are connected to a server"
+        fail(_TEST, EXIT_USAGE, f"{what}: jackline workers {name} shows them and their tools")
     if name not in config.pinned_connections:
         hint = nearest(name, config.pinned_connections)
         fail(_TEST, EXIT_USAGE, f"there is no MCP or gRPC connection `{name}` in the config{hint}")
@@ -264,6 +267,7 @@ async def _called(
     async with workbench(config) as bench:
         groups = [one async for one in _groups(config, wanted, bench)]
         tool = _named(groups, name)
+        _require_callable(tool)
         if tool.effect != _HARMLESS and not may_change:
             fail(_TEST, EXIT_USAGE, f"{tool.name} may change something ({tool.effect}): add --yes to call it")
         invocation = _invocation(tool, given)
@@ -301,6 +305,22 @@ def _named(groups: Sequence["Group"], name: str) -> "Shown":
         what = f"`{name}` is not the same tool everywhere ({titles}): what it does or may change differs"
         fail(_TEST, EXIT_USAGE, f"{what}; say --connection or --workflow")
     return exact[0]
+
+
+def _require_callable(tool: "Shown") -> None:
+    """Ends the command for a tool that is only to be had where runs are."""
+    from jackline_server.core.plan import ChildAction, WorkerAction  # noqa: PLC0415 - help needs none of it
+
+    match None if tool.step is None else tool.step.action:
+        case ChildAction():
+            what = f"{tool.name} is a run of its own ({tool.origin}), and runs are a server's"
+        case WorkerAction(connection=pool):
+            what = (
+                f"{tool.name} is served by workers, which are connected to a server (jackline workers {pool})"
+            )
+        case _:
+            return
+    fail(_TEST, EXIT_USAGE, f"{what}: try it with `jackline run` and a workflow that calls it")
 
 
 def _calls_alike(one: "Shown", other: "Shown") -> bool:

@@ -25,6 +25,14 @@ _MICROS = 1_000_000
 _MOST_USD = 1_000_000
 _LONGEST = 8_192
 _LONGEST_SHOWN = 64
+_ELSEWHERE = {
+    "max_parallel": "concurrency",
+    "rate": "calls_per_minute",
+    "requests_per_minute": "calls_per_minute",
+    "url": "base_url",
+    "circuit_breaker": "breaker",
+}
+"""What people write who know the thing by another name: a key of ours, where the table has it."""
 _MOST_BITS = 128
 _KINDS = ((bool, "true or false"), (int | Decimal, "a number"), (str, "a string"), (list, "a list"))
 
@@ -236,7 +244,9 @@ class Section:
             if key in not_built:
                 self.problem(ProblemCode.NOT_BUILT, key, "not built yet; remove it")
                 continue
-            near = difflib.get_close_matches(key, sorted(self._known | set(not_built)), n=1)
+            known = self._known | set(not_built)
+            near = [_ELSEWHERE[key]] if _ELSEWHERE.get(key) in known else []
+            near = near or difflib.get_close_matches(key, sorted(known), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             self.problem(ProblemCode.UNKNOWN_KEY, key, f"no such key{hint}")
 

@@ -25,17 +25,23 @@ class Attempts:
         return len(self._abandoned)
 
     async def run(
-        self, attempt: Callable[[], Awaitable[ToolResult]], *, timeout_ms: int, repeatable: bool
+        self,
+        attempt: Callable[[], Awaitable[ToolResult]],
+        *,
+        timeout_ms: int,
+        net_ms: int,
+        repeatable: bool,
     ) -> ToolResult:
         """The attempt's result, or a failure once its time is over, uncertain unless it is repeatable.
 
-        Returns at most half a second after the time is over, even if the tool swallows cancellation. Being
-        cancelled cancels the attempt, waits as long for it, and raises CancelledError.
+        An attempt that keeps its own time knows best what its end means: it is cut `net_ms` later. Returns at
+        most half a second after that, even if the tool swallows cancellation. Being cancelled cancels the
+        attempt, waits as long for it, and raises CancelledError.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[ToolResult | None] = loop.create_future()
         task = loop.create_task(_answered(answer, attempt, repeatable=repeatable))
-        timer = loop.call_later(timeout_ms / 1000, _resolve, answer, None)
+        timer = loop.call_later((timeout_ms + net_ms) / 1000, _resolve, answer, None)
         try:
             result = await answer
         except asyncio.CancelledError:

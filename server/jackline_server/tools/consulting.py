@@ -33,7 +33,8 @@ class FunctionConsultants:
         action = FunctionAction(function=question.target)
         result = await self._attempts.run(
             lambda: self._functions.call(action, _invocation(action, question)),
-            timeout_ms=question.timeout_ms + _NET_MS,
+            timeout_ms=question.timeout_ms,
+            net_ms=_NET_MS,
             repeatable=True,
         )
         return _reply(result)

@@ -63,7 +63,8 @@ class StepToolbox:
         extra = _FUNCTION_NET_MS if isinstance(action, FunctionAction) else _REMOTE_NET_MS
         return await self._attempts.run(
             lambda: self._dispatched(action, invocation),
-            timeout_ms=invocation.timeout_ms + extra,
+            timeout_ms=invocation.timeout_ms,
+            net_ms=extra,
             repeatable=invocation.step.effect.repeatable,
         )
 

@@ -24,6 +24,14 @@ async def shop(tmp_path: Path) -> AsyncGenerator[Till]:
         yield running
 
 
+LONG = {
+    "type": ["string", "integer"],
+    "pattern": "^-?[0-9]{1,19}$",
+    "minimum": -(2**63),
+    "maximum": 2**63 - 1,
+}
+
+
 @pytest.fixture
 async def there(shop: Till) -> AsyncGenerator[Scene]:
     async with scene(connection(shop.address)) as made:
@@ -54,8 +62,8 @@ async def test_reflection_tells_every_method_with_its_schema_and_effect(there: S
         "type": "object",
         "properties": {
             "order_id": {"type": "string"},
-            "cents": {"type": "string", "pattern": "^-?[0-9]{1,19}$"},
-            "hold_ns": {"type": "string", "pattern": "^-?[0-9]{1,19}$"},
+            "cents": LONG,
+            "hold_ns": LONG,
         },
         "additionalProperties": False,
     }
@@ -99,6 +107,8 @@ async def test_every_kind_of_field_goes_there_and_back(there: Scene):
     odd_ones: list[dict[str, JsonValue]] = [
         {"raw": "no base64 !"},
         {"large": "-1"},
+        {"large": -1},
+        {"large": 2**64},
         {"small": 2**31},
         {"status": "OPEN"},
         {"other": 1},
@@ -107,6 +117,7 @@ async def test_every_kind_of_field_goes_there_and_back(there: Scene):
         assert JsonSchemas().problem(schema, odd) is not None
 
     assert output(await there.call("Echo", EVERYTHING)) == EVERYTHING
+    assert output(await there.call("Echo", {"large": 2**64 - 1}))["large"] == str(2**64 - 1)
 
 
 BAD_ARGUMENTS: list[dict[str, Any]] = [

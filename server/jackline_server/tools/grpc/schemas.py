@@ -1,7 +1,8 @@
 """A request message as JSON Schema: what the JSON mapping of protobuf takes, by the names of the proto.
 
-Whole numbers of 64 bits are texts, bytes are base64, an enum is one of its names. Nothing is required but
-what proto2 requires. A message that holds itself has no such schema, and neither has one that is too large.
+Whole numbers of 64 bits are texts or numbers, bytes are base64, an enum is one of its names. Nothing is
+required but what proto2 requires. A message that holds itself has no such schema, and neither has one that is
+too large.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +17,8 @@ MAX_NODES = 1_000
 _MAX_DEPTH = 16
 _MAX_ENUM = 500
 _DURATION = r"^-?[0-9]{1,12}(\.[0-9]{1,9})?s$"
-_I32, _U32 = 2**31, 2**32
+_SIGNED, _UNSIGNED = r"^-?[0-9]{1,19}$", r"^[0-9]{1,20}$"
+_I32, _U32, _I64, _U64 = 2**31, 2**32, 2**63, 2**64
 
 
 class NoSchema(ValueError):
@@ -27,15 +29,15 @@ def _integer(least: int, most: int) -> JsonObject:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
-def _long(pattern: str) -> JsonObject:
-    return {"type": "string", "pattern": pattern}
+def _long(pattern: str, least: int, most: int) -> JsonObject:
+    """A text is exact with every reader of JSON; a number is what models write."""
+    return {"type": ["string", "integer"], "pattern": pattern, "minimum": least, "maximum": most}
 
 
 def _bytes() -> JsonObject:
     return {"type": "string", "contentEncoding": "base64", "pattern": r"^[A-Za-z0-9+/_-]*={0,2}$"}
 
 
-_SIGNED, _UNSIGNED = r"^-?[0-9]{1,19}$", r"^[0-9]{1,20}$"
 _SCALARS: Mapping[int, Callable[[], JsonObject]] = {
     FieldDescriptor.TYPE_DOUBLE: lambda: {"type": "number"},
     FieldDescriptor.TYPE_FLOAT: lambda: {"type": "number"},
@@ -55,7 +57,7 @@ _SCALARS: Mapping[int, Callable[[], JsonObject]] = {
         for kind in (FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32)
     },
     **{
-        kind: lambda: _long(_SIGNED)
+        kind: lambda: _long(_SIGNED, -_I64, _I64 - 1)
         for kind in (
             FieldDescriptor.TYPE_INT64,
             FieldDescriptor.TYPE_SINT64,
@@ -63,7 +65,8 @@ _SCALARS: Mapping[int, Callable[[], JsonObject]] = {
         )
     },
     **{
-        kind: lambda: _long(_UNSIGNED) for kind in (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
+        kind: lambda: _long(_UNSIGNED, 0, _U64 - 1)
+        for kind in (FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64)
     },
 }
 _KNOWN: Mapping[str, Callable[[], JsonObject]] = {
@@ -86,8 +89,8 @@ _KNOWN: Mapping[str, Callable[[], JsonObject]] = {
     "BytesValue": _bytes,
     "Int32Value": lambda: _integer(-_I32, _I32 - 1),
     "UInt32Value": lambda: _integer(0, _U32 - 1),
-    "Int64Value": lambda: _long(_SIGNED),
-    "UInt64Value": lambda: _long(_UNSIGNED),
+    "Int64Value": lambda: _long(_SIGNED, -_I64, _I64 - 1),
+    "UInt64Value": lambda: _long(_UNSIGNED, 0, _U64 - 1),
 }
 _PACKAGE = "google.protobuf."
 
