@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline_server.core.plan import Effect
+from jackline_server.runtime.connection_guards import Breaker
 from jackline_server.runtime.ports import ToolEnding
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.grpc.interface import BadDescriptors, files_of_set, interface_of
@@ -155,6 +156,15 @@ async def test_a_service_that_is_gone_gets_nothing_and_may_come_back():
             result = await nowhere.call("Charge", effect=Effect.WRITE, digest=digest, timeout_ms=3_000)
     assert (result.ending, result.may_pass) == (ToolEnding.FAILED, True)
     assert "127.0.0.1" not in result.error
+
+
+async def test_a_port_where_nobody_answers_is_the_connections_failure_however_short_the_time():
+    async with odd({}) as other:
+        address = other.address
+    async with scene(connection(address, breaker=Breaker(failures=3, cool_off_ms=60_000))) as nowhere:
+        results = [await nowhere.call("Charge", digest="d", timeout_ms=700) for _ in range(4)]
+    assert [result.connection_failed for result in results] == [True, True, True, False]
+    assert {result.ending for result in results} == {ToolEnding.FAILED}
 
 
 async def test_a_method_that_changed_behind_the_pin_is_refused():

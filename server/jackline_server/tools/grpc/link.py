@@ -29,6 +29,7 @@ from jackline_server.tools.results import HARD_BYTES
 Metadata = Sequence[tuple[str, str | bytes]]
 
 _CONNECT_S = 5.0
+_NOBODY = "nobody answers there, or the two do not agree on TLS"
 _MOST_CERTIFICATE = 1024 * 1024
 _OPTIONS = (
     ("grpc.enable_retries", 0),
@@ -50,6 +51,8 @@ class GrpcLink:
         self.guard = Guard(connection)
         self.known: Catalog | None = None
         self.problem = "it was not asked yet"
+        self.refused = False
+        """Whether nobody has answered there since the last connection, however short the time was."""
         self.metadata: Metadata = tuple((name, value.reveal()) for name, value in connection.metadata.items())
         self._channel: grpc.aio.Channel | None = None
         self._interface: Interface | None = None
@@ -93,12 +96,15 @@ class GrpcLink:
         try:
             async with asyncio.timeout(min(within_s, _CONNECT_S)):
                 while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
-                    if seen and state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
-                        raise self._down("nobody answers there, or the two do not agree on TLS")
+                    failing = state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+                    self.refused = self.refused or failing
+                    if seen and failing:
+                        raise self._down(_NOBODY)
                     seen = seen or state is grpc.ChannelConnectivity.CONNECTING
                     await channel.wait_for_state_change(state)
         except TimeoutError:
-            raise self._down("it can't be reached in time") from None
+            raise self._down(_NOBODY if self.refused else "it did not answer in time") from None
+        self.refused = False
         return channel
 
     async def close(self) -> None:

@@ -69,7 +69,7 @@ class GrpcCalls:
             return failed(
                 "The service can't be reached in time; nothing was called.",
                 may_pass=True,
-                connection_failed=is_fair(invocation.timeout_ms, link.connection.timeout_ms),
+                connection_failed=link.refused or is_fair(invocation.timeout_ms, link.connection.timeout_ms),
             )
         except ServerDown as down:
             return failed(
