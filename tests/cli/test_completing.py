@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
+from jackline.v1 import tool_worker_pb2
 from jackline.v1 import workflow_service_pb2 as flows
 from jackline.v1.run_pb2 import Run, RunState
 from jackline_client.cli import completing
@@ -53,6 +54,12 @@ async def test_workflow_and_model_names_are_those_of_the_server(
     assert await console.complete("run", "--prompt", "x", "--model", "") == ["fast"]
 
 
+async def test_pools_of_workers_are_those_of_the_server(console: Console, service: ScriptedService) -> None:
+    pools = [tool_worker_pb2.WorkerPool(name=name) for name in ("depot", "hub", EVIL)]
+    service.script("ListToolWorkers", tool_worker_pb2.ListToolWorkersResponse(pools=pools))
+    assert await console.complete("workers", "") == ["depot", "hub"]
+
+
 async def test_the_server_is_the_one_that_the_words_name(console: Console, service: ScriptedService) -> None:
     await console.run("context", "set", "here", "--address", console.address)
     service.script("ListRuns", *[wire.ListRunsResponse(runs=[Run(run_id="run_2")])] * 2)
@@ -67,7 +74,7 @@ async def test_contexts_states_forms_commands_and_flags_need_no_server(console: 
     assert await console.complete("context", "use", "p") == ["prod"]
     assert await console.complete("ls", "--state", "su") == ["succeeded"]
     assert await console.complete("ls", "-o", "") == ["table", "wide", "json", "yaml", "name"]
-    assert await console.complete("wo") == ["workflow"]
+    assert await console.complete("wo") == ["workflow", "workers"]
     assert await console.complete("workflow", "d") == ["describe"]
     assert await console.complete("get", "--js") == ["--json"]
 

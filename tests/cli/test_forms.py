@@ -9,6 +9,7 @@ import yaml
 from google.protobuf.message import Message
 
 from jackline.v1 import run_service_pb2 as wire
+from jackline.v1 import tool_worker_pb2 as workers
 from jackline.v1 import workflow_service_pb2 as flows
 from jackline.v1.plan_pb2 import Plan
 from jackline.v1.run_pb2 import Interrupt, Ledger, MessageRole, Run, RunMessage, RunState, ToolCall
@@ -44,6 +45,10 @@ FOUND = flows.GetWorkflowResponse(
     revision=REVISION, workflow=wire.InlineWorkflow(yaml="name: x\nflow: [a]\n", files={"a/b": b"\xff"})
 )
 DESCRIBED = flows.DescribeWorkflowResponse(revision=REVISION, plan=Plan(flow=["handle"]))
+POOLS = (
+    workers.WorkerPool(name="depot", workers=[workers.ToolWorker(worker=HOSTILE, tools=["look", HOSTILE])]),
+    workers.WorkerPool(name="hub", waiting_count=2),
+)
 WHOLE = f"refunds@{'ab' * 32}"
 READINGS: Mapping[str, Reading] = {
     "ls": Reading(("ls",), "ListRuns", wire.ListRunsResponse(runs=[RUN, OTHER]), (RUN_ID, "run_2"), "LABELS"),
@@ -79,6 +84,13 @@ READINGS: Mapping[str, Reading] = {
         wire.GetServerInfoResponse(version="1.2.3", models=["fast"]),
         ("1.2.3",),
         "STEP KINDS",
+    ),
+    "workers": Reading(
+        ("workers",),
+        "ListToolWorkers",
+        workers.ListToolWorkersResponse(pools=POOLS),
+        ("depot", "hub"),
+        "PRINCIPAL",
     ),
 }
 MESSAGES = wire.ListRunMessagesResponse(

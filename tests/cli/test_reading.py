@@ -1,10 +1,13 @@
-"""`jackline calls`, `messages`, `inbox` and `info` through the console script."""
+"""`jackline calls`, `messages`, `inbox`, `info` and `workers` through the console script."""
 
 import json
+from typing import Any
 
+import grpc
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
+from jackline.v1 import tool_worker_pb2
 from jackline.v1.control_pb2 import CommandKind
 from jackline.v1.run_pb2 import (
     Effect,
@@ -17,8 +20,9 @@ from jackline.v1.run_pb2 import (
     ToolCallStatus,
     View,
 )
+from jackline_client.cli.exit_codes import ExitCode
 from tests.cli.console import Console
-from tests.support.scripted_service import RUN_ID, ScriptedService
+from tests.support.scripted_service import RUN_ID, Failure, ScriptedService
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e"
 
@@ -140,3 +144,40 @@ async def test_json_has_the_names_of_the_api(console: Console, service: Scripted
     service.script("ListToolCalls", wire.ListToolCallsResponse(tool_calls=[ToolCall(call_id="call_1")]))
     done = await console.run("calls", RUN_ID, "--json")
     assert json.loads(done.out) == {"call_id": "call_1"}
+
+
+async def test_workers_has_a_line_for_each_and_one_for_a_pool_that_nobody_serves(
+    console: Console, service: ScriptedService
+) -> None:
+    def worker(name: str, **more: Any) -> tool_worker_pb2.ToolWorker:
+        return tool_worker_pb2.ToolWorker(worker=name, tools=["look", "move"], max_parallel=8, **more)
+
+    depot = tool_worker_pb2.WorkerPool(
+        name="depot",
+        workers=[
+            worker("one", connected=True, in_flight_count=3),
+            worker("two", connected=True, draining=True),
+            worker("three"),
+        ],
+    )
+    hub = tool_worker_pb2.WorkerPool(name="hub", waiting_count=2)
+    service.script("ListToolWorkers", tool_worker_pb2.ListToolWorkersResponse(pools=[depot, hub]))
+    done = await console.run("workers")
+    assert [line.split() for line in done.out.splitlines()[1:]] == [
+        ["depot", "one", "connected", "3/8", "0", "look,move"],
+        ["depot", "two", "leaving", "0/8", "0", "look,move"],
+        ["depot", "three", "away", "0/8", "0", "look,move"],
+        ["hub", "no", "worker", "2"],
+    ]
+
+
+async def test_workers_asks_for_one_pool_and_says_if_there_is_none(
+    console: Console, service: ScriptedService
+) -> None:
+    missing = Failure(code=grpc.StatusCode.NOT_FOUND, reason="WORKER_POOL_NOT_FOUND")
+    service.script("ListToolWorkers", missing, tool_worker_pb2.ListToolWorkersResponse())
+    done = await console.run("workers", "depot")
+    assert (done.code, done.out) == (ExitCode.REFUSED, "")
+    assert [asked.pool for asked in service.requests(tool_worker_pb2.ListToolWorkersRequest)] == ["depot"]
+    none = await console.run("workers")
+    assert (none.code, len(none.out.splitlines())) == (0, 1)

@@ -206,6 +206,7 @@ async def test_help_lists_every_command_and_every_exit_code(console: Console) ->
         "messages",
         "workflow",
         "info",
+        "workers",
         "validate",
         "context",
         "token",

@@ -37,6 +37,7 @@ class Seats:
                 *program,
                 env={
                     "PATH": os.environ["PATH"],
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
                     "JACKLINE_ADDRESS": address,
                     "JACKLINE_TOKEN": token,
                     "SEATS_POOL": pool,
@@ -71,6 +72,11 @@ class Seats:
         async with asyncio.timeout(PROGRAM_S):
             code = await self._running.wait()
         return 0 if code == 128 + signal.SIGTERM else code
+
+    async def was_terminated(self) -> bool:
+        """Wait for its end: True if a signal did it, not the program itself."""
+        async with asyncio.timeout(PROGRAM_S):
+            return await self._running.wait() == -signal.SIGTERM
 
     async def close(self) -> None:
         """End it, whatever it does."""

@@ -281,6 +281,20 @@ async def test_sigterm_finishes_what_is_in_flight_and_what_was_on_its_way(
     assert len(seats.lines()) == 2
 
 
+@pytest.mark.parametrize("program", ["python", *sorted({*building.LANGUAGES} - {"java"})], indirect=True)
+async def test_a_second_sigterm_ends_it_at_once(stream: WorkerStream, seats: Seats) -> None:
+    """But for Java: a virtual machine that shuts down takes no further signal."""
+    seats.hold()
+    stream.invoke("i1", "print_ticket")
+    await stream.heard("progress")
+    seats.terminate()
+    await stream.heard("drain")
+    stream.invoke("i2", "reserve_seat")  # sent before the drain was read
+    await seats.noted("reserve_seat")
+    seats.terminate()
+    assert await seats.was_terminated(), seats.words()
+
+
 async def test_an_idle_worker_that_leaves_waits_for_the_last_call_on_its_way(
     stream: WorkerStream, seats: Seats
 ) -> None:

@@ -49,6 +49,7 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "put": ('"name": "refunds-trial"', '"created": true'),
     "workflows": ('"refunds"', '"refunds-trial"'),
     "describe": ('"worstCase"', '"issue_refund"'),
+    "workers": ("{",),
 }
 """Each block of the page, and what its output has to show."""
 

@@ -101,13 +101,20 @@ def ended(error: grpc.aio.AioRpcError) -> Ended:
     return Ended(code=error.code(), message=error.details() or "", status=status, trailing=trailing)
 
 
-def make_server(script: Script, runs: ScriptedRuns, limits: Limits, *, reflection: bool = True) -> RpcServer:
+def make_server(
+    script: Script,
+    runs: ScriptedRuns,
+    limits: Limits,
+    *,
+    reflection: bool = True,
+    workers: WorkerPools | None = None,
+) -> RpcServer:
     """A server that is not listening yet."""
     served = Served(
         runs=runs,
         threads=ScriptedThreads(script),
         workflows=ScriptedWorkflows(script),
-        workers=WorkerPools(POOLS, schemas=JsonSchemas(), clock=FixedClock()),
+        workers=workers or WorkerPools(POOLS, schemas=JsonSchemas(), clock=FixedClock()),
         authenticate=_register().authenticate,
         info=ServerInfo(
             version="1.2.3",
@@ -135,11 +142,13 @@ class Harness:
     trailing: dict[str, str | bytes] = field(default_factory=dict[str, "str | bytes"])
 
     @classmethod
-    async def open(cls, limits: Limits, *, reflection: bool = True) -> "Harness":
+    async def open(
+        cls, limits: Limits, *, reflection: bool = True, workers: WorkerPools | None = None
+    ) -> "Harness":
         """Start both."""
         script = Script()
         runs = ScriptedRuns(script)
-        server = make_server(script, runs, limits, reflection=reflection)
+        server = make_server(script, runs, limits, reflection=reflection, workers=workers)
         address = await server.start("127.0.0.1:0")
         await server.set_serving(serving=True)
         channel = grpc.aio.insecure_channel(address)

@@ -1,4 +1,4 @@
-"""A strict double of RunService and WorkflowService on a real grpc.aio server, for tests of clients.
+"""A strict double of the services on a real grpc.aio server, for tests of clients; of workers only the list.
 
 Owns a small log per run, scripted ends of streams and scripted answers. Serves a log faithfully once its
 stream scripts are used up. A call that was not scripted is UNIMPLEMENTED and noted in `unexpected`; `unused`
@@ -23,6 +23,10 @@ from jackline.v1.control_pb2 import CommandDisposition, Receipt, ReceiptStage
 from jackline.v1.event_pb2 import Content, ResultContent, RunFinished, RunStarted, StepEvent
 from jackline.v1.run_pb2 import ForkOrigin, Run, RunState, StopReason
 from jackline.v1.run_service_pb2_grpc import RunServiceServicer, add_RunServiceServicer_to_server
+from jackline.v1.tool_worker_pb2_grpc import (
+    ToolWorkerServiceServicer,
+    add_ToolWorkerServiceServicer_to_server,
+)
 from jackline.v1.workflow_service_pb2_grpc import (
     WorkflowServiceServicer,
     add_WorkflowServiceServicer_to_server,
@@ -60,8 +64,8 @@ class StreamScript:
     """Never ends by itself."""
 
 
-class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
-    """Both services. Answers are scripted by method name, in order."""
+class ScriptedService(RunServiceServicer, WorkflowServiceServicer, ToolWorkerServiceServicer):
+    """The services. Answers are scripted by method name, in order."""
 
     def __init__(self) -> None:
         self.log: list[StepEvent] = []
@@ -136,6 +140,11 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
             else:
                 yield frame_of(event, head=head)
 
+    async def _nobody_serves(self, requests: Any, context: Any) -> None:
+        del requests
+        self.unexpected.append("Connect")
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Connect can't be scripted")
+
     # One answer a method: the script says which.
 
     StartRun = ForkRun = Control = GetRun = WaitRun = ListRuns = cast("Any", _answer)
@@ -143,6 +152,8 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer):
     ListInterrupts = GetServerInfo = cast("Any", _answer)
     ListThreads = GetThread = AppendMessages = cast("Any", _answer)
     ValidateWorkflow = PutWorkflow = GetWorkflow = ListWorkflows = DescribeWorkflow = cast("Any", _answer)
+    ListToolWorkers = cast("Any", _answer)
+    Connect = cast("Any", _nobody_serves)
 
 
 async def authenticate(context: Any) -> None:
@@ -258,6 +269,7 @@ async def serving(service: ScriptedService, *, max_streams: int | None = None) -
     server = grpc.aio.server(options=options)
     add_RunServiceServicer_to_server(service, server)
     add_WorkflowServiceServicer_to_server(service, server)
+    add_ToolWorkerServiceServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -1,7 +1,7 @@
 """The client: one method for each call of the contract.
 
-Owns the Python face of RunService and WorkflowService. Does not own channels (`_connection`), resuming
-(`_watch`) or the shape of requests (`_requests`).
+Owns the Python face of RunService and WorkflowService, and the list of tool workers. Does not own channels
+(`_connection`), resuming (`_watch`) or the shape of requests (`_requests`).
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -25,6 +25,7 @@ from jackline.v1.control_pb2 import (
 )
 from jackline.v1.run_pb2 import Interrupt, Run, RunBounds, RunMessage, RunState, ToolCall, View, VisitBounds
 from jackline.v1.thread_pb2 import NewThreadMessage, Thread, ThreadMessage
+from jackline.v1.tool_worker_pb2 import ListToolWorkersRequest, WorkerPool
 from jackline_client._connection import Connection, Endpoint
 from jackline_client._requests import (
     ControlOptions,
@@ -517,6 +518,19 @@ class JacklineClient:
         return await self._connection.call(
             self._connection.workflows.DescribeWorkflow, request, timeout_s=self._timeout_s
         )
+
+    # Tool workers.
+
+    async def list_tool_workers(self, pool: str = "") -> list[WorkerPool]:
+        """Lists the pools of the server's config by name, or one, and who serves them now.
+
+        Raises WorkerPoolNotFound if there is none of that name.
+        """
+        request = ListToolWorkersRequest(pool=pool)
+        answer = await self._connection.call(
+            self._connection.workers.ListToolWorkers, request, timeout_s=self._timeout_s
+        )
+        return list(answer.pools)
 
 
 async def _pages(page: Callable[[str], Awaitable[tuple[Iterable[_Item], str]]]) -> AsyncGenerator[_Item]:

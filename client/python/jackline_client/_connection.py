@@ -17,6 +17,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from jackline.v1.run_service_pb2_grpc import RunServiceStub
+from jackline.v1.tool_worker_pb2_grpc import ToolWorkerServiceStub
 from jackline.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 from jackline_client._statuses import cancelled_by_server, error_from_rpc
 
@@ -92,6 +93,7 @@ class Connection:
         unary, streams = self._channels
         self.runs = RunServiceStub(unary)
         self.workflows = WorkflowServiceStub(unary)
+        self.workers = ToolWorkerServiceStub(unary)
         self.streams = RunServiceStub(streams)
 
     async def call(

@@ -1,4 +1,4 @@
-"""What a shell completes: ids of runs, names of workflows, models and contexts.
+"""What a shell completes: ids of runs, names of workflows, pools, models and contexts.
 
 Owns asking for them within a second, and saying nothing at all where that fails: a shell that completes shows
 no errors. gRPC is loaded only once something listens at the address.
@@ -90,6 +90,15 @@ def workflows(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - see abo
 
     async def find(client: "JacklineClient") -> list[str]:
         return [revision.name async for revision in client.list_workflows()]
+
+    return _matching(_asked(ctx, find), incomplete)
+
+
+def pools(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - see above
+    """Completes the name of a pool of tool workers."""
+
+    async def find(client: "JacklineClient") -> list[str]:
+        return [pool.name for pool in await client.list_tool_workers()]
 
     return _matching(_asked(ctx, find), incomplete)
 

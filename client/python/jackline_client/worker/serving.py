@@ -23,6 +23,7 @@ from jackline_client.worker.tools import OptionNames, Tool, ToolOptions
 
 _log = logging.getLogger(__name__)
 
+_LEAVE = (signal.SIGTERM, signal.SIGINT)
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
 _AGAIN = frozenset(
@@ -77,7 +78,9 @@ class Worker:
         self._leaving.set()
 
     async def serve(self, *, signals: bool = True) -> None:
-        """Serve until told to leave. SIGTERM and SIGINT drain, unless `signals` is False.
+        """Serve until told to leave. SIGTERM and SIGINT drain, and a second one ends the process at once.
+
+        With `signals` False neither does, and it may run outside of the main thread.
 
         Cancelling it leaves at once: what is in flight is given up.
 
@@ -88,15 +91,25 @@ class Worker:
         endpoint = self._endpoint or _found()
         invocations = Invocations(self._tools, max_parallel=self._max_parallel)
         loop = asyncio.get_running_loop()
-        caught = (signal.SIGTERM, signal.SIGINT) if signals else ()
-        for one in caught:
-            loop.add_signal_handler(one, self.drain)
+        before = {one: signal.getsignal(one) for one in (_LEAVE if signals else ())}
+        for one in before:
+            loop.add_signal_handler(one, self._told_to_leave)
         try:
             await self._serve(endpoint, invocations)
         finally:
             invocations.close()
-            for one in caught:
+            for one, handler in before.items():
                 loop.remove_signal_handler(one)
+                if handler is not None:
+                    signal.signal(one, handler)
+
+    def _told_to_leave(self) -> None:
+        """The first signal. The next is the system's: a tool in a thread would outlast an exception."""
+        loop = asyncio.get_running_loop()
+        for one in _LEAVE:
+            loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_DFL)
+        self.drain()
 
     async def _serve(self, endpoint: Endpoint, invocations: Invocations) -> None:
         metadata = (("authorization", f"Bearer {endpoint.token}"),) if endpoint.token else ()
