@@ -241,6 +241,16 @@ def test_a_tool_call_is_made_again_within_its_caps_and_a_write_never(effect: Eff
     check_same_again(driver)
 
 
+def test_a_run_that_a_call_started_is_never_started_again() -> None:
+    gates = GatesPlan(hooks=(hook("audit", Point.AFTER_TOOL_CALL),))
+    plan = gated(gates)
+    plan = replace(plan, steps={**plan.steps, "look": plans.child("look", "below")})
+    driver = drive(plan, LOOK, DONE, answers=lambda _: RETRY)
+    assert [one.started.attempt for one in driver.attempts] == [1]
+    assert driver.finished.phase is Phase.SUCCEEDED
+    check_same_again(driver)
+
+
 def test_a_retry_that_no_cap_leaves_room_for_is_no_objection() -> None:
     gates = GatesPlan(hooks=(hook("audit", Point.AFTER_TOOL_CALL),))
     plan = gated(gates, bounds=plans.step_bounds(tool_calls=1))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from jackline_server.core.commands import Abort, Pause, Resume
+from jackline_server.core.commands import Abort, AdjustBounds, Pause, Resume
 from jackline_server.core.facts import (
     AbortMode,
     CallStatus,
@@ -17,13 +17,15 @@ from jackline_server.core.facts import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from jackline_server.core.plan import Effect
+from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
+from jackline_server.core.plan import Effect, OnLimit, SharePlan
 from jackline_server.runtime.ports import ModelRequest, Record
+from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
 from jackline_server.testing.doubles import ScriptedReply
 from jackline_server.testing.harness import Process, process, start_request
-from jackline_server.testing.plans import agent, child, entry, plan_of, run_bounds
+from jackline_server.testing.plans import agent, child, entry, plan_of, run_bounds, tool
 from tests.runtime.families import (
     CHILD,
     PARENT,
@@ -211,3 +213,47 @@ def _goes_on(log: list[Record]) -> bool:
     facts = [one.fact for one in log]
     applied = next(at for at, fact in enumerate(facts) if isinstance(fact, CommandApplied))
     return any(isinstance(fact, ModelCallStarted | ToolCallStarted) for fact in facts[applied:])
+
+
+TOO_MUCH = (
+    AdjustBounds(run=NewRunBounds(token_budget=501)),
+    AdjustBounds(run=NewRunBounds(run_timeout_ms=7_001)),
+    AdjustBounds(visit=NewVisitBounds(token_budget=501)),
+)
+
+
+@pytest.mark.parametrize("beyond", TOO_MUCH)
+async def test_no_bound_of_a_child_is_raised_above_its_share(beyond: AdjustBounds) -> None:
+    share = SharePlan(token_budget=500, run_timeout_ms=7_000)
+    here = scene(parent_plan(share=share, token_budget=9_000), child_plan(token_budget=200))
+    here.tools.wait_ms = lambda _: 1_000_000
+    async with process(here.world) as jackline, asyncio.timeout(SECONDS):
+        await put_all(jackline)
+        run_id = await jackline.start(PARENT)
+        (below,) = await living(jackline, run_id)
+        await here.tools.called.wait()
+        with pytest.raises(Refused) as refused:
+            await jackline.control(below, beyond, command_id="more")
+        assert refused.value.reason is Reason.BOUND_TOO_HIGH
+        within = AdjustBounds(run=NewRunBounds(token_budget=500, run_timeout_ms=7_000))
+        receipt = await jackline.control(below, within, command_id="all", wait=Stage.SETTLED)
+        assert receipt.applied
+        await jackline.control(run_id, STOP, command_id="stop", wait=Stage.SETTLED)
+
+
+async def test_a_child_at_the_end_of_its_share_is_not_offered_to_have_it_raised() -> None:
+    asking = agent(system=says(CHILD), tools=(entry("look"),), on_limit=OnLimit.ASK, limit_expiry_ms=60_000)
+    asks = sealed(plan_of(asking, tool("look"), name=CHILD, bounds=run_bounds()))
+    share = SharePlan(token_budget=20)
+    here = scene(parent_plan(share=share, token_budget=9_000), asks)
+    async with process(here.world) as jackline, asyncio.timeout(SECONDS):
+        await put_all(jackline)
+        run_id = await jackline.start(PARENT)
+        (below,) = await living(jackline, run_id)
+        await in_phase(jackline, below, Phase.WAITING)
+        (question,) = (
+            await jackline.runtime.runs.get(DEFAULT_TENANT, below)
+        ).state.oversight.interrupts.values()
+        await jackline.control(run_id, STOP, wait=Stage.SETTLED)
+    assert question.limit_leaf == "run.token_budget"
+    assert "raise" not in question.options

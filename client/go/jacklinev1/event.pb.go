@@ -1758,9 +1758,13 @@ type ParentCall struct {
 	// The tool call that is its run.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The run at the top of the family.
-	RootRunId     string `protobuf:"bytes,3,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RootRunId string `protobuf:"bytes,3,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
+	// What it was given of its parent's, as ChildStarted has it: no bound of it is raised above that.
+	TokenShare      *uint64 `protobuf:"varint,4,opt,name=token_share,json=tokenShare,proto3,oneof" json:"token_share,omitempty"`
+	CostShareMicros *uint64 `protobuf:"varint,5,opt,name=cost_share_micros,json=costShareMicros,proto3,oneof" json:"cost_share_micros,omitempty"`
+	TimeShareMs     *uint64 `protobuf:"varint,6,opt,name=time_share_ms,json=timeShareMs,proto3,oneof" json:"time_share_ms,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ParentCall) Reset() {
@@ -1812,6 +1816,27 @@ func (x *ParentCall) GetRootRunId() string {
 		return x.RootRunId
 	}
 	return ""
+}
+
+func (x *ParentCall) GetTokenShare() uint64 {
+	if x != nil && x.TokenShare != nil {
+		return *x.TokenShare
+	}
+	return 0
+}
+
+func (x *ParentCall) GetCostShareMicros() uint64 {
+	if x != nil && x.CostShareMicros != nil {
+		return *x.CostShareMicros
+	}
+	return 0
+}
+
+func (x *ParentCall) GetTimeShareMs() uint64 {
+	if x != nil && x.TimeShareMs != nil {
+		return *x.TimeShareMs
+	}
+	return 0
 }
 
 // How a run begins in a thread.
@@ -5709,12 +5734,19 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"forkedFrom\x120\n" +
 	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\x12/\n" +
 	"\x06parent\x18\n" +
-	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\"\\\n" +
+	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\"\x94\x02\n" +
 	"\n" +
 	"ParentCall\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1e\n" +
-	"\vroot_run_id\x18\x03 \x01(\tR\trootRunId\"\x81\x01\n" +
+	"\vroot_run_id\x18\x03 \x01(\tR\trootRunId\x12$\n" +
+	"\vtoken_share\x18\x04 \x01(\x04H\x00R\n" +
+	"tokenShare\x88\x01\x01\x12/\n" +
+	"\x11cost_share_micros\x18\x05 \x01(\x04H\x01R\x0fcostShareMicros\x88\x01\x01\x12'\n" +
+	"\rtime_share_ms\x18\x06 \x01(\x04H\x02R\vtimeShareMs\x88\x01\x01B\x0e\n" +
+	"\f_token_shareB\x14\n" +
+	"\x12_cost_share_microsB\x10\n" +
+	"\x0e_time_share_ms\"\x81\x01\n" +
 	"\vThreadStart\x12\x1b\n" +
 	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\x04R\bposition\x12#\n" +
@@ -6376,6 +6408,7 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_ChildStarted)(nil),
 		(*StepEvent_ChildFinished)(nil),
 	}
+	file_jackline_v1_event_proto_msgTypes[2].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[31].OneofWrappers = []any{}

@@ -112,11 +112,24 @@ def set_parent(into: event_pb2.ParentCall, parent: Parent) -> None:
     into.run_id = parent.run_id
     into.call_id = parent.call_id
     into.root_run_id = parent.root_run_id
+    if parent.tokens is not None:
+        into.token_share = parent.tokens
+    if parent.cost_micros is not None:
+        into.cost_share_micros = parent.cost_micros
+    if parent.run_timeout_ms is not None:
+        into.time_share_ms = parent.run_timeout_ms
 
 
 def read_parent(found: event_pb2.ParentCall) -> Parent:
     """Which run started one, as it was written."""
-    return Parent(run_id=found.run_id, call_id=found.call_id, root_run_id=found.root_run_id)
+    return Parent(
+        run_id=found.run_id,
+        call_id=found.call_id,
+        root_run_id=found.root_run_id,
+        tokens=found.token_share if found.HasField("token_share") else None,
+        cost_micros=found.cost_share_micros if found.HasField("cost_share_micros") else None,
+        run_timeout_ms=found.time_share_ms if found.HasField("time_share_ms") else None,
+    )
 
 
 # --- plans -------------------------------------------------------------------------------------

@@ -129,6 +129,9 @@ class Children:
                 run_id=parent.run_id,
                 call_id=attempt.started.call_id,
                 root_run_id=parent.run_id if above is None else above.root_run_id,
+                tokens=share.tokens,
+                cost_micros=share.cost_micros,
+                run_timeout_ms=share.run_timeout_ms,
             ),
         )
         state = begin(share.run_id, plan, started)

@@ -1,8 +1,9 @@
 """Adjusting a live run: whether it may have the new bounds that a command gives it.
 
-Owns the rules: nothing above what the workflow caps, nothing below what is spent already, no budget of money
-over a model without a price, and no bounds of a visit where no visit has any. Does not own who may ask, nor
-the operator's own limits (`runtime.controlling`), nor what the new bounds then allow (`bounds`, `timing`).
+Owns the rules: nothing above what the workflow caps or its parent gave it, nothing below what is spent
+already, no budget of money over a model without a price, and no bounds of a visit where no visit has any.
+Does not own who may ask, nor the operator's own limits (`runtime.controlling`), nor what the new bounds then
+allow (`bounds`, `timing`).
 """
 
 from jackline_server.core import new_bounds
@@ -10,6 +11,7 @@ from jackline_server.core.facts import BoundsAdjusted, Rejection
 from jackline_server.core.frozen import frozen
 from jackline_server.core.new_bounds import NO_VISIT_BOUNDS, NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import BoundsCap, ModelStep
+from jackline_server.core.reading import raising
 from jackline_server.core.state import RunState
 
 
@@ -30,7 +32,7 @@ def misfit(state: RunState, run: NewRunBounds, visit: NewVisitBounds, *, now_act
     if visit != NO_VISIT_BOUNDS and _bounded_visit(state) is None:
         return Misfit(rejection=Rejection.NO_BOUNDED_VISIT, field="visit")
     return (
-        over(state.plan.bounds_cap, run, visit)
+        over(raising.cap(state), run, visit)
         or _below(_spent_of_run(state, now_active_ms), new_bounds.given(run), "run")
         or _below(_spent_of_visit(state, now_active_ms), new_bounds.given(visit), "visit")
         or _unpriced(state, run, visit)

@@ -71,11 +71,17 @@ class ForkOrigin:
 
 @frozen
 class Parent:
-    """Which run started a child, by which call. `root_run_id` is the run at the top of the family."""
+    """Which run started a child, by which call. `root_run_id` is the run at the top of the family.
+
+    The rest is what the child was given, as ChildStarted has it: no bound of it is raised above that.
+    """
 
     run_id: str
     call_id: str
     root_run_id: str
+    tokens: int | None = None
+    cost_micros: int | None = None
+    run_timeout_ms: int | None = None
 
 
 @frozen

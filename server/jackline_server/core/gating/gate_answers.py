@@ -19,7 +19,8 @@ from jackline_server.core.facts import (
 from jackline_server.core.frozen import change
 from jackline_server.core.gate_plans import Point
 from jackline_server.core.plan import ModelStep
-from jackline_server.core.state import RunState, bounds_of, calls_of
+from jackline_server.core.reading import child_tool
+from jackline_server.core.state import RunState, ToolCall, bounds_of, calls_of
 
 MOST_REDONE = 2
 """So often one reply of a model may be asked for anew."""
@@ -74,10 +75,9 @@ def _no_retry(state: RunState, answer: Consulted) -> str:
     if answer.point is not Point.AFTER_TOOL_CALL:
         return "nothing was attempted yet"
     call = state.calls[answer.subject]
-    if call.effect is None or not call.effect.repeatable:
-        return "the tool may not be called twice"
-    if call.attempts >= MOST_ATTEMPTS:
-        return f"there were {call.attempts}"
+    once = _is_made_once(state, call)
+    if once or call.attempts >= MOST_ATTEMPTS:
+        return once or f"there were {call.attempts}"
     if not isinstance(step, ModelStep):
         return ""
     entry = next((tool for tool in step.tools if tool.ref == call.tool), None)
@@ -85,3 +85,10 @@ def _no_retry(state: RunState, answer: Consulted) -> str:
     used = sum(one.attempts for one in calls_of(state, visit) if one.tool == call.tool)
     room = visit.ledger.tool_calls < bounds_of(visit, step).tool_calls and (most is None or used < most)
     return "" if room else "the tool calls are used up"
+
+
+def _is_made_once(state: RunState, call: ToolCall) -> str:
+    """Why there is one attempt of a call and no other; empty if there may be several."""
+    if child_tool.is_child(state.plan.steps.get(call.tool)):
+        return "a run is started once for a call"
+    return "" if call.effect is not None and call.effect.repeatable else "the tool may not be called twice"

@@ -39,6 +39,13 @@ def of_agent(step: ModelStep) -> ToolStep:
     )
 
 
+def is_child(step: StepPlan | None) -> bool:
+    """True if a call of the step, made by another one, is a run of its own."""
+    return isinstance(step, ModelStep) or (
+        isinstance(step, ToolStep) and isinstance(step.action, ChildAction)
+    )
+
+
 def plan_of(plan: Plan, agent: str) -> Plan:
     """The plan of a run of that agent alone, not sealed. Raises KeyError, TypeError: it is no agent of it."""
     step = plan.steps[agent]

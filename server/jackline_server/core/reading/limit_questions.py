@@ -13,6 +13,7 @@ from jackline_server.core.facts import InterruptKind, InterruptRaised
 from jackline_server.core.frozen import change, frozen
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds, given
 from jackline_server.core.plan import BoundsCap, ModelStep, OnQuestion
+from jackline_server.core.reading import raising
 from jackline_server.core.state import Interrupt, RunState, Visit, bounds_of
 from jackline_server.core.steps import Moment
 
@@ -157,7 +158,7 @@ def _raise_to(state: RunState, visit: Visit, step: ModelStep, limit: Limit) -> i
     scope, name = _BOUNDS[limit.leaf]
     first: int = getattr(state.started.bounds if scope == "run" else step.bounds, name) or 0
     now: int = getattr(state.bounds if scope == "run" else bounds_of(visit, step), name) or 0
-    most: int | None = getattr(state.plan.bounds_cap or BoundsCap(), name)
+    most: int | None = getattr(raising.cap(state) or BoundsCap(), name)
     new = max(now + first, limit.needs, now + 1)
     if most is None:
         return new

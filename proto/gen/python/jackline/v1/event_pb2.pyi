@@ -910,24 +910,45 @@ class ParentCall(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     CALL_ID_FIELD_NUMBER: _builtins.int
     ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_SHARE_FIELD_NUMBER: _builtins.int
+    COST_SHARE_MICROS_FIELD_NUMBER: _builtins.int
+    TIME_SHARE_MS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run that started it."""
     call_id: _builtins.str
     """The tool call that is its run."""
     root_run_id: _builtins.str
     """The run at the top of the family."""
+    token_share: _builtins.int
+    """What it was given of its parent's, as ChildStarted has it: no bound of it is raised above that."""
+    cost_share_micros: _builtins.int
+    time_share_ms: _builtins.int
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         call_id: _builtins.str = ...,
         root_run_id: _builtins.str = ...,
+        token_share: _builtins.int | None = ...,
+        cost_share_micros: _builtins.int | None = ...,
+        time_share_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros", "_time_share_ms", b"_time_share_ms", "_token_share", b"_token_share", "cost_share_micros", b"cost_share_micros", "time_share_ms", b"time_share_ms", "token_share", b"token_share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "root_run_id", b"root_run_id", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros", "_time_share_ms", b"_time_share_ms", "_token_share", b"_token_share", "call_id", b"call_id", "cost_share_micros", b"cost_share_micros", "root_run_id", b"root_run_id", "run_id", b"run_id", "time_share_ms", b"time_share_ms", "token_share", b"token_share"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cost_share_micros: _TypeAlias = _typing.Literal["cost_share_micros"]  # noqa: Y015
+    _WhichOneofArgType__cost_share_micros: _TypeAlias = _typing.Literal["_cost_share_micros", b"_cost_share_micros"]  # noqa: Y015
+    _WhichOneofReturnType__time_share_ms: _TypeAlias = _typing.Literal["time_share_ms"]  # noqa: Y015
+    _WhichOneofArgType__time_share_ms: _TypeAlias = _typing.Literal["_time_share_ms", b"_time_share_ms"]  # noqa: Y015
+    _WhichOneofReturnType__token_share: _TypeAlias = _typing.Literal["token_share"]  # noqa: Y015
+    _WhichOneofArgType__token_share: _TypeAlias = _typing.Literal["_token_share", b"_token_share"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost_share_micros) -> _WhichOneofReturnType__cost_share_micros | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__time_share_ms) -> _WhichOneofReturnType__time_share_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_share) -> _WhichOneofReturnType__token_share | None: ...
 
 Global___ParentCall: _TypeAlias = ParentCall  # noqa: Y015
 
