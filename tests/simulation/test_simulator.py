@@ -26,6 +26,21 @@ def told(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
+def families(outcomes: list[Outcome]) -> tuple[set[int], set[str]]:
+    """How far below the top there are children, and the phases in which they ended."""
+    levels, ends = set[int](), set[str]()
+    for outcome in outcomes:
+        runs = {run.run: run for run in outcome.history.runs}
+        for run in runs.values():
+            level, above = 0, run
+            while above.parent:
+                level, above = level + 1, runs[above.parent]
+            if level:
+                levels.add(level)
+                ends.add(str(run.events[-1].fields["phase"]))
+    return levels, ends
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_no_promise_is_broken_while_appends_are_fenced(first: int) -> None:
     broken = [outcome for seed in range(first, first + CHUNK) if (outcome := simulate(seed)).violations]
@@ -136,6 +151,21 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     }
     assert {"completed", "failed"} <= read
     assert BUG not in {violation.guarantee for one in outcomes for violation in one.violations}
+
+
+def test_there_are_families_of_three_levels_that_end_in_every_way() -> None:
+    outcomes = [simulate(seed) for seed in range(400)]
+    levels, ends = families(outcomes)
+    assert levels == {1, 2}
+    assert ends == {"succeeded", "needs_review", "exhausted", "failed", "aborted"}
+    refused = {
+        str(event.fields["problem"])
+        for one in outcomes
+        for run in one.history.runs
+        for event in run.events
+        if event.kind == "tool_call_finished"
+    }
+    assert "child_depth" in refused
 
 
 def test_the_simulator_leaves_no_loop_behind() -> None:

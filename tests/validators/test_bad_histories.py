@@ -12,7 +12,25 @@ from jackline_server.testing.validators.history import History, from_json, to_js
 
 FILES = sorted((Path(__file__).parent / "bad_histories").glob("*.json"))
 NAMES = [file.stem for file in FILES]
-GUARANTEES = ["O1", "O2", "O3", "O4", "I1", "I2", "E1", "C1", "B1", "D2", "S1", "S2", "T1", "T2"]
+GUARANTEES = [
+    "O1",
+    "O2",
+    "O3",
+    "O4",
+    "I1",
+    "I2",
+    "E1",
+    "C1",
+    "B1",
+    "D2",
+    "S1",
+    "S2",
+    "F1",
+    "F2",
+    "F3",
+    "T1",
+    "T2",
+]
 
 
 def read(name: str) -> History:

@@ -29,6 +29,7 @@ from jackline_server.testing.instruments import instruments
 from jackline_server.testing.simulation.chaos import Chaos
 from jackline_server.testing.simulation.clients import Client, Notebook, draw_wish
 from jackline_server.testing.simulation.conversing import Conversations, threads_of
+from jackline_server.testing.simulation.families import mark_of, with_families
 from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualLoop
 from jackline_server.testing.simulation.scenery import draw_plans
 from jackline_server.testing.simulation.surroundings import Books
@@ -45,7 +46,7 @@ from jackline_server.testing.validators.history import (
     Violation,
     to_json,
 )
-from jackline_server.testing.validators.recording import caps_of, event_of, mark_of
+from jackline_server.testing.validators.recording import bounds_of, caps_of, event_of
 
 HEALED_S = 120.0
 MOST_EVENTS = 100_000
@@ -96,7 +97,7 @@ class _Simulation:
         clock = StoreClock(unix_ms=self._now_ms, monotonic_ms=self._now_ms)
         lease_ms = LEASE_MS if kind is Kind.CHAOS else LONG_LEASE_MS
         self.books = Books(now_ms=self._now_ms)
-        plans = draw_plans(self.chance, 2)
+        plans = with_families(draw_plans(self.chance, 2))
         self.deployment = Deployment(
             loop=self.loop,
             weather=weather,
@@ -129,11 +130,7 @@ class _Simulation:
     # --- the course of events ------------------------------------------------------------------
 
     async def _main(self) -> list[Violation]:
-        self.deployment.workers = [Worker(slot, self.deployment) for slot in ("w1", "w2")]
-        for worker in self.deployment.workers:
-            await worker.boot()
-        if not self.weather.calm:
-            self.weather.fault = self.chance.choice((0.0, 0.02, 0.1))
+        await self._open()
         chaos = asyncio.create_task(self.chaos.rage())
         clients = [
             asyncio.create_task(self._client(number)) for number in range(self.chance.choice((1, 2, 3)))
@@ -158,6 +155,16 @@ class _Simulation:
         await self.loop.unwind()
         return found
 
+    async def _open(self) -> None:
+        """Have it all run, before anything happens to it."""
+        self.deployment.workers = [Worker(slot, self.deployment) for slot in ("w1", "w2")]
+        for worker in self.deployment.workers:
+            await worker.boot()
+        if self.deployment.has_families:
+            await Client("author", self.deployment, self.notebook).put_workflows()
+        if not self.weather.calm:
+            self.weather.fault = self.chance.choice((0.0, 0.02, 0.1))
+
     async def _client(self, number: int) -> None:
         client = Client(f"c{number}", self.deployment, self.notebook)
         dice = self.chance
@@ -175,9 +182,19 @@ class _Simulation:
                 case "wait":
                     await client.wait(run_id)
                 case _:
-                    await client.meddle(run_id, step)
+                    await client.meddle(await self._one_of(run_id), step)
             await self._talk(client, number, step)
         await watching
+
+    async def _one_of(self, run_id: str) -> str:
+        """The run, or one that is below it."""
+        found = run_id
+        while self.deployment.has_families and self.weather.happens(0.5):
+            below = [row.run_id for row in await self._rows() if row.parent_run_id == found]
+            if not below:
+                break
+            found = self.chance.choice(sorted(below))
+        return found
 
     async def _talk(self, client: Client, number: int, step: int) -> None:
         """Say something to a thread, or have another run continue one."""
@@ -218,6 +235,12 @@ class _Simulation:
 
     # --- what was seen -------------------------------------------------------------------------
 
+    async def _told(self, run_id: str) -> tuple[int | None, int | None]:
+        """The tokens and the money that a run has used, as the server says; asked if there are families."""
+        client = Client("late", self.deployment, self.notebook)
+        found = await client.look(run_id) if self.deployment.has_families else None
+        return (None, None) if found is None else (found.state.ledger.tokens, found.state.ledger.cost_micros)
+
     async def _rows(self) -> Sequence[RunRow]:
         query = RunQuery(tenant=DEFAULT_TENANT, labels={}, limit=1_000)
         return (await self.deployment.store.runs.page(query)).rows
@@ -225,17 +248,20 @@ class _Simulation:
     async def _collect(self) -> None:
         """Read what the store holds at the end."""
         store, at = self.deployment.store, _commit_times(self.deployment)
-        plans = {plan.digest: plan for plan in self.deployment.plans.values()}
         for row in sorted(await self._rows(), key=lambda row: row.run_id):
             stored = await store.journal.read(row.run_id, after_sequence=0, limit=MOST_EVENTS)
-            plan = plans[row.plan_digest]
+            plan = ProtoCodec().decode_plan(await store.journal.plan(row.plan_digest))
+            tokens, cost_micros = await self._told(row.run_id)
             self._runs.append(
                 Run(
                     run=row.run_id,
                     mark=mark_of(stored[0]),
-                    caps=caps_of(plan, plan.bounds),
+                    caps=caps_of(plan, bounds_of(stored[0]) if row.parent_run_id else plan.bounds),
                     events=tuple(event_of(one, at_ms=at.get((row.run_id, one.sequence))) for one in stored),
                     thread=row.thread_id,
+                    parent=row.parent_run_id,
+                    tokens=tokens,
+                    cost_micros=cost_micros,
                 )
             )
         self._threads = await threads_of(store, ProtoCodec())

@@ -41,6 +41,7 @@ from jackline_server.runtime.use_cases import (
     TighterBounds,
 )
 from jackline_server.testing.simulation.conversing import fingerprint
+from jackline_server.testing.simulation.families import LEAF
 from jackline_server.testing.simulation.weather import START_UNIX_MS
 from jackline_server.testing.simulation.workers import ConnectionLost, Deployment, Worker
 from jackline_server.testing.validators.history import (
@@ -146,6 +147,19 @@ class Client:
             if ending == OK:
                 return
             await asyncio.sleep(self._dice.chance.random() * 0.5)
+
+    async def put_workflows(self) -> None:
+        """Store the workflows of the world, so that they can be named."""
+        for name in sorted(self._deployment.plans):
+            await self._put(Source(yaml=name, files={}))
+
+    async def _put(self, source: Source) -> None:
+        ending = ""
+        while ending != OK:
+            ending, _, _ = await self._call(
+                lambda runtime: runtime.workflows.put(_caller(self.name), source, alias="", expect_digest=""),
+                timeout_ms=4_000,
+            )
 
     # --- watching ------------------------------------------------------------------------------
 
@@ -337,7 +351,7 @@ def draw_wish(deployment: Deployment, number: int) -> Wish:
     dice = deployment.weather
     request_id = "" if dice.happens(0.2) else f"req-{dice.chance.randrange(2)}"
     mark = f"m-{number}" if not request_id else f"{request_id}-{int(dice.happens(0.15))}"
-    names = sorted(deployment.plans)
+    names = sorted(set(deployment.plans) - {LEAF})
     plan = names[len(mark + request_id) % len(names)] if request_id else dice.chance.choice(names)
     deadline = (
         START_UNIX_MS + dice.chance.randint(1_000, 20_000) if not request_id and dice.happens(0.15) else None

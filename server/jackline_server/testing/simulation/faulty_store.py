@@ -106,6 +106,8 @@ class FaultyJournal:
             await self.store.journal.append(append)
             after, count = append.after_sequence, len(append.events)
             self.line.committed(append.run_id, epoch=append.epoch, after=after, count=count)
+            for new in append.births:
+                self.line.committed(new.run_id, epoch=0, after=0, count=1)
 
         await self.line.ask(call, mutates=True)
 

@@ -27,6 +27,7 @@ from jackline_server.runtime.ports import (
     ToolEnding,
     ToolResult,
 )
+from jackline_server.testing.simulation.families import STARTING, WISHES, child_arguments, mark_in
 from jackline_server.testing.simulation.weather import Weather
 from jackline_server.testing.validators.history import ToolEntry
 
@@ -109,7 +110,8 @@ class SimulatedModels:
         if again:
             call = ToolCallChunk(0, "", again, _sound(again, random.Random(again)))  # noqa: S311 - as above
             return [call, EndChunk(FinishReason.TOOL_CALLS, self._usage(request), "", "")]
-        if request.tools and weather.happens(0.6):
+        starts = any(tool.ref in STARTING for tool in request.tools)
+        if request.tools and weather.happens(0.8 if starts else 0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
         own = random.Random(f"{len(self.books.hits)} {_mark(request)}")  # noqa: S311 - of a simulation
         as_text = own.random() < _IN_TEXT
@@ -131,7 +133,14 @@ class SimulatedModels:
             name = "made_up"
         if any(tool.ref == READ_RESULT for tool in request.tools) and own.random() < _READ_ON:
             name = READ_RESULT
-        arguments = _sound(name, own) if weather.happens(0.9) else "{broken"
+        starting = sorted(STARTING & {tool.ref for tool in request.tools})
+        if starting and own.random() < WISHES:
+            name = own.choice(starting)
+        arguments = _sound(name, own)
+        if name in STARTING:
+            arguments = child_arguments(_mark(request), len(self.books.hits), index)
+        if not weather.happens(0.9):
+            arguments = "{broken"
         call_id = f"c{index}" if weather.happens(0.5) else ""
         if as_text:
             return TextChunk(f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>')
@@ -286,10 +295,8 @@ def _long_result() -> ToolResult:
 
 
 def _mark(request: ModelRequest) -> str:
-    """The mark in the input of the run that asks: behind those of the runs before it in its thread."""
-    for message in reversed(request.messages):
-        if isinstance(message, UserMessage):
-            found = message.text.rpartition('"mark":')[2].partition('"')[2].partition('"')[0]
-            if found and '"mark":' in message.text:
-                return found
-    raise AssertionError("a prompt without a mark")
+    """The mark in the input of the run that asks."""
+    found = mark_in([message.text for message in request.messages if isinstance(message, UserMessage)])
+    if not found:
+        raise AssertionError("a prompt without a mark")
+    return found

@@ -24,6 +24,7 @@ from jackline_server.runtime.use_cases import Frame
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FixedCompiler
 from jackline_server.testing.simulation.conversing import Conversations
+from jackline_server.testing.simulation.families import LEAF
 from jackline_server.testing.simulation.faulty_store import Line, faulty
 from jackline_server.testing.simulation.loop import PROCESS, Process, VirtualLoop
 from jackline_server.testing.simulation.surroundings import (
@@ -74,6 +75,11 @@ class Deployment:
     conversations: Conversations
     commits: list[Commit] = field(default_factory=list[Commit])
     workers: list["Worker"] = field(default_factory=list["Worker"])
+
+    @property
+    def has_families(self) -> bool:
+        """True in a world whose runs start others."""
+        return LEAF in self.plans
 
     def now_ms(self) -> int:
         """Virtual time."""

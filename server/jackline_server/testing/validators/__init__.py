@@ -6,7 +6,7 @@ works, so the same ones judge the simulator, a real process and a soak.
 
 from collections.abc import Callable, Mapping
 
-from jackline_server.testing.validators import cancelling, log, requests, spending, streams, threads
+from jackline_server.testing.validators import cancelling, families, log, requests, spending, streams, threads
 from jackline_server.testing.validators.history import History, Violation
 
 Validator = Callable[[History], list[Violation]]
@@ -29,6 +29,9 @@ VALIDATORS: Mapping[str, Validator] = {
     "D2": streams.d2,
     "S1": spending.s1,
     "S2": spending.s2,
+    "F1": families.f1,
+    "F2": families.f2,
+    "F3": families.f3,
     "T1": threads.t1,
     "T2": threads.t2,
 }

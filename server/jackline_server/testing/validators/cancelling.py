@@ -48,6 +48,22 @@ def _cleanup_from(run: Run, applied: Event) -> int | None:
     return None
 
 
+def _cleans_up(run: Run) -> bool:
+    applied = next((event for event in run.events if _is_abort(event)), None)
+    return applied is not None and _cleanup_from(run, applied) is not None
+
+
+def _family(history: History, run: Run) -> list[Run]:
+    """The run and all below it."""
+    found, ahead = [run], [run]
+    while ahead:
+        above = ahead.pop().run
+        below = [one for one in history.runs if one.parent == above]
+        found += below
+        ahead += below
+    return found
+
+
 def _was_terminal(run: Run, control: Control) -> Iterator[Violation]:
     end = next((event for event in run.events if event.kind == "run_finished"), None)
     if end is None or (end.at_ms is not None and end.at_ms > control.end_ms):
@@ -68,8 +84,9 @@ def _in_time(history: History, run: Run, control: Control) -> Iterator[Violation
     slack = history.limits.call_after_abort_ms
     if slack is None or not now:
         return
-    late = [entry.at_ms for entry in history.tools if entry.run == run.run]
-    late += [hit.at_ms for hit in history.hits if hit.run == run.run]
+    stopped = {one.run for one in _family(history, run) if not _cleans_up(one)}
+    late = [entry.at_ms for entry in history.tools if entry.run in stopped]
+    late += [hit.at_ms for hit in history.hits if hit.run in stopped]
     worst = max(late, default=0) - control.end_ms
     if worst > slack:
         yield _violation(run, f"a call starts {worst} ms after the abort was accepted")

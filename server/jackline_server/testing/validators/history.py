@@ -71,7 +71,8 @@ class RunCaps:
 class Run:
     """A run and its log as it stands at the end. `mark` tells which start request it came from.
 
-    `thread` is the conversation that it continues, empty for none.
+    `thread` is the conversation that it continues, `parent` the run that started it: both empty for none.
+    `tokens` and `cost_micros` are what the server says that it has used in all; None if nobody asked.
     """
 
     run: str
@@ -79,6 +80,9 @@ class Run:
     caps: RunCaps
     events: tuple[Event, ...]
     thread: str = ""
+    parent: str = ""
+    tokens: int | None = None
+    cost_micros: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

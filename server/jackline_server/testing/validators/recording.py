@@ -63,6 +63,14 @@ def mark_of(stored: StoredEvent) -> str:
     return str(given.get("mark", "")) if isinstance(given, dict) else ""
 
 
+def bounds_of(stored: StoredEvent) -> RunBounds:
+    """The bounds with which a run began. For the first event; raises TypeError for another."""
+    fact = ProtoCodec().decode(stored).fact
+    if not isinstance(fact, RunStarted):
+        raise TypeError("a log begins with another fact")
+    return fact.bounds
+
+
 def caps_of(plan: Plan, bounds: RunBounds) -> RunCaps:
     """What a run of the plan may spend. `bounds` are the run's own, as its start tightened them."""
     return RunCaps(

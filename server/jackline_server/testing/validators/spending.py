@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from jackline_server.testing.validators.history import (
     Event,
+    FieldValue,
     History,
     Run,
     RunCaps,
@@ -22,14 +23,16 @@ _NO_CAPS = StepCaps(tools={})
 
 
 @dataclass(slots=True)
-class _Account:
-    """What one scope has spent and holds."""
+class Account:
+    """What one scope has spent and holds. `held_tokens` and `held_cost` are the shares of living children."""
 
     requests: int = 0
     turns: int = 0
     tool_calls: int = 0
     tokens: int = 0
     cost: int = 0
+    held_tokens: int = 0
+    held_cost: int = 0
     tools: Counter[str] = field(default_factory=Counter[str])
 
 
@@ -42,7 +45,7 @@ def b1(history: History) -> list[Violation]:
     hits = Counter(hit.run for hit in history.hits)
     attempts = Counter(entry.run for entry in history.tools)
     for run in history.runs:
-        found.extend(_B1(run).judge())
+        found.extend(_judged(run))
         for what, cap, seen in (
             ("model requests", _cap(run, "model_requests"), hits[run.run]),
             ("tool calls", _cap(run, "tool_calls"), attempts[run.run]),
@@ -86,25 +89,48 @@ def _new(event: Event, scope: str) -> dict[str, int]:
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
-class _B1:
+def _judged(run: Run) -> Iterator[Violation]:
+    adding = _Spending(run)
+    for event in run.events:
+        for sentence in adding.add(event):
+            yield _violation("B1", run, f"event {event.sequence}: {sentence}")
+
+
+def spent(run: Run) -> Account:
+    """What a run has used by its own log: its children too, as far as it was told of them."""
+    adding = _Spending(run)
+    for event in run.events:
+        for _ in adding.add(event):
+            pass
+    return adding.whole
+
+
+def shares(run: Run) -> Iterator[str]:
+    """Where a child is given more than its parent has left, with what others that live were given."""
+    adding = _Spending(run)
+    for event in run.events:
+        if event.kind == "child_started":
+            yield from (f"event {event.sequence}: {sentence}" for sentence in adding.too_much(event))
+        for _ in adding.add(event):
+            pass
+
+
+class _Spending:
     """One run's log, added up."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._whole = _Account()
-        self._visit = _Account()
+        self.whole = Account()
+        self._visit = Account()
         self._caps = _NO_CAPS
         self._run_caps = run.caps
         self._steps = 0
         self._held: Event | None = None
         self._was_turn = False
+        self._children: dict[str, tuple[int, int]] = {}
 
-    def judge(self) -> Iterator[Violation]:
-        for event in self._run.events:
-            for sentence in self._add(event):
-                yield _violation("B1", self._run, f"event {event.sequence}: {sentence}")
-
-    def _add(self, event: Event) -> Iterator[str]:
+    def add(self, event: Event) -> Iterator[str]:
+        """Go on by an event; what it does beyond a bound. To be read to its end."""
         match event.kind:
             case "step_started":
                 yield from self._enter(event)
@@ -116,18 +142,61 @@ class _B1:
                 lost = self._held
                 self._settle(_int(lost, "prompt_tokens") + _int(lost, "max_output_tokens"))
                 self._charge(_int(lost, "reserved_cost_micros"))
-            case "consulted" if _is_redone(event):
-                self._visit.turns -= self._was_turn
             case "tool_call_started":
                 yield from self._call_tool(str(event.fields["tool"]))
+            case _:
+                self._note(event)
+
+    def _note(self, event: Event) -> None:
+        """What changes the account, and can't be beyond a bound."""
+        match event.kind:
+            case "consulted" if _is_redone(event):
+                self._visit.turns -= self._was_turn
+            case "child_started":
+                self._hold(event)
+            case "child_finished":
+                self._pay(event)
             case "bounds_adjusted":
                 self._caps = _with(self._caps, _new(event, "visit"))
                 self._run_caps = _with(self._run_caps, _new(event, "run"))
             case _:
                 pass
 
+    def too_much(self, started: Event) -> Iterator[str]:
+        """Where the share of a child that starts now is more than is left."""
+        tokens, cost = started.fields["tokens"], started.fields["cost_micros"]
+        for name, account, token_cap, cost_cap in self._scopes():
+            gone = account.tokens + account.held_tokens
+            yield from _beyond(f"tokens of the {name}", tokens, gone, token_cap)
+            gone = account.cost + account.held_cost
+            yield from _beyond(f"micros of the {name}", cost, gone, cost_cap)
+
+    def _scopes(self) -> tuple[tuple[str, Account, int | None, int | None], ...]:
+        visit, run = self._caps, self._run_caps
+        return (
+            ("visit", self._visit, visit.token_budget, visit.cost_budget_micros),
+            ("run", self.whole, run.token_budget, run.cost_budget_micros),
+        )
+
+    def _hold(self, started: Event) -> None:
+        """What a child is given is held until it ends."""
+        held = _int(started, "tokens"), _int(started, "cost_micros")
+        self._children[str(started.fields["child_run_id"])] = held
+        for account in (self.whole, self._visit):
+            account.held_tokens += held[0]
+            account.held_cost += held[1]
+
+    def _pay(self, finished: Event) -> None:
+        """What a child has used takes the place of what it was given."""
+        tokens, cost = self._children.pop(str(finished.fields["child_run_id"]), (0, 0))
+        for account in (self.whole, self._visit):
+            account.held_tokens -= tokens
+            account.held_cost -= cost
+            account.tokens += _int(finished, "tokens")
+            account.cost += _int(finished, "cost_micros")
+
     def _enter(self, event: Event) -> Iterator[str]:
-        self._visit = _Account()
+        self._visit = Account()
         self._caps = self._run.caps.visits.get(str(event.fields["step_id"]), _NO_CAPS)
         self._steps += 1
         yield from _over("steps", self._steps, self._run_caps.steps)
@@ -151,20 +220,17 @@ class _B1:
             yield from _over("iterations", self._visit.turns + 1, self._caps.max_iterations)
         tokens = _int(event, "prompt_tokens") + _int(event, "max_output_tokens")
         cost = _int(event, "reserved_cost_micros")
-        for name, account, token_cap, cost_cap in (
-            ("visit", self._visit, self._caps.token_budget, self._caps.cost_budget_micros),
-            ("run", self._whole, self._run_caps.token_budget, self._run_caps.cost_budget_micros),
-        ):
+        for name, account, token_cap, cost_cap in self._scopes():
             yield from _over(f"tokens of the {name}", account.tokens + tokens, token_cap)
             yield from _over(f"micros of the {name}", account.cost + cost, cost_cap)
 
     def _settle(self, tokens: int) -> None:
         self._held = None
-        for account in (self._whole, self._visit):
+        for account in (self.whole, self._visit):
             account.tokens += tokens
 
     def _charge(self, cost: int) -> None:
-        for account in (self._whole, self._visit):
+        for account in (self.whole, self._visit):
             account.cost += cost
 
     def _call_tool(self, tool: str) -> Iterator[str]:
@@ -191,6 +257,15 @@ def _with(caps: _Caps, new: dict[str, int]) -> _Caps:
 def _over(what: str, spent: int, cap: int | None) -> Iterator[str]:
     if cap is not None and spent > cap:
         yield f"{spent} {what}, and the cap is {cap}"
+
+
+def _beyond(what: str, share: FieldValue, gone: int, cap: int | None) -> Iterator[str]:
+    if cap is None:
+        return
+    if not isinstance(share, int):
+        yield f"a child is given {what} without an end, and the cap is {cap}"
+    elif share > max(cap - gone, 0):
+        yield f"a child is given {share} {what}, and {cap - gone} of {cap} are left"
 
 
 def _int(event: Event, *path: str) -> int:
