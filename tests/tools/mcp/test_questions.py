@@ -181,6 +181,18 @@ async def test_a_server_that_dies_while_a_person_is_asked_fails_the_call_at_once
         assert (done.ending, done.timed_out) == (UNCERTAIN, False)
 
 
+async def test_the_answer_reaches_the_call_that_is_begun_anew_after_its_server_died(tmp_path: Path) -> None:
+    async with hostile(tmp_path, "plain") as scene:
+        ask = asked(await scene.call("asking"))
+        link = scene.servers.link("there")
+        assert link is not None
+        await (await link.session()).close()
+        done = await scene.call("asking", reply=reply(ask, "accept", '{"name": "Ann"}'))
+        assert done.ending is COMPLETED
+        accepted = [one for one in scene.noted("said") if one.get("action") == "accept"]
+        assert [one["content"] for one in accepted] == [{"name": "Ann"}]
+
+
 async def test_a_run_that_ends_while_a_person_is_asked_tells_the_server(tmp_path: Path) -> None:
     async with hostile(tmp_path, "plain") as scene:
         asked(await scene.call("asking"))

@@ -50,6 +50,11 @@ class Dialogue:
         """True while a person is asked."""
         return self._reply is not None
 
+    @property
+    def has_ended(self) -> bool:
+        """True once the call is over, whatever came of it."""
+        return self._task.done()
+
     async def advance(self, *, timeout_s: float) -> Answer | Question:
         """The answer, or the question that comes first. When the time is over the server is told to stop.
 

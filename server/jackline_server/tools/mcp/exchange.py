@@ -114,8 +114,10 @@ class Exchange:
         token, digest = held_token(reply)
         dialogue = self.link.held.take(token)
         if dialogue is not None:
-            dialogue.reply(said(reply))
-            return await self._result(dialogue, await dialogue.advance(timeout_s=self._left_s()))
+            if not dialogue.has_ended:
+                dialogue.reply(said(reply))
+                return await self._result(dialogue, await dialogue.advance(timeout_s=self._left_s()))
+            await dialogue.end()  # its server died while a person was asked
         if not self.invocation.step.effect.repeatable:
             message = "The call was cut off while a person was asked; what it did before is not known."
             return failed(message, uncertain=True)
