@@ -150,6 +150,7 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
         if event.kind == "tool_call_finished" and event.fields["tool"] == "read_result"
     }
     assert {"completed", "failed"} <= read
+    assert _questions_were_answered_and_their_calls_went_on(outcomes)
     assert BUG not in {violation.guarantee for one in outcomes for violation in one.violations}
 
 
@@ -166,6 +167,25 @@ def test_there_are_families_of_three_levels_that_end_in_every_way() -> None:
         if event.kind == "tool_call_finished"
     }
     assert "child_depth" in refused
+
+
+def _questions_were_answered_and_their_calls_went_on(outcomes: list[Outcome]) -> bool:
+    """True if there are calls of each effect that asked, went on with an answer, and came to an end."""
+    ended: set[str] = set()
+    for run in (run for one in outcomes for run in one.history.runs):
+        asked: set[object] = set()
+        effects = {
+            event.fields["call_id"]: str(event.fields["effect"])
+            for event in run.events
+            if event.kind == "tool_call_started"
+        }
+        for event in run.events:
+            call = event.fields.get("call_id")
+            if event.kind == "tool_call_finished" and event.fields["status"] == "asking":
+                asked.add(call)
+            elif event.kind == "tool_call_finished" and event.fields["status"] == "completed":
+                ended |= {effects[call]} if call in asked else set()
+    return ended == {"read", "idempotent", "write"}
 
 
 def test_the_simulator_leaves_no_loop_behind() -> None:

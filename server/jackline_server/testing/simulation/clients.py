@@ -311,7 +311,9 @@ class Client:
         if self._dice.happens(0.2):
             return SubmitToolResult(call_id=interrupt.call_id, output_json='{"ok":1}', error="")
         option = self._dice.chance.choice(interrupt.options)
-        return Answer(interrupt_id=interrupt.interrupt_id, option=option, text="")
+        fits = bool(interrupt.schema_json) and self._dice.happens(0.7)
+        text = '{"name":"Ann"}' if fits else ""
+        return Answer(interrupt_id=interrupt.interrupt_id, option=option, text=text)
 
     async def look(self, run_id: str) -> Snapshot | None:
         """The run, if the deployment answers."""

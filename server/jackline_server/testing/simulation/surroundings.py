@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from jackline_server.core import json_text
-from jackline_server.core.facts import ConsultKind, FailureClass, FinishReason, Usage
+from jackline_server.core.facts import ConsultKind, FailureClass, FinishReason, ToolAsk, Usage
 from jackline_server.core.gate_plans import Point
 from jackline_server.core.messages import UserMessage
 from jackline_server.core.plan import FINISH, READ_RESULT, ToolStep
@@ -59,6 +59,10 @@ _IN_TEXT = 0.15
 _READ_ON = 0.5
 _INSISTS = 0.15
 _LONG = 0.5
+_ASKS = 0.08
+_ASKS_AGAIN = 0.2
+_WANTS_DATA = 0.5
+_NAMED = '{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}'
 _LINES = "".join(f"line {number}: the berth is free\n" for number in range(30))
 """A result as if it were too long for the log: of what is kept of it there, the middle is missing."""
 
@@ -173,6 +177,9 @@ class SimulatedTools:
             return ToolResult(ending=ToolEnding.UNCERTAIN, error="the connection broke", may_pass=True)
         if weather.happens(0.01):
             raise RuntimeError("a bug of the tool")
+        ask = _question(invocation)
+        if ask is not None:
+            return ToolResult(ending=ToolEnding.ASKING, ask=ask)
         if _is_long(invocation):
             return _long_result()
         return ToolResult(ending=ToolEnding.COMPLETED, output_json='{"ok":true}')
@@ -282,6 +289,18 @@ def _is_long(invocation: Invocation) -> bool:
     """Whether this tool of this run returns much: always the same, as a repeated call has to have."""
     own = random.Random(f"{invocation.run_id} {invocation.step.step_id}")  # noqa: S311 - of a simulation
     return own.random() < _LONG
+
+
+def _question(invocation: Invocation) -> ToolAsk | None:
+    """What this call asks a person, if anything, by dice of its own: once answered it seldom asks again."""
+    reply, key = invocation.reply, invocation.call_key
+    if reply is not None and reply.state_json != json_text.write(key):
+        raise AssertionError("a call was given back what another one asked")
+    own = random.Random(f"{key} asks {invocation.attempt if reply else 0}")  # noqa: S311 - of a simulation
+    if own.random() >= (_ASKS_AGAIN if reply else _ASKS):
+        return None
+    schema = _NAMED if own.random() < _WANTS_DATA else ""
+    return ToolAsk(text="Really?", schema_json=schema, state_json=json_text.write(key))
 
 
 def _long_result() -> ToolResult:

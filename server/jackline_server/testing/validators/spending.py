@@ -313,10 +313,10 @@ def s2(history: History) -> list[Violation]:
         attempts: Counter[str] = Counter()
         allowed: Counter[str] = Counter()
         asked: dict[str, str] = {}
+        unanswered: set[str] = set()
         for event in run.events:
             call = str(event.fields.get("call_id", ""))
-            if event.kind == "interrupt_raised":
-                asked[str(event.fields["interrupt_id"])] = call
+            _note_question(event, asked, unanswered)
             if (again := _may_go_on(event, asked)) is not None:
                 allowed[again] += 1
             if event.kind != "tool_call_started":
@@ -324,11 +324,26 @@ def s2(history: History) -> list[Violation]:
             key = str(event.fields["call_key"])
             if calls.setdefault(key, call) != call:
                 found.append(_violation("S2", run, f"the calls {calls[key]} and {call} share the key {key}"))
+            if call in unanswered:
+                found.append(_violation("S2", run, f"{call} goes on at {event.sequence} without an answer"))
             attempts[call] += 1
             free = event.fields.get("effect") != "write" or event.fields.get("tool") in run.caps.retried
             if not free and attempts[call] > 1 + allowed[call]:
                 found.append(_violation("S2", run, f"the write {call} starts again at {event.sequence}"))
     return found
+
+
+def _note_question(event: Event, asked: dict[str, str], unanswered: set[str]) -> None:
+    """Keep the calls that questions are about, and those that have asked a person and have no answer yet."""
+    if event.kind == "interrupt_raised":
+        asked[str(event.fields["interrupt_id"])] = str(event.fields["call_id"])
+    match event.kind, event.fields.get("status") or event.fields.get("kind"):
+        case ("tool_call_finished", "asking") | ("interrupt_raised", "question"):
+            unanswered.add(str(event.fields["call_id"]))
+        case "interrupt_resolved", _:
+            unanswered.discard(asked.get(str(event.fields["interrupt_id"]), ""))
+        case _:
+            pass
 
 
 def _may_go_on(event: Event, asked: Mapping[str, str]) -> str | None:
