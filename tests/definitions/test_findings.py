@@ -608,6 +608,19 @@ def test_a_finding_has_its_code_weight_and_place(code: str, severity: Severity, 
     assert not any(one.message.startswith(("Input should", "Value should", "String should")) for one in found)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        worker("track", pool="empty"),
+        mcp("ref: q", "q: {kind: mcp, connection: nowhere, tool: x}"),
+        till("No"),
+    ],
+)
+def test_a_tool_that_can_not_be_had_is_one_error_and_not_also_undescribed_and_without_effect(text: str):
+    codes = [one.code for one in compile_text(text).findings if one.severity is not Severity.INFO]
+    assert len([one for one in codes if one not in ("no_steering", "reserved_exit_unrouted")]) == 1, codes
+
+
 def test_every_code_in_the_source_has_a_case_and_a_line_in_the_table():
     folder = Path(jackline_server.definitions.__file__).parent
     source = "\n".join(path.read_text("utf-8") for path in folder.glob("*.py"))

@@ -86,6 +86,10 @@ MAX_TOOL_CHARACTERS = 1_000_000
 """Descriptions and parameters, counted for each agent that has the tool: the plan holds them so."""
 
 
+_DescribedElsewhere = FunctionShape | McpShape | GrpcShape | WorkerShape
+"""Steps whose tool somebody else describes."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Resolver:
     """Resolves the steps of one draft; `models` fills with the profiles they use."""
@@ -470,7 +474,8 @@ class Resolver:
     def _tool_description(self, entry: ToolShape, step: ToolStepShape | AgentShape, path: Path) -> str:
         described = self._functions.get(entry.ref)
         text = step.description or entry.description or (described.docstring.strip() if described else "")
-        if not text:
+        is_unknown = described is None and isinstance(step, _DescribedElsewhere)  # which is reported already
+        if not text and not is_unknown:
             message = f"the tool `{entry.ref}` needs a description: a model chooses by it"
             self.report.error("no_description", message, path)
         return text

@@ -59,7 +59,7 @@ class WorkerSteps:
         connection, tool = self.source.connection(shape.connection), self._tools.get(step_id)
         if connection is not None and tool is not None and connection.trusted:
             return _HINTED.get(tool.hint, defaults.EFFECT)
-        if connection is not None:
+        if connection is not None and (tool is not None or shape.parameters is not None):
             why = "is served by workers that are not trusted" if tool is not None else "declares no effect"
             message = f"`{step_id}` {why} and counts as `write`: it is never run twice"
             self.report.warning("effect_undeclared", message, ("steps", step_id))
