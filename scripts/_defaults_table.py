@@ -64,6 +64,7 @@ ROWS: tuple[tuple[str, str], ...] = (
     ("`result_chars`", "result_chars"),
     ("`on_unknown`", "on_unknown"),
     ("`unknown_expiry`", "UNKNOWN_EXPIRY_MS"),
+    ("`expiry` of a question", "HUMAN_EXPIRY_MS"),
     ("`on_error`", "on_error"),
     ("`on_timeout`", "ON_TIMEOUT"),
     ("`retry.times` of a read or idempotent tool", "tool_retries"),

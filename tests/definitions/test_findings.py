@@ -42,6 +42,24 @@ def family(extra: str = "", *, bounds: str = "", helper: str = "") -> str:
     )
 
 
+def asks(more: str, *, question: str = "Who?") -> str:
+    """A flow that asks a person, and then a model."""
+    return (
+        "name: asks\nmodel: fast\nflow: [ask, x]\nsteps:\n"
+        f"  ask: {{kind: human, question: {question}{more and ', ' + more}}}\n"
+        "  x: {kind: completion, prompt: p}\n"
+    )
+
+
+def built_in(entry: str) -> str:
+    """An agent with such a tool, and another."""
+    return (
+        "name: asks\nmodel: fast\nflow: [x]\nsteps:\n"
+        f"  x: {{kind: agent, steering: s, tools: [{{{entry}}}, {{ref: other}}]}}\n"
+        "  other: {kind: human, description: d, question: Who?}\n"
+    )
+
+
 CASES: list[tuple[str, Severity, str, str]] = [
     # runs of their own
     ("child_recursion", E, family().replace("refunds@live", "family"), "steps.other.workflow"),
@@ -54,6 +72,33 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("share_unused", W, family().replace("kind: agent, steering: s", "kind: agent, steering: s, share: {run_timeout: 3s}", 1), "steps.x.share"),
     ("bad_name", E, family().replace("refunds@live", "'refunds live'"), "steps.other.workflow"),
     ("cleanup_asks_model", E, family().replace("{ref: other}]", "{ref: other}], routes: {aborted: other}"), "steps.x.routes.aborted"),
+    # questions to people
+    ("human_key", E, asks("effect: read"), "steps.ask.effect"),
+    ("human_key", E, asks("timeout: 3s"), "steps.ask.timeout"),
+    ("human_key", E, asks("unknown_expiry: 3h"), "steps.ask.unknown_expiry"),
+    ("bad_form", E, asks("options: [yes_please], schema: {type: object, properties: {a: {type: string}}}"), "steps.ask.schema"),
+    ("bad_form", E, asks("schema: {type: string}"), "steps.ask.schema"),
+    ("bad_form", E, asks("schema: {type: object, properties: {a: {type: string}, b: {type: object}}}"), "steps.ask.schema.properties.b"),
+    ("bad_form", E, asks("schema: {type: object, properties: {a: {type: array, items: {type: string}}}}"), "steps.ask.schema.properties.a"),
+    ("bad_schema", E, asks("schema: {type: object, properties: {a: {type: word}}}"), "steps.ask.schema.properties.a.type"),
+    ("bad_default", E, asks("options: [go, stop], default: wait, routes: {'*': end}"), "steps.ask.default"),
+    ("bad_default", E, asks("schema: {type: object, properties: {a: {type: integer}}}, default: {a: b}"), "steps.ask.default"),
+    ("bad_default", E, asks("default: 7"), "steps.ask.default"),
+    ("outcome_unrouted", E, asks("options: [go, stop], routes: {go: end}"), "steps.ask.options"),
+    ("outcome_reserved", E, asks("options: [go, error], routes: {'*': end}"), "steps.ask.options[1]"),
+    ("outcome_repeated", E, asks("options: [go, {value: go}], routes: {'*': end}"), "steps.ask.options"),
+    ("bad_name", E, asks("options: ['go on'], routes: {'*': end}"), "steps.ask.options[0]"),
+    ("unknown_signal", E, asks("options: [go], routes: {go: end, goo: end}"), "steps.ask.routes.goo"),
+    ("template_unknown", E, asks("input: {a: /input}", question="'{{ b }}?'"), "steps.ask"),
+    ("bad_template", E, asks("", question="'{{ b'"), "steps.ask.question"),
+    ("unknown_key", E, asks("options: [{value: go, text: t}]"), "steps.ask.options[0].text"),
+    ("question_unasked", W, asks("").replace("model: fast", "model: fast\non_question: review"), "steps.ask"),
+    ("bad_tool", E, built_in("builtin: ask_person, ref: other"), "steps.x.tools[0]"),
+    ("bad_tool", E, built_in("builtin: ask_person, description: d"), "steps.x.tools[0]"),
+    ("bad_value", E, built_in("builtin: ask_anybody"), "steps.x.tools[0].builtin"),
+    ("reserved_tool", E, asks("").replace("ask:", "ask_person:").replace("[ask,", "[ask_person,"), "steps.ask_person"),
+    ("tool_repeated", E, built_in("builtin: ask_person}, {builtin: ask_person"), "steps.x.tools[1].ref"),
+    ("bound_idle", W, built_in("builtin: ask_person, max_calls: 9999"), "steps.x.tools[0].max_calls"),
     # methods
     ("unknown_connection", E, mcp("ref: q", "q: {kind: grpc, connection: til, method: a.B/C}"), "steps.q.method"),
     ("grpc_unavailable", E, mcp("ref: q", "q: {kind: grpc, connection: quiet, method: a.B/C}"), "steps.q.method"),
@@ -118,7 +163,6 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("not_built", E, changed(("max_calls: 1", "approval: required")), "steps.handle.tools[1].approval"),
     ("not_built", E, changed(("steps: 32", "deadline: 3m")), "bounds.deadline"),
     ("not_built", E, changed(("effect: idempotent", "effect: destructive")), "steps.issue_refund.effect"),
-    ("not_built", E, changed(("kind: function", "kind: human")), "steps.convert.kind"),
     ("bad_value", E, changed(("model: fast", "model: fast\npreset: cosy")), "preset"),
     ("missing_key", E, changed(("name: refunds\n", "")), "name"),
     ("missing_key", E, changed((HANDLE, "")), "steps.handle"),
@@ -439,6 +483,9 @@ SHELF = "from: shelf, allow: [read]"
 NEAR: dict[str, str] = {
     "child_recursion": family(),
     "child_too_deep": family(bounds=", child_depth: 2", helper=", {ref: other}"),
+    "human_key": asks("expiry: 3h, output_key: who, input: {a: /input}, result_chars: 500"),
+    "bad_form": asks("schema: {type: object, properties: {a: {enum: [1, b]}, b: {type: array, items: {enum: [c]}}}}"),
+    "bad_default": asks("options: [go, stop], default: stop, routes: {'*': end}"),
     "child_key": family(", on_error: fail, on_timeout: fail, share: {run_timeout: 3s}"),
     "share_too_large": family(", share: {token_budget: 1000}"),
     "share_unused": family().replace("description: d", "description: d, share: {run_timeout: 3s}", 1),

@@ -306,6 +306,7 @@ SHAPES: Mapping[str, set[str]] = {
     "## `kind: sql`": own_keys(shapes.SqlShape, shapes.ToolStepShape),
     "## `kind: grpc`": own_keys(shapes.GrpcShape, shapes.ToolStepShape),
     "## `kind: worker`": own_keys(shapes.WorkerShape, shapes.ToolStepShape),
+    "## `kind: human`": own_keys(shapes.HumanShape, shapes.ToolStepShape),
     "## `kind: router`": own_keys(shapes.RouterShape, shapes.StepShape) | own_keys(shapes.ConditionShape),
 }
 

@@ -96,6 +96,9 @@ class Example:
     before: tuple[dict[str, Any], ...] = ()
     adjust: tuple[dict[str, Any], ...] = ()
     answer: str = ""
+    answer_text: str = ""
+    expires: bool = False
+    """Nobody answers, and the question is left to its time."""
     pause: bool = False
     mcp: bool = False
     sql: bool = False
@@ -265,11 +268,16 @@ class Place:
         seen: dict[str, Any] = {
             "question": word(raised, "kind"),
             "options": list(raised.options),
+            "asks": events[-1].content.text or events[-1].content.question.text,
+            "wants": events[-1].content.question.schema_json.decode(),
             "open_s": round(open_s, -1),
             "adjusted": [await self._adjusted(run_id, one) for one in self.example.adjust],
         }
         if self.example.answer:
-            await self.client.answer(run_id, raised.interrupt_id, self.example.answer)
+            await self.client.answer(
+                run_id, raised.interrupt_id, self.example.answer, text=self.example.answer_text
+            )
+        if self.example.answer or self.example.expires:
             events += await self._followed(run_id, events[-1].sequence)
         return seen
 

@@ -10,10 +10,12 @@ from dataclasses import replace
 from jackline_server.core.commands import Abort, AdjustBounds, Answer, Pause, Resume, Steer, SubmitToolResult
 from jackline_server.core.facts import AbortMode, FailureClass, Phase, ToolAsk, Usage
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
+from jackline_server.core.plan import HumanAction
 from jackline_server.runtime.ports import ConsultReply, Invocation, ModelFailure, ToolEnding, ToolResult
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import OnBusy, ThreadRequest
 from jackline_server.testing.doubles import ScriptedReply, returns
+from jackline_server.tools import human
 from tests.logs.stage import START_UNIX_MS, Scenario, Stage
 
 _INPUT = "input: {schema: {type: object, properties: {mark: {type: string}}, required: [mark]}}"
@@ -72,6 +74,27 @@ steps:
   book: {{kind: http, effect: idempotent, description: Books., connection: shop, method: POST, path: /look,
           body: {{points: 5}}, output_key: booking}}
   reply: {{kind: completion, prompt: Reply., answer: text}}
+"""
+_QUESTIONS = f"""\
+name: questions
+model: fast
+{_INPUT}
+flow: [confirm, work]
+steps:
+  confirm:
+    kind: human
+    question: Charge for {{{{ mark }}}}?
+    input: {{mark: /input/mark}}
+    options: [now, {{value: later, description: Not today.}}]
+    expiry: 8h
+    default: now
+    routes: {{now: work, later: work}}
+  work: {{kind: agent, description: Asks., tools: [{{builtin: ask_person}}, {{ref: card}}], answer: text}}
+  card:
+    kind: human
+    description: Asks for the card.
+    question: Which card?
+    schema: {{type: object, properties: {{card: {{type: string}}}}, required: [card]}}
 """
 _UNDO = """\
   undo:
@@ -291,6 +314,26 @@ def _wants_to_know(invocation: Invocation) -> ToolResult:
     return ToolResult(ending=ToolEnding.ASKING, ask=ask)
 
 
+def _asks_a_person(invocation: Invocation) -> ToolResult:
+    """Puts the question of a step, or of a model, into words."""
+    action = invocation.step.action
+    if not isinstance(action, HumanAction):
+        raise TypeError("only a question is asked")
+    return human.asked(action, invocation)
+
+
+async def _asked_by_a_step(stage: Stage) -> str:
+    run_id = await stage.start()
+    await stage.until(run_id, "interrupt_raised")
+    await stage.until_phase(run_id, Phase.WAITING)
+    await stage.control(run_id, Answer(interrupt_id="question-1-1", option="later", text="at noon"), "first")
+    await stage.until(run_id, "model_replied")
+    await stage.until_phase(run_id, Phase.WAITING)
+    await stage.control(run_id, Answer(interrupt_id="question-2-1", option="accept", text="red"), "second")
+    await stage.control(run_id, Answer(interrupt_id="question-3-1", option="decline", text=""), "third")
+    return await stage.to_the_end(run_id)
+
+
 async def _asked_by_a_tool(stage: Stage) -> str:
     run_id = await stage.start()
     await stage.until(run_id, "interrupt_raised")
@@ -346,6 +389,22 @@ SCENARIOS: tuple[Scenario, ...] = (
         replies=_FIRST_TURN_AND_END,
         tools={**_BOTH, "charge": _wants_to_know},
         play=_asked_by_a_tool,
+    ),
+    Scenario(
+        name="asked_by_a_step",
+        about="A step asks, then an agent by its own words and by a form: an option, a choice, and a no.",
+        workflow=_QUESTIONS,
+        replies=(
+            ScriptedReply(
+                calls=(
+                    ("c-1", "ask_person", '{"question":"Which colour?","options":["red","blue"]}'),
+                    ("c-2", "card", "{}"),
+                )
+            ),
+            ScriptedReply(text="Red, and no card."),
+        ),
+        tools={"confirm": _asks_a_person, "ask_person": _asks_a_person, "card": _asks_a_person},
+        play=_asked_by_a_step,
     ),
     Scenario(
         name="flow",

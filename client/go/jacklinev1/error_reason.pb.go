@@ -51,6 +51,9 @@ const (
 	ErrorReason_ERROR_REASON_PREFIX_MISFIT ErrorReason = 8
 	// INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`.
 	ErrorReason_ERROR_REASON_PRICE_UNKNOWN ErrorReason = 9
+	// INVALID_ARGUMENT: the words of an answer are not what the interrupt asks for, and it stays open; BadRequest says why.
+	// Keys: `interrupt_id`.
+	ErrorReason_ERROR_REASON_INVALID_ANSWER ErrorReason = 10
 	// UNAUTHENTICATED: no credential, or one that is wrong or expired.
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 20
 	// PERMISSION_DENIED: the credential lacks a scope. Keys: `scope`.
@@ -156,6 +159,7 @@ var (
 		7:   "ERROR_REASON_INVALID_INPUT",
 		8:   "ERROR_REASON_PREFIX_MISFIT",
 		9:   "ERROR_REASON_PRICE_UNKNOWN",
+		10:  "ERROR_REASON_INVALID_ANSWER",
 		20:  "ERROR_REASON_UNAUTHENTICATED",
 		21:  "ERROR_REASON_SCOPE_MISSING",
 		22:  "ERROR_REASON_OWN_RUN",
@@ -212,6 +216,7 @@ var (
 		"ERROR_REASON_INVALID_INPUT":           7,
 		"ERROR_REASON_PREFIX_MISFIT":           8,
 		"ERROR_REASON_PRICE_UNKNOWN":           9,
+		"ERROR_REASON_INVALID_ANSWER":          10,
 		"ERROR_REASON_UNAUTHENTICATED":         20,
 		"ERROR_REASON_SCOPE_MISSING":           21,
 		"ERROR_REASON_OWN_RUN":                 22,
@@ -290,7 +295,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\x88\x0e\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xa9\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eERROR_REASON_MALFORMED_REQUEST\x10\x01\x12 \n" +
@@ -301,7 +306,9 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1dERROR_REASON_INVALID_WORKFLOW\x10\x06\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_INPUT\x10\a\x12\x1e\n" +
 	"\x1aERROR_REASON_PREFIX_MISFIT\x10\b\x12\x1e\n" +
-	"\x1aERROR_REASON_PRICE_UNKNOWN\x10\t\x12 \n" +
+	"\x1aERROR_REASON_PRICE_UNKNOWN\x10\t\x12\x1f\n" +
+	"\x1bERROR_REASON_INVALID_ANSWER\x10\n" +
+	"\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\x14\x12\x1e\n" +
 	"\x1aERROR_REASON_SCOPE_MISSING\x10\x15\x12\x18\n" +
 	"\x14ERROR_REASON_OWN_RUN\x10\x16\x12(\n" +

@@ -5060,7 +5060,9 @@ type QuestionContent struct {
 	// The JSON Schema of the object that the answer has to be; empty where no data is wanted.
 	SchemaJson []byte `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
 	// What the tool is given back with the answer: nobody else's.
-	StateJson     []byte `protobuf:"bytes,3,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
+	StateJson []byte `protobuf:"bytes,3,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
+	// What can be answered; empty: `accept` and `decline`.
+	Options       []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5112,6 +5114,13 @@ func (x *QuestionContent) GetSchemaJson() []byte {
 func (x *QuestionContent) GetStateJson() []byte {
 	if x != nil {
 		return x.StateJson
+	}
+	return nil
+}
+
+func (x *QuestionContent) GetOptions() []string {
+	if x != nil {
+		return x.Options
 	}
 	return nil
 }
@@ -6012,13 +6021,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04tail\x18\x03 \x01(\tR\x04tail\x12\x12\n" +
 	"\x04blob\x18\x04 \x01(\tR\x04blob\x12.\n" +
 	"\x05media\x18\x05 \x03(\v2\x18.jackline.v1.ResultMediaR\x05media\x128\n" +
-	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"e\n" +
+	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"\x7f\n" +
 	"\x0fQuestionContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
 	"\vschema_json\x18\x02 \x01(\fR\n" +
 	"schemaJson\x12\x1d\n" +
 	"\n" +
-	"state_json\x18\x03 \x01(\fR\tstateJson\"h\n" +
+	"state_json\x18\x03 \x01(\fR\tstateJson\x12\x18\n" +
+	"\aoptions\x18\x04 \x03(\tR\aoptions\"h\n" +
 	"\vResultMedia\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +

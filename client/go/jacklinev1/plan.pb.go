@@ -3213,6 +3213,7 @@ type ToolStepPlan struct {
 	//	*ToolStepPlan_Grpc
 	//	*ToolStepPlan_Child
 	//	*ToolStepPlan_Worker
+	//	*ToolStepPlan_Human
 	Action isToolStepPlan_Action `protobuf_oneof:"action"`
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -3373,6 +3374,15 @@ func (x *ToolStepPlan) GetWorker() *WorkerAction {
 	return nil
 }
 
+func (x *ToolStepPlan) GetHuman() *HumanAction {
+	if x != nil {
+		if x, ok := x.Action.(*ToolStepPlan_Human); ok {
+			return x.Human
+		}
+	}
+	return nil
+}
+
 func (x *ToolStepPlan) GetPolicy() *ToolPolicy {
 	if x != nil {
 		return x.Policy
@@ -3431,6 +3441,11 @@ type ToolStepPlan_Worker struct {
 	Worker *WorkerAction `protobuf:"bytes,18,opt,name=worker,proto3,oneof"`
 }
 
+type ToolStepPlan_Human struct {
+	// Asks a person.
+	Human *HumanAction `protobuf:"bytes,19,opt,name=human,proto3,oneof"`
+}
+
 func (*ToolStepPlan_Http) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Function) isToolStepPlan_Action() {}
@@ -3446,6 +3461,8 @@ func (*ToolStepPlan_Grpc) isToolStepPlan_Action() {}
 func (*ToolStepPlan_Child) isToolStepPlan_Action() {}
 
 func (*ToolStepPlan_Worker) isToolStepPlan_Action() {}
+
+func (*ToolStepPlan_Human) isToolStepPlan_Action() {}
 
 // Reading in a result of the same run.
 type ResultAction struct {
@@ -4115,6 +4132,143 @@ func (x *WorkerAction) GetWaitMs() uint64 {
 	return 0
 }
 
+// A question to a person. At most one of `options`, `schema_json` and `choices` is set; without any, the answer is words.
+type HumanAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked, with templates.
+	Question string `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
+	// What can be answered.
+	Options []*HumanOption `protobuf:"bytes,2,rep,name=options,proto3" json:"options,omitempty"`
+	// The JSON Schema of the object that the answer has to be.
+	SchemaJson *string `protobuf:"bytes,3,opt,name=schema_json,json=schemaJson,proto3,oneof" json:"schema_json,omitempty"`
+	// The output if nobody answers in time; unset: the step ends for review.
+	DefaultJson *string `protobuf:"bytes,4,opt,name=default_json,json=defaultJson,proto3,oneof" json:"default_json,omitempty"`
+	// The argument by which whoever calls says what can be answered.
+	Choices       string `protobuf:"bytes,5,opt,name=choices,proto3" json:"choices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HumanAction) Reset() {
+	*x = HumanAction{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HumanAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HumanAction) ProtoMessage() {}
+
+func (x *HumanAction) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HumanAction.ProtoReflect.Descriptor instead.
+func (*HumanAction) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *HumanAction) GetQuestion() string {
+	if x != nil {
+		return x.Question
+	}
+	return ""
+}
+
+func (x *HumanAction) GetOptions() []*HumanOption {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *HumanAction) GetSchemaJson() string {
+	if x != nil && x.SchemaJson != nil {
+		return *x.SchemaJson
+	}
+	return ""
+}
+
+func (x *HumanAction) GetDefaultJson() string {
+	if x != nil && x.DefaultJson != nil {
+		return *x.DefaultJson
+	}
+	return ""
+}
+
+func (x *HumanAction) GetChoices() string {
+	if x != nil {
+		return x.Choices
+	}
+	return ""
+}
+
+// An answer to choose.
+type HumanOption struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is answered; where the flow visits the step, its signal.
+	Value string `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	// What it means.
+	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HumanOption) Reset() {
+	*x = HumanOption{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HumanOption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HumanOption) ProtoMessage() {}
+
+func (x *HumanOption) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HumanOption.ProtoReflect.Descriptor instead.
+func (*HumanOption) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *HumanOption) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *HumanOption) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
 // One case of a router.
 type RouterCase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4128,7 +4282,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4294,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4307,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -4181,7 +4335,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4347,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4206,7 +4360,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -4233,7 +4387,7 @@ type HookPlan struct {
 
 func (x *HookPlan) Reset() {
 	*x = HookPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4399,7 @@ func (x *HookPlan) String() string {
 func (*HookPlan) ProtoMessage() {}
 
 func (x *HookPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4412,7 @@ func (x *HookPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
 func (*HookPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HookPlan) GetName() string {
@@ -4308,7 +4462,7 @@ type PolicyPlan struct {
 
 func (x *PolicyPlan) Reset() {
 	*x = PolicyPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4474,7 @@ func (x *PolicyPlan) String() string {
 func (*PolicyPlan) ProtoMessage() {}
 
 func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +4487,7 @@ func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
 func (*PolicyPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PolicyPlan) GetName() string {
@@ -4384,7 +4538,7 @@ type JudgedCheck struct {
 
 func (x *JudgedCheck) Reset() {
 	*x = JudgedCheck{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4396,7 +4550,7 @@ func (x *JudgedCheck) String() string {
 func (*JudgedCheck) ProtoMessage() {}
 
 func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4409,7 +4563,7 @@ func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
 func (*JudgedCheck) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JudgedCheck) GetModel() string {
@@ -4450,7 +4604,7 @@ type GuardrailPlan struct {
 
 func (x *GuardrailPlan) Reset() {
 	*x = GuardrailPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4462,7 +4616,7 @@ func (x *GuardrailPlan) String() string {
 func (*GuardrailPlan) ProtoMessage() {}
 
 func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4475,7 +4629,7 @@ func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
 func (*GuardrailPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GuardrailPlan) GetPlace() string {
@@ -4587,7 +4741,7 @@ type MaskPlan struct {
 
 func (x *MaskPlan) Reset() {
 	*x = MaskPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4753,7 @@ func (x *MaskPlan) String() string {
 func (*MaskPlan) ProtoMessage() {}
 
 func (x *MaskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4766,7 @@ func (x *MaskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
 func (*MaskPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MaskPlan) GetKinds() []Pii {
@@ -4656,7 +4810,7 @@ type GatesPlan struct {
 
 func (x *GatesPlan) Reset() {
 	*x = GatesPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[38]
+	mi := &file_jackline_v1_plan_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4668,7 +4822,7 @@ func (x *GatesPlan) String() string {
 func (*GatesPlan) ProtoMessage() {}
 
 func (x *GatesPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[38]
+	mi := &file_jackline_v1_plan_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4681,7 +4835,7 @@ func (x *GatesPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
 func (*GatesPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GatesPlan) GetHooks() []*HookPlan {
@@ -5009,7 +5163,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\x93\x06\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xbf\x06\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -5028,11 +5182,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x03sql\x18\x10 \x01(\v2\x16.jackline.v1.SqlActionH\x00R\x03sql\x12-\n" +
 	"\x04grpc\x18\x11 \x01(\v2\x17.jackline.v1.GrpcActionH\x00R\x04grpc\x120\n" +
 	"\x05child\x18\x14 \x01(\v2\x18.jackline.v1.ChildActionH\x00R\x05child\x123\n" +
-	"\x06worker\x18\x12 \x01(\v2\x19.jackline.v1.WorkerActionH\x00R\x06worker\x12/\n" +
+	"\x06worker\x18\x12 \x01(\v2\x19.jackline.v1.WorkerActionH\x00R\x06worker\x120\n" +
+	"\x05human\x18\x13 \x01(\v2\x18.jackline.v1.HumanActionH\x00R\x05human\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
 	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x13\x10\x14J\x04\b\x15\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x15\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
 	"\fResultAction\"n\n" +
 	"\vChildAction\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x14\n" +
@@ -5105,7 +5260,19 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x05takes\x18\x05 \x03(\tR\x05takes\x12\x1c\n" +
 	"\await_ms\x18\x06 \x01(\x04H\x00R\x06waitMs\x88\x01\x01B\n" +
 	"\n" +
-	"\b_wait_ms\"8\n" +
+	"\b_wait_ms\"\xe6\x01\n" +
+	"\vHumanAction\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\tR\bquestion\x122\n" +
+	"\aoptions\x18\x02 \x03(\v2\x18.jackline.v1.HumanOptionR\aoptions\x12$\n" +
+	"\vschema_json\x18\x03 \x01(\tH\x00R\n" +
+	"schemaJson\x88\x01\x01\x12&\n" +
+	"\fdefault_json\x18\x04 \x01(\tH\x01R\vdefaultJson\x88\x01\x01\x12\x18\n" +
+	"\achoices\x18\x05 \x01(\tR\achoicesB\x0e\n" +
+	"\f_schema_jsonB\x0f\n" +
+	"\r_default_json\"E\n" +
+	"\vHumanOption\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\tR\x05value\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"8\n" +
 	"\n" +
 	"RouterCase\x12\x12\n" +
 	"\x04when\x18\x01 \x01(\tR\x04when\x12\x16\n" +
@@ -5250,7 +5417,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnPauseMax)(0),              // 0: jackline.v1.OnPauseMax
 	(OnFailure)(0),               // 1: jackline.v1.OnFailure
@@ -5299,40 +5466,42 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(*SqlAction)(nil),            // 44: jackline.v1.SqlAction
 	(*GrpcAction)(nil),           // 45: jackline.v1.GrpcAction
 	(*WorkerAction)(nil),         // 46: jackline.v1.WorkerAction
-	(*RouterCase)(nil),           // 47: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 48: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 49: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 50: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 51: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 52: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 53: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 54: jackline.v1.GatesPlan
-	nil,                          // 55: jackline.v1.StepPlan.InputEntry
-	nil,                          // 56: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 57: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 58: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 59: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 60: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 61: jackline.v1.OnQuestion
-	(Effect)(0),                  // 62: jackline.v1.Effect
-	(GatePoint)(0),               // 63: jackline.v1.GatePoint
+	(*HumanAction)(nil),          // 47: jackline.v1.HumanAction
+	(*HumanOption)(nil),          // 48: jackline.v1.HumanOption
+	(*RouterCase)(nil),           // 49: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 50: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 51: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 52: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 53: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 54: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 55: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 56: jackline.v1.GatesPlan
+	nil,                          // 57: jackline.v1.StepPlan.InputEntry
+	nil,                          // 58: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 59: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 60: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 61: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 62: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 63: jackline.v1.OnQuestion
+	(Effect)(0),                  // 64: jackline.v1.Effect
+	(GatePoint)(0),               // 65: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
 	19, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
 	18, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	60, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	61, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	62, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	63, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
 	17, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	54, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	56, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
 	0,  // 6: jackline.v1.Plan.on_pause_max:type_name -> jackline.v1.OnPauseMax
-	55, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	56, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	57, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	58, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
 	32, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
 	36, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	48, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	50, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	1,  // 12: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	1,  // 13: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	57, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	59, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
 	22, // 15: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
 	2,  // 16: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
 	26, // 17: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
@@ -5346,7 +5515,7 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	30, // 25: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
 	21, // 26: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
 	23, // 27: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	62, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	64, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
 	3,  // 29: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
 	20, // 30: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
 	24, // 31: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
@@ -5360,11 +5529,11 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	4,  // 39: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
 	31, // 40: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
 	7,  // 41: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	54, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	56, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
 	40, // 43: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
 	10, // 44: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
 	11, // 45: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	62, // 46: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	64, // 46: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
 	12, // 47: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
 	41, // 48: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
 	42, // 49: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
@@ -5374,33 +5543,35 @@ var file_jackline_v1_plan_proto_depIdxs = []int32{
 	45, // 53: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
 	38, // 54: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
 	46, // 55: jackline.v1.ToolStepPlan.worker:type_name -> jackline.v1.WorkerAction
-	22, // 56: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	54, // 57: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	39, // 58: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
-	62, // 59: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
-	39, // 60: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
-	58, // 61: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	59, // 62: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	47, // 63: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	63, // 64: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	13, // 65: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	14, // 66: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	51, // 67: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	15, // 68: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	49, // 69: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	50, // 70: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	52, // 71: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	52, // 72: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	52, // 73: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	53, // 74: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	53, // 75: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	53, // 76: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	53, // 77: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	47, // 56: jackline.v1.ToolStepPlan.human:type_name -> jackline.v1.HumanAction
+	22, // 57: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	56, // 58: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	39, // 59: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
+	64, // 60: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
+	39, // 61: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
+	60, // 62: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	61, // 63: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	48, // 64: jackline.v1.HumanAction.options:type_name -> jackline.v1.HumanOption
+	49, // 65: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	65, // 66: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	13, // 67: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	14, // 68: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	53, // 69: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	15, // 70: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	51, // 71: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	52, // 72: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	54, // 73: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	54, // 74: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	54, // 75: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	55, // 76: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	55, // 77: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	55, // 78: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	55, // 79: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -5447,12 +5618,14 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Grpc)(nil),
 		(*ToolStepPlan_Child)(nil),
 		(*ToolStepPlan_Worker)(nil),
+		(*ToolStepPlan_Human)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[23].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[25].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[28].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[30].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[36].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[31].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[38].OneofWrappers = []any{
 		(*GuardrailPlan_MaxChars)(nil),
 		(*GuardrailPlan_DenyPattern)(nil),
 		(*GuardrailPlan_SchemaJson)(nil),
@@ -5464,7 +5637,7 @@ func file_jackline_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      16,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

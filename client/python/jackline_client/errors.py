@@ -248,6 +248,10 @@ class InvalidInput(InvalidArgument):
     """The input does not fit the workflow's schema. Keys: `path`."""
 
 
+class InvalidAnswer(InvalidArgument):
+    """The words of an answer are not what the interrupt asks for; it stays open. Keys: `interrupt_id`."""
+
+
 class PrefixMisfit(InvalidArgument):
     """The events that a fork takes over do not fit the workflow. Keys: `sequence`, `fact`, `workflow`."""
 

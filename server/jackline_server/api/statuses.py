@@ -91,6 +91,7 @@ RULES: Mapping[str, Rule] = {
     "BAD_PAGE_TOKEN": _fields(),
     "INVALID_WORKFLOW": _fields(),
     "INVALID_INPUT": _fields(),
+    "INVALID_ANSWER": _fields(),
     "PREFIX_MISFIT": _fields(),
     "UNKNOWN_OPTION": _fields(),
     "UNAUTHENTICATED": Rule(code=code_pb2.UNAUTHENTICATED),

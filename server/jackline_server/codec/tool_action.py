@@ -10,6 +10,8 @@ from jackline_server.core.plan import (
     FunctionAction,
     GrpcAction,
     HttpAction,
+    HumanAction,
+    HumanOption,
     McpAction,
     ResultAction,
     SqlAction,
@@ -40,6 +42,8 @@ def set_action(  # noqa: C901 - one case a kind
             set_child(into.child, action)
         case WorkerAction():
             into.worker.CopyFrom(_worker(action))
+        case HumanAction():
+            into.human.CopyFrom(_human(action))
         case ResultAction():
             into.result.SetInParent()
         case _:
@@ -89,6 +93,19 @@ def _worker(action: WorkerAction) -> plan_pb2.WorkerAction:
         tool_digest=action.tool_digest,
         takes=action.takes,
         wait_ms=action.wait_ms,
+    )
+
+
+def _human(action: HumanAction) -> plan_pb2.HumanAction:
+    return plan_pb2.HumanAction(
+        question=action.question,
+        options=[
+            plan_pb2.HumanOption(value=option.value, description=option.description)
+            for option in action.options
+        ],
+        schema_json=action.schema_json,
+        default_json=action.default_json,
+        choices=action.choices,
     )
 
 
@@ -161,6 +178,19 @@ def _read_child(step: plan_pb2.ToolStepPlan) -> ChildAction:
     return read_child(step.child)
 
 
+def _read_human(step: plan_pb2.ToolStepPlan) -> HumanAction:
+    human = step.human
+    return HumanAction(
+        question=human.question,
+        options=tuple(
+            HumanOption(value=option.value, description=option.description) for option in human.options
+        ),
+        schema_json=human.schema_json if human.HasField("schema_json") else None,
+        default_json=human.default_json if human.HasField("default_json") else None,
+        choices=human.choices,
+    )
+
+
 def _read_result(step: plan_pb2.ToolStepPlan) -> ResultAction:
     del step
     return ResultAction()
@@ -174,5 +204,6 @@ _READERS: Mapping[str, Callable[[plan_pb2.ToolStepPlan], ToolAction]] = {
     "grpc": _read_grpc,
     "worker": _read_worker,
     "child": _read_child,
+    "human": _read_human,
     "result": _read_result,
 }

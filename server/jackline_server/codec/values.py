@@ -159,12 +159,16 @@ def set_ask(target: event_pb2.QuestionContent, ask: ToolAsk) -> None:
     target.text = ask.text
     target.schema_json = ask.schema_json.encode()
     target.state_json = ask.state_json.encode()
+    target.options.extend(ask.options)
 
 
 def read_ask(source: event_pb2.QuestionContent) -> ToolAsk:
     """Read what a tool asks."""
     return ToolAsk(
-        text=source.text, schema_json=source.schema_json.decode(), state_json=source.state_json.decode()
+        text=source.text,
+        schema_json=source.schema_json.decode(),
+        state_json=source.state_json.decode(),
+        options=tuple(source.options),
     )
 
 

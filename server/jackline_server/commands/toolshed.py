@@ -17,6 +17,7 @@ from jackline_server.core.plan import (
     FunctionAction,
     GrpcAction,
     HttpAction,
+    HumanAction,
     JsonObject,
     JsonValue,
     McpAction,
@@ -191,8 +192,8 @@ def _origin(step: ToolStep) -> str:
             return f"sql {connection}"
         case ChildAction(workflow=workflow, agent=agent):
             return f"agent {agent}" if agent else f"workflow {workflow}"
-        case ResultAction():
-            return "built in"
+        case HumanAction() | ResultAction():
+            return "asks a person" if isinstance(step.action, HumanAction) else "built in"
 
 
 def _pin_of(step: ToolStep, source: Source, bench: Workbench, changed: frozenset[str]) -> str:

@@ -232,6 +232,6 @@ def _tool_step(
     if own is None:
         return calls.own_call(state, step)
     if own.status is CallStatus.COMPLETED:
-        return leaving.leave(state, visit, calls.output_exit(own))
+        return leaving.leave(state, visit, calls.output_exit(step, own))
     end = exits.abnormal(StopReason.TOOL_ERROR, leaf=step.step_id, error=own.error or own.status.value)
     return leaving.leave(state, visit, end)

@@ -38,6 +38,9 @@ RESERVED_EXITS = (
 FINISH = "finish"
 """The tool by whose call a model answers where a step says `answer: finish_tool`. No step is behind it."""
 
+ASK_PERSON = "ask_person"
+"""The tool by which a model asks a person in its own words. A step is made for it where an agent has it."""
+
 READ_RESULT = "read_result"
 """The tool by which a model reads on in a result that was cut. No step is behind it."""
 
@@ -579,6 +582,30 @@ class WorkerAction:
 
 
 @frozen
+class HumanOption:
+    """An answer to choose. `value` is the signal of the step where the flow visits it."""
+
+    value: str
+    description: str = ""
+
+
+@frozen
+class HumanAction:
+    """A question to a person; its text may hold `{{ name }}`.
+
+    At most one of `options`, `schema_json` (of the object that the answer is) and `choices` (the argument by
+    which whoever calls says what can be answered) is set; without any, the answer is words. `default_json` is
+    the output if nobody answers in time; None ends the step for review.
+    """
+
+    question: str
+    options: tuple[HumanOption, ...] = ()
+    schema_json: str | None = None
+    default_json: str | None = None
+    choices: str = ""
+
+
+@frozen
 class ResultAction:
     """Reading in a result of the same run: what the built-in tool does. No workflow has a step of it."""
 
@@ -591,6 +618,7 @@ ToolAction = (
     | GrpcAction
     | WorkerAction
     | ChildAction
+    | HumanAction
     | ResultAction
 )
 

@@ -16,6 +16,7 @@ from jackline_server.core.plan import (
     AnswerForm,
     ChildAction,
     ChoiceMode,
+    HumanAction,
     ModelStep,
     Plan,
     RouterStep,
@@ -26,7 +27,14 @@ from jackline_server.definitions.catalog import nearest
 from jackline_server.definitions.parameters import placeholders
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import GrpcShape, HttpShape, McpShape, SqlShape, WorkerShape
+from jackline_server.definitions.shapes import (
+    GrpcShape,
+    HttpShape,
+    HumanShape,
+    McpShape,
+    SqlShape,
+    WorkerShape,
+)
 from jackline_server.definitions.yaml_nodes import Path
 
 _ENGINE_KEYS = ("_last_error", "_last_error_type")
@@ -161,6 +169,8 @@ def _own_signals(step: StepPlan) -> tuple[str, ...]:
             return step.outcome.enum
         case RouterStep():
             return tuple(case.signal for case in step.cases)
+        case ToolStep(action=HumanAction(options=options)):
+            return tuple(option.value for option in options)
         case ToolStep():
             return ()
 
@@ -174,7 +184,7 @@ def _check_signals(step: StepPlan, report: Report) -> None:
     unrouted = [signal for signal in own if signal not in step.routes]
     for signal in unrouted:
         message = f"the signal `{signal[:64]}` of `{step.step_id}` has no route"
-        place: Path = (*path, "outcome", "enum") if isinstance(step, ModelStep) else (*path, "conditions")
+        place: Path = (*path, *_SIGNALS_AT[step.kind])
         if step.next_step or isinstance(step, RouterStep):
             report.error("outcome_unrouted", message, place)
         elif len(unrouted) < len(own):
@@ -189,6 +199,15 @@ def _check_signals(step: StepPlan, report: Report) -> None:
     if isinstance(step, ModelStep) and step.stop_when and step.next_step and STOPPED not in step.routes:
         message = f'`{step.step_id}` ends the run when it stops; route `stopped` or `"*"`'
         report.warning("exit_unrouted", message, path, of_key=True)
+
+
+_SIGNALS_AT: Mapping[str, tuple[str, ...]] = {
+    "agent": ("outcome", "enum"),
+    "completion": ("outcome", "enum"),
+    "router": ("conditions",),
+    "human": ("options",),
+}
+"""Where in a step of the file its own signals stand."""
 
 
 def _leads_on(step: StepPlan) -> bool:
@@ -207,6 +226,8 @@ def _exits(step: StepPlan) -> Iterator[str]:
     match step:
         case ModelStep():
             yield from _model_exits(step)
+        case ToolStep(action=HumanAction(options=options)) if options:
+            return  # whoever is asked chooses one of them
         case ToolStep():
             yield ERROR
         case RouterStep():
@@ -272,7 +293,7 @@ def _check_reads(plan: Plan, draft: Draft, report: Report, found: Graph) -> None
                 for name, pointer in entry.bind.items():
                     _check_pointer(pointer, known, (*path, name), report)
         shape = draft.steps[step_id]
-        if isinstance(shape, HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape):
+        if isinstance(shape, HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape | HumanShape):
             _check_visit(shape, known, ("steps", step_id), report, visited=step_id in found.visited)
 
 
@@ -285,7 +306,7 @@ def _check_pointer(pointer: str, known: set[str], path: Path, report: Report) ->
 
 
 def _check_visit(
-    shape: HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape,
+    shape: HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape | HumanShape,
     known: set[str],
     path: Path,
     report: Report,

@@ -17,7 +17,13 @@ from jackline_server.core.plan import (
 )
 from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
-from jackline_server.definitions.shapes import AgentBoundsShape, AgentShape, CompletionShape, ToolStepShape
+from jackline_server.definitions.shapes import (
+    AgentBoundsShape,
+    AgentShape,
+    CompletionShape,
+    HumanShape,
+    ToolStepShape,
+)
 from jackline_server.definitions.yaml_nodes import Path
 
 
@@ -78,6 +84,9 @@ def _check_questions(shape: object, path: Path, report: Report) -> None:
     if isinstance(shape, AgentShape | CompletionShape) and shape.on_limit == OnLimit.ASK.value:
         message = "nobody is asked under `on_question: review`: at a limit the run ends with `needs_review`"
         report.warning("question_unasked", message, (*path, "on_limit"))
+    if isinstance(shape, HumanShape):
+        message = "nobody is asked under `on_question: review`: this step ends the run with `needs_review`"
+        report.warning("question_unasked", message, path, of_key=True)
     if isinstance(shape, ToolStepShape) and shape.on_unknown == OnUnknown.ASK.value:
         message = "nobody is asked under `on_question: review`: the run ends with `needs_review`"
         report.warning("question_unasked", message, (*path, "on_unknown"))

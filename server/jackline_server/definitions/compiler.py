@@ -20,6 +20,7 @@ from jackline_server.definitions import (
     check_stop,
     child_steps,
     defaults,
+    human_steps,
     reading,
     yaml_text,
 )
@@ -97,7 +98,7 @@ class WorkflowCompiler:
         grpc = GrpcSteps(source=methods, parameters=parameters, report=report)
         served = PinnedSource(source=source, known=self._catalog.workers, report=report, words=WORKER_WORDS)
         workers = WorkerSteps(source=served, parameters=parameters, report=report)
-        draft = steps.expanded(draft)
+        draft = human_steps.expanded(steps.expanded(draft), report)
         plan = self._plan(draft, source, _Pinned(mcp=steps, grpc=grpc, workers=workers))
         worst = self._check(plan, draft, report)
         pins = {**mcp.pins(), **methods.pins(), **served.pins()}

@@ -59,6 +59,7 @@ ON_TIMEOUT = OnFailure.OBSERVE
 TOOL_RETRY_BASE_MS = SECOND_MS // 2
 TOOL_RETRY_CAP_MS = 5 * SECOND_MS
 UNKNOWN_EXPIRY_MS = 24 * HOUR_MS
+HUMAN_EXPIRY_MS = 24 * HOUR_MS
 
 # A model that is named by provider instead of by profile.
 CONTEXT_WINDOW = 128_000

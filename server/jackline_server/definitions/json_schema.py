@@ -43,6 +43,7 @@ _DEFAULTS: Mapping[tuple[str, str], object] = {
     ("Ground", "on_error"): defaults.GROUND_ON_ERROR.value,
     ("*", "result_chars"): SERVICE.result_chars,
     ("*", "on_unknown"): SERVICE.on_unknown.value,
+    ("Human", "expiry"): f"{defaults.HUMAN_EXPIRY_MS // defaults.HOUR_MS}h",
     ("*", "unknown_expiry"): f"{defaults.UNKNOWN_EXPIRY_MS // defaults.HOUR_MS}h",
     ("Http", "effect"): defaults.EFFECT.value,
     ("Function", "effect"): defaults.EFFECT.value,

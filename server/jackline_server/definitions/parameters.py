@@ -22,6 +22,7 @@ from jackline_server.definitions.shapes import (
     FunctionShape,
     GrpcShape,
     HttpShape,
+    HumanShape,
     McpShape,
     SqlShape,
     ToolShape,
@@ -38,6 +39,10 @@ class SchemaChecker(Protocol):
         """Where in a schema something is refused, and in one line why; None if it can be used."""
         ...
 
+    def problem(self, schema_json: str, value: JsonValue) -> str | None:
+        """Say in one line why `value` does not fit, or return None if it does."""
+        ...
+
 
 def json_text(value: object) -> str:
     """A JSON document of the file as text, in the order it was written."""
@@ -45,7 +50,7 @@ def json_text(value: object) -> str:
 
 
 def placeholders(
-    step: HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape, path: Path, report: Report
+    step: HttpShape | McpShape | SqlShape | GrpcShape | WorkerShape | HumanShape, path: Path, report: Report
 ) -> tuple[str, ...]:
     """The names in all templates of a step, each once; malformed ones are reported."""
     texts: list[tuple[Path, object]]
@@ -53,6 +58,8 @@ def placeholders(
         texts = [((*path, "arguments", key), value) for key, value in step.arguments.items()]
     elif isinstance(step, SqlShape):
         texts = [((*path, "statement"), step.statement)]
+    elif isinstance(step, HumanShape):
+        texts = [((*path, "question"), step.question)]
     else:
         texts = [((*path, "path"), step.path), ((*path, "body"), step.body)]
         texts += [((*path, "query", key), text) for key, text in step.query.items()]
@@ -122,7 +129,7 @@ class Parameters:
             self.report.error("bad_schema", problem, (*place, *where))
         return refused is None
 
-    def _names_in(self, step: HttpShape | McpShape | SqlShape, ref: str) -> tuple[str, ...]:
+    def _names_in(self, step: HttpShape | McpShape | SqlShape | HumanShape, ref: str) -> tuple[str, ...]:
         """Its placeholders, looked for once, however many agents have it as a tool."""
         if ref not in self._names:
             self._names[ref] = placeholders(step, ("steps", ref), self.report)
@@ -144,7 +151,7 @@ class Parameters:
         if isinstance(step, ChildShape):
             return _PAYLOAD
         given = frozenset(step.input or ())
-        if isinstance(step, HttpShape | SqlShape):
+        if isinstance(step, HttpShape | SqlShape | HumanShape):
             every = self._names_in(step, entry.ref)
             names = [name for name in every if name not in given or name in entry.bind]
             schema: Document = {
@@ -172,7 +179,7 @@ class Parameters:
         self, step: ToolStepShape | AgentShape, ref: str, function: FunctionDescription | None
     ) -> frozenset[str]:
         """The names that the step itself takes, whatever a model is shown."""
-        if isinstance(step, HttpShape | SqlShape):
+        if isinstance(step, HttpShape | SqlShape | HumanShape):
             return frozenset(self._names_in(step, ref))
         described: Document = json.loads(function.parameters_json) if function is not None else {}
         return frozenset(described.get("properties", {}))
@@ -189,7 +196,11 @@ class Parameters:
     def _check_templates(
         self, entry: ToolShape, step: ToolStepShape | AgentShape, signature: Signature, place: Path
     ) -> None:
-        if not isinstance(step, HttpShape | SqlShape) or not signature.explicit or signature.names is None:
+        if (
+            not isinstance(step, HttpShape | SqlShape | HumanShape)
+            or not signature.explicit
+            or signature.names is None
+        ):
             return
         known = signature.names | frozenset(entry.bind) | frozenset(step.input or ())
         for name in self._names_in(step, entry.ref):

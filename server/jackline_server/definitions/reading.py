@@ -18,7 +18,6 @@ from jackline_server.definitions.key_places import elsewhere, keys, shape_in
 from jackline_server.definitions.report import MAX_FINDINGS, Report
 from jackline_server.definitions.shapes import (
     KINDS,
-    KINDS_NOT_BUILT,
     VALUES_NOT_BUILT,
     AgentShape,
     AnyStep,
@@ -46,6 +45,7 @@ _NO_KEYS = frozenset(
         "[key]",
         "CompactionShape",
         "NamedToolShape",
+        "OptionShape",
         "PiiShape",
         "PolicyUseShape",
         "PruneShape",
@@ -129,9 +129,6 @@ def _step(name: str, node: object, report: Report) -> AnyStep | None:
         return None
     if not isinstance(kind, ScalarNode) or not isinstance(kind.value, str):
         report.error("bad_type", "a kind is a name", (*path, "kind"))
-        return None
-    if kind.value in KINDS_NOT_BUILT:
-        report.error("not_built", f"steps of kind `{kind.value}` are not built yet", (*path, "kind"))
         return None
     shape = KINDS.get(kind.value)
     if shape is None:

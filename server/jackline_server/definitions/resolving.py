@@ -43,6 +43,7 @@ from jackline_server.definitions import (
     defaults,
     history,
     http_action,
+    human_steps,
     model_choice,
     progress,
     sql_action,
@@ -68,6 +69,7 @@ from jackline_server.definitions.shapes import (
     FunctionShape,
     GrpcShape,
     HttpShape,
+    HumanShape,
     McpShape,
     NamedToolShape,
     RouterShape,
@@ -80,7 +82,9 @@ from jackline_server.definitions.units import is_signal
 from jackline_server.definitions.worker_steps import WorkerSteps
 from jackline_server.definitions.yaml_nodes import Path
 
-AnyToolStep = HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape | WorkerShape | ChildShape
+AnyToolStep = (
+    HttpShape | FunctionShape | McpShape | SqlShape | GrpcShape | WorkerShape | ChildShape | HumanShape
+)
 
 MAX_TOOL_CHARACTERS = 1_000_000
 """Descriptions and parameters, counted for each agent that has the tool: the plan holds them so."""
@@ -504,6 +508,8 @@ class Resolver:
             return self.grpc.effect(step_id, shape)
         if isinstance(shape, WorkerShape):
             return self.workers.effect(step_id, shape)
+        if isinstance(shape, HumanShape):
+            return Effect.READ
         if shape.effect is None:
             message = f"`{step_id}` declares no effect and counts as `write`: it is never run twice"
             self.report.warning("effect_undeclared", message, ("steps", step_id))
@@ -516,6 +522,9 @@ class Resolver:
         repeated = self._repeated(step_id, shape)
         if isinstance(shape, ChildShape):
             child_steps.check_keys(step_id, shape, self.report)
+        elif isinstance(shape, HumanShape):
+            human_steps.check_keys(step_id, shape, self.report)
+            self._check_options(step_id, shape)
         else:
             tool_policies.check(shape, repeated, path, self.report)
         return ToolStep(
@@ -531,9 +540,22 @@ class Resolver:
             timeout_ms=_or(shape.timeout, self.preset.tool_timeout_ms),
             result_chars=_or(shape.result_chars, self.preset.result_chars),
             on_unknown=OnUnknown(shape.on_unknown or self.preset.on_unknown.value),
-            unknown_expiry_ms=_or(shape.unknown_expiry, defaults.UNKNOWN_EXPIRY_MS),
+            unknown_expiry_ms=self._question_expiry(shape),
             policy=tool_policies.resolve(repeated, shape, preset=self.preset),
         )
+
+    def _question_expiry(self, shape: AnyToolStep) -> int:
+        if isinstance(shape, HumanShape):
+            return _or(shape.expiry, defaults.HUMAN_EXPIRY_MS)
+        return _or(shape.unknown_expiry, defaults.UNKNOWN_EXPIRY_MS)
+
+    def _check_options(self, step_id: str, shape: HumanShape) -> None:
+        path: Path = ("steps", step_id, "options")
+        values = [option.value for option in human_steps.options(shape)]
+        for index, value in enumerate(values):
+            self._check_signal(value, (*path, index))
+        if len(set(values)) < len(values):
+            self.report.error("outcome_repeated", "an answer stands twice in `options`", path)
 
     def _action(self, step_id: str, shape: AnyToolStep) -> ToolAction:
         if isinstance(shape, HttpShape):
@@ -548,6 +570,8 @@ class Resolver:
             return child_steps.action(shape)
         if isinstance(shape, WorkerShape):
             return self.workers.action(step_id, shape)
+        if isinstance(shape, HumanShape):
+            return human_steps.action(step_id, shape, self.parameters, self.report)
         return FunctionAction(function=shape.function, isolated=shape.isolate == "process")
 
     def _describe(self, step_id: str, shape: FunctionShape) -> FunctionDescription | None:

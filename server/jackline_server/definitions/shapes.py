@@ -130,10 +130,11 @@ class ObserveShape(Shape):
 
 
 class ToolShape(PolicyShape):
-    """One entry of `tools`: a step by `ref`, or the tools of an MCP connection by `from`."""
+    """One entry of `tools`: a step by `ref`, the tools of an MCP connection by `from`, or a built-in one."""
 
     not_built = frozenset({"approval"})
     ref: str = ""
+    builtin: Literal["ask_person"] | None = None
     from_: str | None = Field(default=None, alias="from")
     allow: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_TOOLS)] | None = None
     bind: dict[str, Pointer] = Field(default_factory=dict)
@@ -145,8 +146,12 @@ class ToolShape(PolicyShape):
 
     @model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
-        if bool(self.ref) == (self.from_ is not None):
-            raise PydanticCustomError("bad_tool", "a tool has either `ref`, a step, or `from`, a connection")
+        if bool(self.ref) + (self.from_ is not None) + (self.builtin is not None) != 1:
+            words = "a tool has either `ref`, a step, `from`, a connection, or `builtin`"
+            raise PydanticCustomError("bad_tool", words)
+        if self.builtin is not None and (self.bind or self.description is not None or self.parameters):
+            words = "`builtin` brings its description and parameters; write a step for others"
+            raise PydanticCustomError("bad_tool", words)
         if self.from_ is not None and (self.description is not None or self.parameters is not None):
             raise PydanticCustomError("bad_tool", "`from` takes descriptions and parameters from its server")
         if self.from_ is None and self.allow is not None:
@@ -505,6 +510,23 @@ class WorkerShape(ToolStepShape):
     wait: Milliseconds | None = None
 
 
+class OptionShape(Shape):
+    """One entry of `options` of a question, where it is more than its name."""
+
+    value: Line
+    description: Line | None = None
+
+
+class HumanShape(ToolStepShape):
+    """A step of kind `human`."""
+
+    question: Annotated[str, Field(min_length=1, max_length=10_000)]
+    options: Annotated[tuple[Line | OptionShape, ...], Field(min_length=1, max_length=20)] | None = None
+    schema_: Document | None = Field(default=None, alias="schema")
+    expiry: Milliseconds | None = None
+    default: Any = None
+
+
 class RouterShape(StepShape):
     """A step of kind `router`."""
 
@@ -521,6 +543,7 @@ AnyStep = (
     | GrpcShape
     | ChildShape
     | WorkerShape
+    | HumanShape
     | RouterShape
 )
 
@@ -535,8 +558,8 @@ KINDS: dict[str, type[AnyStep]] = {
     "grpc": GrpcShape,
     "workflow": ChildShape,
     "worker": WorkerShape,
+    "human": HumanShape,
 }
-KINDS_NOT_BUILT = frozenset({"human"})
 
 
 class WorkflowShape(Shape):
@@ -564,6 +587,5 @@ class WorkflowShape(Shape):
 VALUES_NOT_BUILT = {
     "effect": frozenset({"destructive"}),
     "allow_effects": frozenset({"destructive"}),
-    "kind": KINDS_NOT_BUILT,
 }
 """Values that the design knows and this version refuses, by key."""

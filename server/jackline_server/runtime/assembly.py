@@ -153,6 +153,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
             clock=ring.clock,
             chance=ring.chance,
             limits=ring.limits,
+            schemas=ring.instruments.schemas,
         ),
         watching=watching,
         families=FamilyWatching(watching=watching, runs=store.runs, codec=ring.codec),

@@ -9,8 +9,10 @@ from jackline_server.core.commands import Abort, AdjustBounds, Answer, Command, 
 from jackline_server.core.deciding import adjusting, control
 from jackline_server.core.deciding.adjusting import Misfit
 from jackline_server.core.facts import CommandRejected, Phase, StopReason
+from jackline_server.core.folding.evolve_calls import ACCEPT
 from jackline_server.core.frozen import change
-from jackline_server.core.reading import limit_questions
+from jackline_server.core.instruments import SchemaValidator
+from jackline_server.core.reading import limit_questions, question_forms
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.feed import Feed
@@ -51,6 +53,7 @@ class Controlling:
         clock: Clock,
         chance: Chance,
         limits: RunLimits,
+        schemas: SchemaValidator,
     ) -> None:
         self._commands = commands
         self._runs = runs
@@ -61,6 +64,7 @@ class Controlling:
         self._clock = clock
         self._chance = chance
         self._limits = limits
+        self._schemas = schemas
 
     async def control(self, request: ControlRun) -> Receipt:
         """See `service_ports.RunUseCases.control`."""
@@ -128,6 +132,8 @@ class Controlling:
         if not expected and not isinstance(command.action, Answer | SubmitToolResult | AdjustBounds):
             return
         snapshot = await self._snapshots.of(row)
+        if isinstance(command.action, Answer):
+            self._admit_words(snapshot.state, command.action)
         bounds = _new_bounds(snapshot.state, command)
         if bounds is not None:
             self._admit_bounds(snapshot.state, command, bounds)
@@ -138,6 +144,22 @@ class Controlling:
         )
         if facts is not None and isinstance(facts[0], CommandRejected):
             raise _refusal(facts[0], snapshot.state.phase, snapshot.state.sequence, command)
+
+    def _admit_words(self, state: RunState, answer: Answer) -> None:
+        """Refuse words that are not what an open question asks for: it stays open."""
+        asked = state.oversight.interrupts.get(answer.interrupt_id)
+        if asked is None or not asked.schema_json or answer.option != ACCEPT:
+            return
+        problem = question_forms.misfit(asked.schema_json, answer.text, self._schemas)
+        if problem is None:
+            return
+        violation = Violation(field="answer.text", description=problem, reason="misfit")
+        raise Refused(
+            Reason.INVALID_ANSWER,
+            "The answer is not what is asked for: see the field. The question stays open.",
+            metadata={"interrupt_id": answer.interrupt_id},
+            violations=(violation,),
+        )
 
     def _admit_bounds(self, state: RunState, command: Command, action: AdjustBounds) -> None:
         """Refuse new bounds that the operator does not allow, or that the run can't have now."""

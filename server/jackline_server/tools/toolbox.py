@@ -10,6 +10,7 @@ from jackline_server.core.plan import (
     FunctionAction,
     GrpcAction,
     HttpAction,
+    HumanAction,
     McpAction,
     ResultAction,
     SqlAction,
@@ -17,6 +18,7 @@ from jackline_server.core.plan import (
     WorkerAction,
 )
 from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.tools import human
 from jackline_server.tools.attempt import Attempts
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.grpc.tool import GrpcCalls
@@ -76,6 +78,8 @@ class StepToolbox:
                 return await self._functions.call(action, invocation)
             case McpAction() | SqlAction() | GrpcAction() | WorkerAction():
                 return await self._reached(action, invocation)
+            case HumanAction():
+                return human.asked(action, invocation)
             case ResultAction() | ChildAction():
                 raise TypeError("results are read, and runs started, by the runtime itself")
             case _:

@@ -267,7 +267,8 @@ class EventLines:
     def _interrupt_raised(self, event: StepEvent) -> Iterator[Line]:
         fact = event.interrupt_raised
         kind = enum_word(InterruptKind.Name, fact.kind, "INTERRUPT_KIND_")
-        question = printable(event.content.text, limit=LONG) or kind
+        said = event.content.text or event.content.question.text
+        question = printable(said, limit=LONG) or kind
         until = (
             f" (until {fact.expires_at.ToDatetime():%Y-%m-%d %H:%M} UTC)"
             if fact.HasField("expires_at")
@@ -278,7 +279,9 @@ class EventLines:
         call = self._calls.get(fact.call_id)
         if call is not None:
             yield Line(text=f"    about {self._call(fact.call_id, call.tool)}")
-        for line in answer_commands(event.run_id, fact, self._address_flag):
+        for line in answer_commands(
+            event.run_id, fact, self._address_flag, form=event.content.question.schema_json
+        ):
             yield Line(text=f"    {line}", style="ask")
 
     def _interrupt_resolved(self, event: StepEvent) -> Iterator[Line]:

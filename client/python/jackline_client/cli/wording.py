@@ -29,10 +29,7 @@ _AT_A_LIMIT = {
     "final_answer": "one more call without tools, then the step ends",
     "give_up": "end the step with what there is",
 }
-_TO_A_TOOL = {
-    "accept": "the tool goes on; `--text` has the data that it wants, as a JSON object",
-    "decline": "the tool hears no, and ends as it thinks fit",
-}
+_ACCEPT, _DECLINE = "accept", "decline"
 _Value = TypeVar("_Value", bound=int)
 
 
@@ -56,8 +53,13 @@ def summary(run: Run) -> Line:
     return Line(text="  " + " · ".join(spent), style="dim")
 
 
-def answer_commands(run_id: str, asked: Interrupt | InterruptRaised, flag: str) -> Iterator[str]:
-    """Yields one command to type for each option of an interrupt, and below it what it means, if known."""
+def answer_commands(
+    run_id: str, asked: Interrupt | InterruptRaised, flag: str, *, form: bytes = b""
+) -> Iterator[str]:
+    """Yields one command to type for each option of an interrupt, and below it what it means, if known.
+
+    `form` is the schema of the answer, where the interrupt has it beside itself.
+    """
     for option in asked.options:
         yield _command("answer", run_id, asked.interrupt_id, option) + flag
         if asked.kind == InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME and option in _MEANINGS:
@@ -65,8 +67,31 @@ def answer_commands(run_id: str, asked: Interrupt | InterruptRaised, flag: str) 
             yield "  " + _MEANINGS[option].format(submit=submit)
         if asked.kind == InterruptKind.INTERRUPT_KIND_LIMIT_REACHED and option in _AT_A_LIMIT:
             yield "  " + _AT_A_LIMIT[option].format(bound=_raised(asked))
-        if asked.kind == InterruptKind.INTERRUPT_KIND_QUESTION and option in _TO_A_TOOL:
-            yield "  " + _TO_A_TOOL[option]
+        if asked.kind == InterruptKind.INTERRUPT_KIND_QUESTION and list(asked.options) == [_ACCEPT, _DECLINE]:
+            own = asked.schema_json if isinstance(asked, Interrupt) else form
+            yield "  " + (_wanted(own) if option == _ACCEPT else "whoever asks hears no")
+
+
+def _wanted(schema_json: bytes) -> str:
+    """What goes into `--text` with `accept`."""
+    try:
+        schema: object = json.loads(schema_json or b"null")
+    except (ValueError, RecursionError):
+        schema = None
+    if not isinstance(schema, dict):
+        return "go on"
+    form = cast("dict[str, object]", schema)
+    choices = form.get("enum")
+    if isinstance(choices, list):
+        words = ", ".join(str(choice) for choice in cast("list[object]", choices))
+        return "`--text` has one of: " + printable(words, limit=LONG)
+    if form.get("type") == "string":
+        return "`--text` has the answer, in words"
+    fields = form.get("properties")
+    names = ", ".join(cast("dict[str, object]", fields)) if isinstance(fields, dict) else ""
+    return "`--text` has the answer, as a JSON object" + (
+        f" of {printable(names, limit=LONG)}" if names else ""
+    )
 
 
 def _raised(asked: Interrupt | InterruptRaised) -> str:

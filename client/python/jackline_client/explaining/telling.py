@@ -176,7 +176,7 @@ def _timer(event: StepEvent) -> str:
 
 
 def _asked(event: StepEvent) -> str:
-    return f"a question was asked{said(event.content.text)}"
+    return f"a question was asked{said(event.content.text or event.content.question.text)}"
 
 
 def _answered(event: StepEvent) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Container
 
 from jackline_server.core import exits, json_text
 from jackline_server.core.bounds import Limit
-from jackline_server.core.calling import children, cut_calls, tool_questions, waves
+from jackline_server.core.calling import children, cut_calls, human_answers, tool_questions, waves
 from jackline_server.core.calling.waves import Candidate
 from jackline_server.core.context import step_input
 from jackline_server.core.deciding import call_checks
@@ -146,12 +146,13 @@ def of_visit(state: RunState, visit: Visit) -> ToolCall | None:
     return calls[-1] if calls else None
 
 
-def output_exit(call: ToolCall) -> Exit:
+def output_exit(step: ToolStep, call: ToolCall) -> Exit:
     """The exit of a tool step whose call completed."""
     output = "null" if call.output_json is None else call.output_json
-    return Exit(
+    end = Exit(
         signal=exits.DEFAULT, reason=StopReason.DEFAULT, result=json_text.parse(output), has_result=True
     )
+    return human_answers.chosen(step, end)
 
 
 def next_wave(

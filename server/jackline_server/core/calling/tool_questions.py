@@ -1,10 +1,12 @@
 """Calls whose tool asks a person before it goes on.
 
 Owns the question that such a call opens, and what of an answer it can go on with. The answer goes to the tool
-with the next attempt at the call, which is one more.
+with the next attempt at the call, which is one more; that to a step which only asks is its output
+(`human_answers`).
 """
 
-from jackline_server.core import exits, json_text
+from jackline_server.core import exits
+from jackline_server.core.calling import human_answers
 from jackline_server.core.deciding import leaving
 from jackline_server.core.deciding.batches import Batch, tool_step
 from jackline_server.core.deciding.partial import with_best
@@ -18,7 +20,8 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.folding.evolve_calls import ACCEPT, DECLINE
 from jackline_server.core.instruments import SchemaValidator
-from jackline_server.core.plan import OnQuestion
+from jackline_server.core.plan import HumanAction, OnQuestion
+from jackline_server.core.reading import question_forms
 from jackline_server.core.state import ToolCall
 from jackline_server.core.steps import Moment, Record
 
@@ -32,6 +35,9 @@ def settle(batch: Batch, now: Moment, schemas: SchemaValidator) -> Record | None
     if not asking:
         return None
     found = [(call, ask, _misfit(call, ask, schemas)) for call, ask in asking]
+    answered = human_answers.settle(batch, [(call, ask) for call, ask, words in found if words is None])
+    if answered is not None:
+        return answered
     wanted = [(call, ask, words) for call, ask, words in found if words is not None]
     if not wanted:
         return None
@@ -40,8 +46,11 @@ def settle(batch: Batch, now: Moment, schemas: SchemaValidator) -> Record | None
         return Record(facts=over)
     unattended = batch.state.started.on_question is OnQuestion.REVIEW
     if unattended or batch.state.oversight.cleanup is not None:
-        error = f"{wanted[0][0].tool} asks a person something, and nobody is there to ask"
-        end = exits.abnormal(StopReason.UNKNOWN_OUTCOME, leaf=wanted[0][0].tool, error=error)
+        first = wanted[0][0]
+        error = f"{first.tool} asks a person something, and nobody is there to ask"
+        only_asks = isinstance(tool_step(batch, first).action, HumanAction)
+        reason = StopReason.REVIEW if only_asks else StopReason.UNKNOWN_OUTCOME
+        end = exits.abnormal(reason, leaf=first.tool, error=error)
         return leaving.leave(batch.state, batch.visit, with_best(end, batch.state, batch.visit))
     return Record(facts=tuple(_question(batch, call, ask, words, now) for call, ask, words in wanted))
 
@@ -50,24 +59,22 @@ def _misfit(call: ToolCall, ask: ToolAsk, schemas: SchemaValidator) -> str | Non
     """None if the call can go on with its answer; else what was wrong with it, nothing if none came yet."""
     if call.reply is None:
         return ""
-    if call.reply.option != ACCEPT or not ask.schema_json:
+    if call.reply.option != ACCEPT or not ask.schema_json or ask.options:
         return None
-    try:
-        value = json_text.parse_object(call.reply.text)
-    except json_text.JsonError as error:
-        return f"the answer is not a JSON object: {error}"
-    return schemas.problem(ask.schema_json, value)
+    return question_forms.misfit(ask.schema_json, call.reply.text, schemas)
 
 
 def _question(batch: Batch, call: ToolCall, ask: ToolAsk, words: str, now: Moment) -> InterruptRaised:
+    step = tool_step(batch, call)
+    asks = ask.text if isinstance(step.action, HumanAction) else f"{call.tool} asks: {ask.text}"
     again = f" (The last answer did not fit: {words}.)" if words else ""
     return InterruptRaised(
-        interrupt_id=f"question-{call.ordinal}-{call.asked + 1}",
+        interrupt_id=question_forms.next_id(call),
         kind=InterruptKind.QUESTION,
         call_id=call.call_id,
-        options=(ACCEPT, DECLINE),
-        expires_unix_ms=now.unix_ms + tool_step(batch, call).unknown_expiry_ms,
-        question=f"{call.tool} asks: {ask.text}{again}",
+        options=ask.options or (ACCEPT, DECLINE),
+        expires_unix_ms=now.unix_ms + step.unknown_expiry_ms,
+        question=f"{asks}{again}",
         schema_json=ask.schema_json,
     )
 

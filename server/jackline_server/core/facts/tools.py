@@ -45,12 +45,14 @@ OTHER_TOOL = "other"
 class ToolAsk:
     """What a tool asks a person before it goes on. `state_json` is what it is given back with the answer.
 
-    `schema_json` is of the object that the answer has to be; empty where no data is wanted.
+    `schema_json` is of what the answer has to be: an object, or words where its type is `string`; empty where
+    no data is wanted. `options` are what can be answered; empty is `accept` and `decline`.
     """
 
     text: str
     schema_json: str = ""
     state_json: str = "null"
+    options: tuple[str, ...] = ()
 
 
 @frozen

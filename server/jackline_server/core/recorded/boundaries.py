@@ -37,6 +37,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.folding.evolve_calls import FAILED, SUCCEEDED
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import FINISH
+from jackline_server.core.reading import question_forms
 from jackline_server.core.state import RunState
 
 
@@ -91,9 +92,11 @@ def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911, PLR0912
         case InterruptResolved():
             return isinstance(before, CommandApplied | TimerFired | BoundsAdjusted)
         case ToolCallFinished():
-            answered = isinstance(before, InterruptResolved) and before.option in (SUCCEEDED, FAILED)
-            answered = answered or isinstance(before, ChildFinished)
-            return answered or fact.problem is CallProblem.REPLY_DISCARDED
+            return (
+                _answers(before)
+                or isinstance(before, ChildFinished)
+                or fact.problem is CallProblem.REPLY_DISCARDED
+            )
         case Noticed(code=NoticeCode.TOOL_CALLS_IN_TEXT):
             return isinstance(before, ModelReplied | ToolCallRequested)
         case Noticed(code=NoticeCode.USAGE_ODD | NoticeCode.COST_UNKNOWN):
@@ -104,6 +107,13 @@ def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911, PLR0912
             return isinstance(before, Consulted) and before.answer is ConsultAnswer.FAILED
         case _:
             return False
+
+
+def _answers(fact: Fact) -> bool:
+    """True for what somebody said of an unknown outcome, with which the call ends at once."""
+    if not isinstance(fact, InterruptResolved) or question_forms.is_one(fact.interrupt_id):
+        return False
+    return fact.option in (SUCCEEDED, FAILED)
 
 
 def _ends_what(before: Fact, fact: Fact) -> bool:

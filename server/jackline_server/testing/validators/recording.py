@@ -32,6 +32,7 @@ _CONTENT = frozenset(
         "messages",
         "unheard",
         "tail",
+        "ask",
     }
 )
 """Fields of facts that no validator reads."""

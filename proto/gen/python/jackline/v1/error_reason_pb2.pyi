@@ -48,6 +48,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_PRICE_UNKNOWN: _ErrorReason.ValueType  # 9
     """INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`."""
+    ERROR_REASON_INVALID_ANSWER: _ErrorReason.ValueType  # 10
+    """INVALID_ARGUMENT: the words of an answer are not what the interrupt asks for, and it stays open; BadRequest says why.
+    Keys: `interrupt_id`.
+    """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 20
     """UNAUTHENTICATED: no credential, or one that is wrong or expired."""
     ERROR_REASON_SCOPE_MISSING: _ErrorReason.ValueType  # 21
@@ -166,6 +170,10 @@ event that does not, `fact`, its kind, `workflow`.
 """
 ERROR_REASON_PRICE_UNKNOWN: ErrorReason.ValueType  # 9
 """INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`."""
+ERROR_REASON_INVALID_ANSWER: ErrorReason.ValueType  # 10
+"""INVALID_ARGUMENT: the words of an answer are not what the interrupt asks for, and it stays open; BadRequest says why.
+Keys: `interrupt_id`.
+"""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
 """UNAUTHENTICATED: no credential, or one that is wrong or expired."""
 ERROR_REASON_SCOPE_MISSING: ErrorReason.ValueType  # 21

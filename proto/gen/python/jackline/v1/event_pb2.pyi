@@ -2472,22 +2472,28 @@ class QuestionContent(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     SCHEMA_JSON_FIELD_NUMBER: _builtins.int
     STATE_JSON_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """What is asked, in words."""
     schema_json: _builtins.bytes
     """The JSON Schema of the object that the answer has to be; empty where no data is wanted."""
     state_json: _builtins.bytes
     """What the tool is given back with the answer: nobody else's."""
+    @_builtins.property
+    def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What can be answered; empty: `accept` and `decline`."""
+
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         schema_json: _builtins.bytes = ...,
         state_json: _builtins.bytes = ...,
+        options: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["schema_json", b"schema_json", "state_json", b"state_json", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "schema_json", b"schema_json", "state_json", b"state_json", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

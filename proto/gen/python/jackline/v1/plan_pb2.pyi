@@ -1673,6 +1673,7 @@ class ToolStepPlan(_message.Message):
     GRPC_FIELD_NUMBER: _builtins.int
     CHILD_FIELD_NUMBER: _builtins.int
     WORKER_FIELD_NUMBER: _builtins.int
+    HUMAN_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
@@ -1720,6 +1721,10 @@ class ToolStepPlan(_message.Message):
         """Calls a tool that a connected worker serves."""
 
     @_builtins.property
+    def human(self) -> Global___HumanAction:
+        """Asks a person."""
+
+    @_builtins.property
     def policy(self) -> Global___ToolPolicy:
         """What follows from its failures, and whether it is called again."""
 
@@ -1744,14 +1749,15 @@ class ToolStepPlan(_message.Message):
         grpc: Global___GrpcAction | None = ...,
         child: Global___ChildAction | None = ...,
         worker: Global___WorkerAction | None = ...,
+        human: Global___HumanAction | None = ...,
         policy: Global___ToolPolicy | None = ...,
         gates: Global___GatesPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql", "worker", b"worker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "human", b"human", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "human", b"human", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql", "grpc", "child", "worker"]  # noqa: Y015
+    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql", "grpc", "child", "worker", "human"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
 
@@ -2136,6 +2142,79 @@ class WorkerAction(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__wait_ms) -> _WhichOneofReturnType__wait_ms | None: ...
 
 Global___WorkerAction: _TypeAlias = WorkerAction  # noqa: Y015
+
+@_typing.final
+class HumanAction(_message.Message):
+    """A question to a person. At most one of `options`, `schema_json` and `choices` is set; without any, the answer is words."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUESTION_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    SCHEMA_JSON_FIELD_NUMBER: _builtins.int
+    DEFAULT_JSON_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
+    question: _builtins.str
+    """What is asked, with templates."""
+    schema_json: _builtins.str
+    """The JSON Schema of the object that the answer has to be."""
+    default_json: _builtins.str
+    """The output if nobody answers in time; unset: the step ends for review."""
+    choices: _builtins.str
+    """The argument by which whoever calls says what can be answered."""
+    @_builtins.property
+    def options(self) -> _containers.RepeatedCompositeFieldContainer[Global___HumanOption]:
+        """What can be answered."""
+
+    def __init__(
+        self,
+        *,
+        question: _builtins.str = ...,
+        options: _abc.Iterable[Global___HumanOption] | None = ...,
+        schema_json: _builtins.str | None = ...,
+        default_json: _builtins.str | None = ...,
+        choices: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_default_json", b"_default_json", "_schema_json", b"_schema_json", "default_json", b"default_json", "schema_json", b"schema_json"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_json", b"_default_json", "_schema_json", b"_schema_json", "choices", b"choices", "default_json", b"default_json", "options", b"options", "question", b"question", "schema_json", b"schema_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__default_json: _TypeAlias = _typing.Literal["default_json"]  # noqa: Y015
+    _WhichOneofArgType__default_json: _TypeAlias = _typing.Literal["_default_json", b"_default_json"]  # noqa: Y015
+    _WhichOneofReturnType__schema_json: _TypeAlias = _typing.Literal["schema_json"]  # noqa: Y015
+    _WhichOneofArgType__schema_json: _TypeAlias = _typing.Literal["_schema_json", b"_schema_json"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__default_json) -> _WhichOneofReturnType__default_json | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__schema_json) -> _WhichOneofReturnType__schema_json | None: ...
+
+Global___HumanAction: _TypeAlias = HumanAction  # noqa: Y015
+
+@_typing.final
+class HumanOption(_message.Message):
+    """An answer to choose."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUE_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    value: _builtins.str
+    """What is answered; where the flow visits the step, its signal."""
+    description: _builtins.str
+    """What it means."""
+    def __init__(
+        self,
+        *,
+        value: _builtins.str = ...,
+        description: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HumanOption: _TypeAlias = HumanOption  # noqa: Y015
 
 @_typing.final
 class RouterCase(_message.Message):

@@ -1,0 +1,42 @@
+"""Questions that a call asks a person: how they are named, and what the words of an answer have to be.
+
+Words are a JSON object, or stand for themselves where the schema is of type `string`.
+"""
+
+from jackline_server.core import json_text
+from jackline_server.core.instruments import SchemaValidator
+from jackline_server.core.plan import JsonValue
+from jackline_server.core.state import RunState, ToolCall
+
+_BEGINS = "question-"
+
+
+def next_id(call: ToolCall) -> str:
+    """The id of the question that a call asks next."""
+    return f"{_BEGINS}{call.ordinal}-{call.asked + 1}"
+
+
+def is_one(interrupt_id: str) -> bool:
+    """True for the id of such a question."""
+    return interrupt_id.startswith(_BEGINS)
+
+
+def has_expired(state: RunState, call: ToolCall) -> bool:
+    """True if nobody answered the last question of a call in time."""
+    return f"{_BEGINS}{call.ordinal}-{call.asked}" in state.oversight.expired
+
+
+def read(schema_json: str, text: str) -> JsonValue:
+    """The value that the words of an answer stand for. Raises JsonError: they are no JSON object."""
+    if json_text.parse_object(schema_json).get("type") == "string":
+        return json_text.clean(text)
+    return json_text.parse_object(text)
+
+
+def misfit(schema_json: str, text: str, schemas: SchemaValidator) -> str | None:
+    """Why the words do not fit, in one line; None if they do."""
+    try:
+        value = read(schema_json, text)
+    except json_text.JsonError as error:
+        return f"the answer is not a JSON object: {error}"
+    return schemas.problem(schema_json, value)
