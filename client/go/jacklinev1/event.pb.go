@@ -1759,12 +1759,14 @@ type ParentCall struct {
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The run at the top of the family.
 	RootRunId string `protobuf:"bytes,3,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
-	// What it was given of its parent's, as ChildStarted has it: no bound of it is raised above that.
-	TokenShare      *uint64 `protobuf:"varint,4,opt,name=token_share,json=tokenShare,proto3,oneof" json:"token_share,omitempty"`
+	// The tokens it was given of its parent's, as ChildStarted has them: its budget is not raised above that. Unset: all.
+	TokenShare *uint64 `protobuf:"varint,4,opt,name=token_share,json=tokenShare,proto3,oneof" json:"token_share,omitempty"`
+	// The money, in micro-dollars, likewise.
 	CostShareMicros *uint64 `protobuf:"varint,5,opt,name=cost_share_micros,json=costShareMicros,proto3,oneof" json:"cost_share_micros,omitempty"`
-	TimeShareMs     *uint64 `protobuf:"varint,6,opt,name=time_share_ms,json=timeShareMs,proto3,oneof" json:"time_share_ms,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The time, in milliseconds, likewise.
+	TimeShareMs   *uint64 `protobuf:"varint,6,opt,name=time_share_ms,json=timeShareMs,proto3,oneof" json:"time_share_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ParentCall) Reset() {

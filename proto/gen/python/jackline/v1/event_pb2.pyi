@@ -920,9 +920,11 @@ class ParentCall(_message.Message):
     root_run_id: _builtins.str
     """The run at the top of the family."""
     token_share: _builtins.int
-    """What it was given of its parent's, as ChildStarted has it: no bound of it is raised above that."""
+    """The tokens it was given of its parent's, as ChildStarted has them: its budget is not raised above that. Unset: all."""
     cost_share_micros: _builtins.int
+    """The money, in micro-dollars, likewise."""
     time_share_ms: _builtins.int
+    """The time, in milliseconds, likewise."""
     def __init__(
         self,
         *,

@@ -478,18 +478,22 @@ export type ParentCall = Message<"jackline.v1.ParentCall"> & {
   rootRunId: string;
 
   /**
-   * What it was given of its parent's, as ChildStarted has it: no bound of it is raised above that.
+   * The tokens it was given of its parent's, as ChildStarted has them: its budget is not raised above that. Unset: all.
    *
    * @generated from field: optional uint64 token_share = 4;
    */
   tokenShare?: bigint | undefined;
 
   /**
+   * The money, in micro-dollars, likewise.
+   *
    * @generated from field: optional uint64 cost_share_micros = 5;
    */
   costShareMicros?: bigint | undefined;
 
   /**
+   * The time, in milliseconds, likewise.
+   *
    * @generated from field: optional uint64 time_share_ms = 6;
    */
   timeShareMs?: bigint | undefined;
