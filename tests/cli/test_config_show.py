@@ -128,7 +128,7 @@ async def test_what_is_printed_is_toml_that_means_the_same(project: Project, tmp
     done = await project.run("config", "show", "--config", "jackline.toml")
     assert done.code == 0, done.err
     shown = tomllib.loads(done.out)
-    assert shown["functions"] == {"roots": ["a.b"]}
+    assert shown["functions"] == {"roots": ["a.b"], "isolate": False}
     again = project.write("again.toml", done.out)
     first = load_config(file=tmp_path / "jackline.toml", environ={})
     second = load_config(file=again, environ={})

@@ -405,7 +405,7 @@ async def test_the_endpoint_runs_as_a_process_and_logs_its_hits(tmp_path: Path) 
     script, hits = tmp_path / "script.yaml", tmp_path / "hits.jsonl"
     script.write_text("turns: [{when: {last_user_contains: refund}, text: 'Done.'}]", encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, endpoint.__file__, "--script", str(script), "--hits", str(hits), "--port", "0",
+        sys.executable, "-m", endpoint.__name__, "--script", str(script), "--hits", str(hits), "--port", "0",
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -3,7 +3,7 @@
 Owns the wire as a provider would send it, and every way in which a provider may break it. A behaviour, one
 function, decides each reply; a hit log says what was asked. Runs inside a test, or as a process:
 
-    python tests/support/openai_endpoint.py --script FILE --hits FILE --port 0
+    python -m tests.support.openai_endpoint --script FILE --hits FILE --port 0
 
 prints its port and plays a script of the scripted model's format. `--hits` appends one JSON line a request.
 """
