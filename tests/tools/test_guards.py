@@ -186,6 +186,23 @@ def test_a_connection_that_is_not_back_is_left_alone_for_as_long_again() -> None
     run_virtual(scene())
 
 
+def test_a_call_from_before_does_not_end_the_search_of_the_one_that_finds_out() -> None:
+    async def scene() -> None:
+        server = Server(Connection())
+        old = asyncio.create_task(server.call(DOWN, takes_s=COOL_OFF_S + 2))
+        await asyncio.sleep(0)
+        await server.fail(3)
+        await asyncio.sleep(COOL_OFF_S + 1)
+        probe = asyncio.create_task(server.call(GOOD, takes_s=3 * COOL_OFF_S))
+        assert await old is DOWN
+        await asyncio.sleep(COOL_OFF_S + 1)
+        assert (await server.call(GOOD)).ending is ToolEnding.FAILED, "one finds out, and no other"
+        assert await probe is GOOD
+        assert await server.call(GOOD) is GOOD
+
+    run_virtual(scene())
+
+
 def test_when_the_call_that_finds_out_is_cancelled_the_next_one_does() -> None:
     async def scene() -> None:
         server = Server(Connection())

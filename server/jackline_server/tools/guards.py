@@ -44,8 +44,8 @@ class Place:
 
     def heard(self, result: ToolResult) -> None:
         """What came of the call. Not to be said of a call that was cancelled: that shows nothing."""
-        self._probes = False
-        self._guard.circuit.learn(down=result.connection_failed)
+        probed, self._probes = self._probes, False
+        self._guard.circuit.learn(down=result.connection_failed, probed=probed)
 
     def release(self) -> None:
         """Give the place back. Twice does no harm."""
@@ -158,27 +158,28 @@ class Circuit:
         self._probing = self._until is not None
         return self._probing
 
-    def learn(self, *, down: bool) -> None:
-        """A call has ended: whether because the connection failed."""
+    def learn(self, *, down: bool, probed: bool) -> None:
+        """A call has ended: whether because the connection failed, and whether it was to find out."""
         if not down:
             if self._until is not None:
                 _log.info("a connection is back", extra={"connection": self._name})
             self.failures, self._until, self._probing = 0, None, False
             return
+        if self._until is not None and not probed:
+            return  # it began before the connection was left alone, and says nothing of how it is now
         self.failures += 1
         if self._until is None and not 0 < self._breaker.failures <= self.failures:
             return
-        if self._until is None or self._probing:
-            self._until = asyncio.get_running_loop().time() + self._breaker.cool_off_ms / 1000
-            self._probing = False
-            _log.warning(
-                "a connection is left alone",
-                extra={
-                    "connection": self._name,
-                    "failures": self.failures,
-                    "cool_off_ms": self._breaker.cool_off_ms,
-                },
-            )
+        self._until = asyncio.get_running_loop().time() + self._breaker.cool_off_ms / 1000
+        self._probing = False
+        _log.warning(
+            "a connection is left alone",
+            extra={
+                "connection": self._name,
+                "failures": self.failures,
+                "cool_off_ms": self._breaker.cool_off_ms,
+            },
+        )
 
     def leave_open(self) -> None:
         """The call that was to find out has shown nothing: the next one does."""
