@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 
 from jackline_server.commands.toolshed import Shown
 from jackline_server.core import json_text
-from jackline_server.core.facts import CallStatus
 from jackline_server.core.media import ResultMedia
 from jackline_server.core.plan import JsonValue
 from jackline_server.core.reading import transcript
@@ -31,7 +30,7 @@ def told(tool: Shown, arguments: Mapping[str, JsonValue], result: ToolResult) ->
         visit=1,
         iteration=1,
         requested_sequence=1,
-        status=_status(result, repeatable=tool.step.effect.repeatable),
+        status=result.ending.status(tool.step.effect),
         effect=tool.step.effect,
         attempts=1,
         cut_from_bytes=result.cut_from_bytes,
@@ -58,18 +57,6 @@ def notes(result: ToolResult, text: str) -> Iterator[str]:
         yield "it may pass: a run calls a tool that reads or is idempotent again"
     if result.ending is ToolEnding.UNCERTAIN:
         yield "whether it took effect is not known: a run follows `on_unknown` of the step if it writes"
-
-
-def _status(result: ToolResult, *, repeatable: bool) -> CallStatus:
-    match result.ending:
-        case ToolEnding.COMPLETED:
-            return CallStatus.COMPLETED
-        case ToolEnding.FAILED:
-            return CallStatus.FAILED
-        case ToolEnding.ASKING:
-            return CallStatus.ASKING
-        case ToolEnding.UNCERTAIN:
-            return CallStatus.FAILED if repeatable else CallStatus.UNKNOWN
 
 
 def _kept(part: MediaPart) -> ResultMedia:

@@ -19,14 +19,13 @@ from jackline_server.core.calling.tool_retries import FailedAttempt
 from jackline_server.core.deciding import retries, usage_reports
 from jackline_server.core.deciding.usage_reports import Reported
 from jackline_server.core.facts import (
-    CallStatus,
     Fact,
     FailureClass,
     ModelCallFailed,
     ModelReplied,
     ToolCallFinished,
 )
-from jackline_server.core.plan import Effect, JsonValue, ModelStep, ResultAction
+from jackline_server.core.plan import JsonValue, ModelStep, ResultAction
 from jackline_server.core.reading import gate_lookup
 from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.state import RunState
@@ -276,7 +275,7 @@ class Effects:
         finished = ToolCallFinished(
             call_id=attempt.started.call_id,
             tool=attempt.started.tool,
-            status=_status(result.ending, attempt.started.effect),
+            status=result.ending.status(attempt.started.effect),
             duration_ms=self.clock.monotonic_ms() - began,
             cut_from_bytes=result.cut_from_bytes,
             retry_in_ms=self._retry_in_ms(attempt, result, run) if result.may_pass else None,
@@ -358,15 +357,3 @@ def _reported(reply: Reply) -> Reported:
     """What the provider reports of the reply, and what it says."""
     said = chain((reply.text, reply.reasoning), (call.name + call.arguments for call in reply.calls))
     return Reported(usage=reply.usage, unreadable=reply.usage_unreadable, said=said)
-
-
-def _status(ending: ToolEnding, effect: Effect) -> CallStatus:
-    match ending:
-        case ToolEnding.COMPLETED:
-            return CallStatus.COMPLETED
-        case ToolEnding.FAILED:
-            return CallStatus.FAILED
-        case ToolEnding.ASKING:
-            return CallStatus.ASKING
-        case ToolEnding.UNCERTAIN:
-            return CallStatus.UNKNOWN if effect is Effect.WRITE else CallStatus.FAILED

@@ -12,6 +12,7 @@ from typing import Protocol
 from jackline_server.core.commands import Command
 from jackline_server.core.facts import (
     AttemptLimit,
+    CallStatus,
     ConsultKind,
     Fact,
     FailureClass,
@@ -23,7 +24,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import ArgumentsView, MaskPlan, Point
 from jackline_server.core.messages import Message
-from jackline_server.core.plan import JsonValue, ModelPlan, Plan, ToolChoice, ToolEntry, ToolStep
+from jackline_server.core.plan import Effect, JsonValue, ModelPlan, Plan, ToolChoice, ToolEntry, ToolStep
 from jackline_server.core.state import RunState
 from jackline_server.runtime.store_ports import StoredEvent
 
@@ -209,6 +210,18 @@ class ToolEnding(Enum):
 
     UNCERTAIN = "uncertain"
     """Failed in a way that leaves open whether the tool acted: its answer was lost or came too late."""
+
+    def status(self, effect: Effect) -> CallStatus:
+        """What it comes to for the call: of one that may be made again, doubt is a failure like any other."""
+        match self:
+            case ToolEnding.COMPLETED:
+                return CallStatus.COMPLETED
+            case ToolEnding.FAILED:
+                return CallStatus.FAILED
+            case ToolEnding.ASKING:
+                return CallStatus.ASKING
+            case ToolEnding.UNCERTAIN:
+                return CallStatus.FAILED if effect.repeatable else CallStatus.UNKNOWN
 
 
 @frozen

@@ -8,7 +8,6 @@ A process that leaves its group (`setsid`) is out of reach, as is one that the k
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -27,6 +26,7 @@ from jackline_server.runtime.function_ports import FunctionProcesses
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.isolated.folders import remove
 from jackline_server.tools.isolated.frames import BEGAN, FAILURE, HEAD_BYTES, MOST_BYTES, VALUE
+from jackline_server.tools.process_groups import POLL_S, is_gone, signal_group
 from jackline_server.tools.results import HARD_BYTES, clean_json, completed, failed
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,6 @@ _CHILD = Path(__file__).with_name("child.py")
 _CHUNK = 65_536
 _AT_ONCE_BYTES = 64 * 1024
 _TOLD_CHARS = 2_000
-_POLL_S = 0.01
 _LAST_WORDS_S = 0.5
 _KILLED_S = 2.0
 
@@ -170,13 +169,13 @@ class IsolatedFunctions:
     def _end(self, process: "subprocess.Popen[bytes] | None", folder: str) -> None:
         """Kill the group at once; see in a task that it is gone, and then free its place."""
         if process is not None:
-            _kill(process.pid)
+            signal_group(process.pid, signal.SIGKILL)
         ending = asyncio.get_running_loop().create_task(self._gone(process, folder))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
     async def _gone(self, process: "subprocess.Popen[bytes] | None", folder: str) -> None:
-        if process is not None and not await _is_gone(process, _KILLED_S):
+        if process is not None and not await is_gone(process, _KILLED_S):
             self._lost += 1
             _log.warning(
                 "a function's process can't be killed and is left behind", extra={"pid": process.pid}
@@ -229,7 +228,7 @@ class _Call:
         while (left_s := self._deadline - loop.time()) > 0:
             # Its death is looked for: whatever it started may hold its pipes open.
             done, waiting = await asyncio.wait(
-                waiting, timeout=min(left_s, _POLL_S), return_when=asyncio.FIRST_COMPLETED
+                waiting, timeout=min(left_s, POLL_S), return_when=asyncio.FIRST_COMPLETED
             )
             if printing in done and printing.exception() is not None:
                 return self._broken(f"The function printed more than {HARD_BYTES} bytes and was ended.")
@@ -281,7 +280,7 @@ class _Call:
         return failed(str(failure.get("message")), may_pass=failure.get("may_pass") is True)
 
     async def _died(self) -> ToolResult:
-        await _is_gone(self._process, _LAST_WORDS_S)
+        await is_gone(self._process, _LAST_WORDS_S)
         code = self._process.returncode
         if code is None:
             how = "closed its answer without one"
@@ -331,21 +330,6 @@ async def _send(stack: AsyncExitStack, pipe: IO[bytes], request: bytes) -> None:
 def _hang_up(transport: asyncio.WriteTransport) -> None:
     if not transport.is_closing():  # of one that has closed itself it would raise
         transport.abort()
-
-
-async def _is_gone(process: "subprocess.Popen[bytes]", within_s: float) -> bool:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within_s
-    while process.poll() is None:
-        if loop.time() >= deadline:
-            return False
-        await asyncio.sleep(_POLL_S)
-    return True
-
-
-def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
 
 
 def _signal_name(number: int) -> str:

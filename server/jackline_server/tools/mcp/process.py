@@ -4,9 +4,7 @@ Owns the process, its pipes and what it says on stderr. Does not own what its ou
 """
 
 import asyncio
-import contextlib
 import logging
-import os
 import signal
 import subprocess
 from collections.abc import AsyncGenerator
@@ -16,6 +14,7 @@ from typing import IO
 from jackline_server.core.frozen import frozen
 from jackline_server.runtime.mcp_ports import McpProcess
 from jackline_server.tools.mcp.witness import Witness
+from jackline_server.tools.process_groups import is_gone, signal_group
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +23,6 @@ GRACE_S = 1.0
 
 _KILLED_S = 2.0
 _LAST_WORDS_S = 0.5
-_POLL_S = 0.01
 _STDERR_LINE = 500
 _STDERR_LINES = 200
 _CHUNK = 65_536
@@ -102,7 +100,7 @@ async def _last_words(
     """Note how a server ended whose output has ended before anybody told it to."""
     if not stdout.at_eof():
         return
-    if await _is_gone(process, _LAST_WORDS_S) and process.returncode is not None:
+    if await is_gone(process, _LAST_WORDS_S) and process.returncode is not None:
         to.saw_end(process.returncode)
     await asyncio.wait({telling}, timeout=_LAST_WORDS_S)  # what it started may hold its stderr open
 
@@ -124,28 +122,12 @@ async def _end(name: str, process: "subprocess.Popen[bytes]") -> None:
 
 async def _end_group(name: str, process: "subprocess.Popen[bytes]") -> None:
     """Its pipes are closed by now, which is how a server is asked to end."""
-    if not await _is_gone(process, GRACE_S):
-        _signal(process.pid, signal.SIGTERM)
-        await _is_gone(process, GRACE_S)
-    _signal(process.pid, signal.SIGKILL)  # the leader may be gone while what it started is not
-    if not await _is_gone(process, _KILLED_S):
+    if not await is_gone(process, GRACE_S):
+        signal_group(process.pid, signal.SIGTERM)
+        await is_gone(process, GRACE_S)
+    signal_group(process.pid, signal.SIGKILL)  # the leader may be gone while what it started is not
+    if not await is_gone(process, _KILLED_S):
         _log.warning("MCP server %s: process %d can't be killed and is left behind", name, process.pid)
-
-
-async def _is_gone(process: "subprocess.Popen[bytes]", within_s: float) -> bool:
-    """True once the leader has ended, and is reaped."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within_s
-    while process.poll() is None:
-        if loop.time() >= deadline:
-            return False
-        await asyncio.sleep(_POLL_S)
-    return True
-
-
-def _signal(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
 
 
 async def _tell(name: str, stderr: asyncio.StreamReader, witness: Witness) -> None:
