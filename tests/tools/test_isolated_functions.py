@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,8 @@ async def test_arguments_are_checked_and_an_async_function_is_awaited():
             assert result.ending is ToolEnding.FAILED
 
 
-async def test_a_process_has_nothing_of_the_server_but_what_the_operator_gives_it(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setenv("PLANTED_SECRET", "hush-hush-1")
+async def test_a_process_has_nothing_of_the_server_but_what_the_operator_gives_it():
+    assert "PYTEST_CURRENT_TEST" in os.environ, "what the server has and no function may see"
     limits = {"memory_bytes": 4 * 1024**3, "cpu_s": 77, "files": 99, "file_bytes": 12_345, "processes": 4_000}
     held = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(held, True)
@@ -130,6 +129,14 @@ async def test_a_process_has_nothing_of_the_server_but_what_the_operator_gives_i
     }
     assert (told["key"], told["subject"]) == ("key_1", {"user": "ann"})
     assert not is_there(folder)
+
+
+async def test_a_process_writes_no_bytecode_which_a_limit_on_files_would_cut_short():
+    cached = cache_from_source(str(Path(__file__).parent / "roots" / "allowed" / "alone.py"))
+    assert not is_there(cached), "nothing else imports it"
+    async with box() as made:
+        assert output(await made.call("answer", module="alone")) == 42
+    assert not is_there(cached)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,8 @@ class IsolatedFunctions:
         environment = {name: value.reveal() for name, value in (self._settings.environment or {}).items()}
         try:
             process = subprocess.Popen(  # noqa: S603 - our own program, never a shell
-                [sys.executable, "-I", str(_CHILD), str(theirs_reads), str(theirs_writes)],
+                # Without bytecode: a limit on the size of files would cut it short for whoever reads it next.
+                [sys.executable, "-I", "-B", str(_CHILD), str(theirs_reads), str(theirs_writes)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
