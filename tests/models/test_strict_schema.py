@@ -53,6 +53,13 @@ STRICT: dict[str, tuple[JsonObject, Any]] = {
         answer({"type": "string", "description": "A name.", "minLength": 2, "pattern": "^a"}),
         {"type": "string", "description": 'A name. Has to hold: {"minLength":2,"pattern":"^a"}'},
     ),
+    "the words beside a reference count": (
+        answer(
+            {"$ref": "#/$defs/name", "description": "Own."},
+            **{"$defs": {"name": {**TEXT, "description": "N."}}},
+        ),
+        {**TEXT, "description": "Own."},
+    ),
     "a limit without a description": (
         answer({"type": "integer", "minimum": 1}),
         {"type": "integer", "description": 'Has to hold: {"minimum":1}'},

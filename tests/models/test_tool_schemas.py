@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline_server.core import json_text
-from jackline_server.core.plan import JsonValue
+from jackline_server.core.plan import JsonObject, JsonValue
 from jackline_server.expressions.schemas import JsonSchemas
+from jackline_server.models.schema_merging import folded
 from jackline_server.models.tool_schemas import MOST_CHARS, Dialect, declared, dialect_of
 
 Schema = dict[str, Any]
@@ -24,9 +25,10 @@ def told(schema: Schema, dialect: Dialect = Dialect.PLAIN) -> Schema:
     return cast("Schema", json_text.parse_object(declared(json_text.write(schema), dialect)))
 
 
-def of(one: Schema, dialect: Dialect = Dialect.PLAIN, **more: object) -> Schema:
-    """What becomes of the one property of an object."""
-    return told({"type": "object", "properties": {"x": one}, **more}, dialect)["properties"]["x"]
+def of(one: Schema, dialect: Dialect = Dialect.PLAIN, base: Schema | None = None) -> Schema:
+    """What becomes of the one property of an object, with a base to refer to."""
+    whole: Schema = {"type": "object", "properties": {"x": one}, "$defs": {"Base": base or {}}}
+    return told(whole, dialect)["properties"]["x"]
 
 
 def parts(node: object) -> Iterator[Schema]:
@@ -139,6 +141,83 @@ def test_gemini_gets_one_type_choices_of_texts_and_words_for_the_rest(one: Schem
     assert of(one) in (one, {**one, "items": {}})
 
 
+BASE: Schema = {
+    "type": "object",
+    "description": "Theirs.",
+    "properties": {"a": {"type": "integer", "minimum": 1}, "b": TEXT},
+    "required": ["a"],
+}
+CLOSED: Schema = {**BASE, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("base", "beside", "made"),
+    [
+        (
+            BASE,
+            {"properties": {"c": TEXT}, "required": ["c"]},
+            {**BASE, "properties": {**BASE["properties"], "c": TEXT}, "required": ["a", "c"]},
+        ),
+        (
+            BASE,
+            {"properties": {"a": {"minimum": 5, "maximum": 9, "description": "Own."}}},
+            {
+                **BASE,
+                "properties": {
+                    "a": {"type": "integer", "minimum": 5, "maximum": 9, "description": "Own."},
+                    "b": TEXT,
+                },
+            },
+        ),
+        (CLOSED, {"properties": {"c": TEXT}}, CLOSED),
+        (
+            BASE,
+            {"properties": {"a": {}}, "additionalProperties": False},
+            {
+                **BASE,
+                "properties": {"a": {"type": "integer", "minimum": 1}},
+                "additionalProperties": False,
+            },
+        ),
+        (BASE, {"description": "Own.", "default": {"a": 1}},
+         {**BASE, "description": "Own.", "default": {"a": 1}}),
+        ({"type": ["string", "null"], "minLength": 2}, {"type": "string", "minLength": 1},
+         {"type": "string", "minLength": 2}),
+        ({"type": "number", "maximum": 3}, {"type": "integer", "maximum": 7},
+         {"type": "integer", "maximum": 3}),
+        ({"enum": ["a", "b", 1]}, {"enum": ["b", True, "c"]}, {"enum": ["b"]}),
+        ({"type": "string", "pattern": "^a"}, {"pattern": "b$"},
+         {"type": "string", "pattern": "^a", "allOf": [{"pattern": "b$"}]}),
+        ({"anyOf": [TEXT]}, {"anyOf": [{"type": "null"}]},
+         {"anyOf": [TEXT], "allOf": [{"anyOf": [{"type": "null"}]}]}),
+        ({"type": "array", "items": TEXT}, {"items": {"minLength": 1}, "minItems": 1},
+         {"type": "array", "items": {**TEXT, "minLength": 1}, "minItems": 1}),
+    ],
+)  # fmt: skip
+def test_what_stands_beside_a_reference_holds_together_with_what_it_points_to(
+    base: Schema, beside: Schema, made: Schema
+) -> None:
+    assert of({"$ref": "#/$defs/Base", **beside}, base=base) == made
+
+
+def test_the_one_part_of_a_reference_with_words_is_plain_for_gemini() -> None:
+    one = {"allOf": [{"$ref": "#/$defs/Base"}], "description": "Own."}
+    made = of(one, Dialect.GEMINI, base=BASE)
+    assert made == {**BASE, "description": "Own."}
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_a_property_that_alternatives_see_differently_is_all_that_they_say(dialect: Dialect) -> None:
+    alternatives: list[Schema] = [{"properties": {"a": TEXT}}, {"properties": {"a": {"type": "integer"}}}]
+    made = told({"type": "object", "oneOf": alternatives}, dialect)
+    assert made["properties"]["a"] == {"anyOf": [TEXT, {"type": "integer"}]}
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_a_reference_into_a_list_is_written_out(dialect: Dialect) -> None:
+    assert of({"$ref": "#/$defs/Base/anyOf/0"}, dialect, base={"anyOf": [TEXT]}) == TEXT
+
+
 def test_a_model_is_of_its_family_whoever_serves_it() -> None:
     family = {
         name: dialect_of(name) for name in ("gemini/gemini-3-pro", "vertex_ai/Gemini-2.5", "openai/gpt-5")
@@ -176,6 +255,21 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
         | st.fixed_dictionaries(
             {"oneOf": st.lists(inner, min_size=1, max_size=2), "description": st.just("D")}
         )
+        | st.fixed_dictionaries(
+            {"$ref": st.sampled_from(["#/$defs/Shared", "#/$defs/Closed", "#/$defs/List"])},
+            optional={
+                "type": st.sampled_from(["object", "array", "string"]),
+                "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+                "patternProperties": st.dictionaries(st.sampled_from(["^a", "b$"]), inner, max_size=2),
+                "additionalProperties": st.booleans() | inner,
+                "items": inner,
+                "enum": st.lists(st.sampled_from(["a", 1, True, None]), min_size=1, max_size=3),
+                "anyOf": st.lists(inner, min_size=1, max_size=2),
+                "required": st.just(["b"]),
+                "minItems": st.integers(0, 2),
+            },
+        )
+        | st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=3)})
     ),
     max_leaves=12,
 )
@@ -184,7 +278,16 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
     max_leaves=8,
 )
-SHARED = {"Shared": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+SHARED: Schema = {
+    "Shared": {"type": "object", "properties": {"a": {"type": "integer"}}},
+    "Closed": {
+        "properties": {"a": {"minimum": 1}},
+        "patternProperties": {"^b": TEXT},
+        "additionalProperties": False,
+        "anyOf": [{"type": "object"}, {"minLength": 2}],
+    },
+    "List": {"items": {"type": ["integer", "string"]}, "minItems": 1, "enum": [[], ["a"], "a", 1, None]},
+}
 CHECKS = JsonSchemas()
 
 
@@ -193,6 +296,16 @@ def test_no_call_that_a_tool_takes_is_refused_by_what_a_provider_is_told(one: An
     schema: Schema = {"type": "object", "properties": {"x": one}, "$defs": SHARED}
     if CHECKS.problem(json_text.write(schema), {"x": value}) is None:
         assert CHECKS.problem(declared(json_text.write(schema), Dialect.PLAIN), {"x": value}) is None
+
+
+@given(st.lists(SCHEMAS, min_size=2, max_size=3), VALUES)
+def test_schemas_that_are_said_as_one_refuse_nothing_that_they_take_together(
+    several: list[Any], value: JsonValue
+) -> None:
+    parts: list[JsonValue] = [one for one in several if isinstance(one, dict)]
+    if CHECKS.problem(json_text.write({"allOf": parts, "$defs": SHARED}), value) is None:
+        one: JsonObject = {**folded({"allOf": parts}), "$defs": SHARED}
+        assert CHECKS.problem(json_text.write(one), value) is None
 
 
 @given(SCHEMAS)

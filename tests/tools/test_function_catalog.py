@@ -63,7 +63,7 @@ def test_without_roots_nothing_is_a_tool():
     assert isinstance(FunctionCatalog(roots=[]).describe(f"{ROOT}.orders:add"), str)
 
 
-@pytest.mark.parametrize("name", ["unannotated", "variadic", "not_json", "recursive"])
+@pytest.mark.parametrize("name", ["unannotated", "variadic", "not_json", "recursive", "unspeakable"])
 def test_a_signature_that_no_schema_tells_is_a_problem(name: str):
     assert isinstance(CATALOG.describe(f"{ROOT}.orders:{name}"), str)
 
@@ -97,6 +97,16 @@ def test_nested_types_are_inlined_and_parameters_keep_their_names():
     assert set(properties["to"]["properties"]) == {"street", "title"}
     assert properties["size"]["enum"] == ["small", "large"]
     assert "$ref" not in described("ship").parameters_json
+
+
+def test_what_stands_beside_a_type_holds_together_with_it_and_values_are_no_schemas():
+    described = CATALOG.describe(f"{ROOT}.orders:send")
+    assert isinstance(described, FunctionDescription)
+    fields = json.loads(described.parameters_json)["properties"]
+    assert fields["to"]["properties"] == {"street": {"maxLength": 80}}
+    (address,) = fields["to"]["allOf"]
+    assert set(address["properties"]) == {"street", "title"}
+    assert fields["names"]["default"] == {"title": "Dr", "type": "object"}
 
 
 def test_the_context_parameter_is_hidden_and_only_by_its_annotation():

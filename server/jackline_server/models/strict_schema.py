@@ -74,9 +74,7 @@ class _Rewriting:
         if not isinstance(node, dict) or hops > _MOST_HOPS:
             raise _NotStrict
         if "$ref" in node:
-            if node.keys() - _LEFT_OUT - {"$ref", "description"}:
-                raise _NotStrict
-            return self.schema(self._target(node["$ref"]), levels=levels, hops=hops + 1)
+            return self._referenced(node, levels=levels, hops=hops)
         if node.keys() - _KNOWN or not node.keys() & {"type", "enum", "const", "anyOf"}:
             raise _NotStrict
         made: JsonObject = {key: node[key] for key in ("type", "enum", "const") if key in node}
@@ -91,6 +89,14 @@ class _Rewriting:
             made["anyOf"] = self._each(node["anyOf"], levels=levels, hops=hops)
         words = _words(node)
         return {**made, "description": words} if words else made
+
+    def _referenced(self, node: JsonObject, *, levels: int, hops: int) -> JsonObject:
+        if node.keys() - _LEFT_OUT - {"$ref", "description"}:
+            raise _NotStrict
+        target = self._target(node["$ref"])
+        if isinstance(target, dict) and "description" in node:
+            target = {**target, "description": node["description"]}  # the nearer one counts
+        return self.schema(target, levels=levels, hops=hops + 1)
 
     def _object(self, node: JsonObject, *, levels: int, hops: int) -> JsonObject:
         properties, required = node.get("properties"), node.get("required")

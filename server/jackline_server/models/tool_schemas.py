@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import JsonObject, JsonValue
+from jackline_server.models.schema_merging import folded, merged
 
 MOST_PARTS = 5_000
 """The most schemas that one comes to with its references written out; what is more is left open."""
@@ -88,7 +89,7 @@ class _Inlining:
         if isinstance(reference, str):
             rest: JsonObject = {key: value for key, value in node.items() if key != "$ref"}
             target = self.schema(self._target(reference), levels=levels + 1)
-            return {**target, **self.schema(rest, levels=levels + 1)}
+            return merged(target, self.schema(rest, levels=levels + 1)) if rest else target
         return {
             key: self._within(key, value, levels=levels + 1)
             for key, value in node.items()
@@ -114,31 +115,37 @@ class _Inlining:
         place: JsonValue = self.root
         for part in reference[2:].split("/"):
             key = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(place, dict) or key not in place:
+            if isinstance(place, dict) and key in place:
+                place = place[key]
+            elif isinstance(place, list) and key.isascii() and key.isdigit() and int(key[:6]) < len(place):
+                place = place[int(key[:6])]
+            else:
                 return {}
-            place = place[key]
         return place
 
 
 def _object(schema: JsonObject) -> JsonObject:
     """The whole as an object: alternatives beside its properties become more properties, and words."""
-    beside = {key: schema[key] for key in _WHOLES if key in schema}
-    if schema.get("type") == "object" and "properties" in schema and not beside:
+    if schema.get("type") == "object" and "properties" in schema and not schema.keys() & set(_WHOLES):
         return schema
-    made: JsonObject = {key: value for key, value in schema.items() if key not in beside}
-    properties = dict(_table_of(schema, "properties"))
-    required = list(_names_of(schema))
-    for part in _objects(beside.get("allOf")):
-        properties = {**_table_of(part, "properties"), **properties}
-        required += [name for name in _names_of(part) if name not in required]
-    for key in ("anyOf", "oneOf"):
-        for part in _objects(beside.get(key)):
-            properties = {**_table_of(part, "properties"), **properties}
-    made |= {"type": "object", "properties": properties}
-    if required:
-        made["required"] = [*required]
-    told: JsonObject = {key: value for key, value in beside.items() if key != "allOf"}
+    schema = folded(schema)
+    told: JsonObject = {key: schema[key] for key in _WHOLES if key in schema}
+    made: JsonObject = {key: value for key, value in schema.items() if key not in told}
+    several = {**_offered(told.get("anyOf")), **_offered(told.get("oneOf"))}
+    own = {name: one for name, one in _table_of(schema, "properties").items() if one is not False}
+    made |= {"type": "object", "properties": {**several, **own}}
     return _with_words(made, told)
+
+
+def _offered(alternatives: JsonValue) -> JsonObject:
+    """The properties of alternatives: of one that several have, all that they say of it."""
+    found: dict[str, list[JsonValue]] = {}
+    for part in _objects(alternatives):
+        for name, one in _table_of(folded(part), "properties").items():
+            said = found.setdefault(name, [])
+            if one is not False and one not in said:
+                said.append(one)
+    return {name: said[0] if len(said) == 1 else {"anyOf": said} for name, said in found.items() if said}
 
 
 def _objects(several: JsonValue) -> Iterable[JsonObject]:
@@ -160,6 +167,7 @@ def _names_of(schema: JsonObject) -> list[str]:
 
 def _as_gemini(node: JsonObject) -> JsonObject:
     """The schema in the part of OpenAPI 3.0 that Gemini's models take."""
+    node = folded(node)
     made: JsonObject = {key: value for key, value in node.items() if key in _GEMINI}
     told: JsonObject = {
         key: value
@@ -242,7 +250,8 @@ def _alternatives(made: JsonObject, several: list[JsonObject]) -> JsonObject:
 
 def _tables(node: JsonObject) -> Iterable[tuple[str, JsonObject]]:
     for name, one in _table_of(node, "properties").items():
-        yield name, one if isinstance(one, dict) else {}
+        if one is not False:
+            yield name, one if isinstance(one, dict) else {}
 
 
 def _with_words(made: JsonObject, told: JsonObject) -> JsonObject:

@@ -24,6 +24,13 @@ CONTEXT_PARAMETER = "call"
 _NAME = re.compile(r"([A-Za-z]\w*(?:\.[A-Za-z]\w*)*):([A-Za-z]\w*)", re.ASCII)
 _MAX_DESCRIPTION = 4_000
 _MAX_SCHEMA_DEPTH = 32
+_DATA = frozenset({"default", "examples", "enum", "const"})
+"""Keywords whose values are no schemas, whatever they look like."""
+
+_WORDS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+"""Keywords that ask for nothing: beside a reference they stand in the place of the target's."""
+
+_TABLES = frozenset({"properties", "patternProperties", "dependentSchemas"})
 
 
 @frozen
@@ -173,7 +180,7 @@ def _arguments_model(
 def _schema(function: str, arguments: type[BaseModel]) -> JsonObject:
     try:
         schema = cast(JsonObject, arguments.model_json_schema(by_alias=True))
-    except (PydanticInvalidForJsonSchema, PydanticUserError, ValueError, TypeError) as error:
+    except (PydanticInvalidForJsonSchema, PydanticUserError, ValueError, TypeError, LookupError) as error:
         raise FunctionProblem(
             f"the parameters of {function!r} have no JSON Schema: {_first(error)}"
         ) from None
@@ -207,12 +214,25 @@ def _inlined(node: JsonValue, definitions: JsonObject, depth: int) -> JsonValue:
     if isinstance(reference, str):
         rest = {key: value for key, value in node.items() if key != "$ref"}
         target = cast(JsonObject, definitions[reference.removeprefix("#/$defs/")])
-        return _inlined({**target, **rest}, definitions, depth - 1)
+        if rest.keys() <= _WORDS:
+            return _inlined({**target, **rest}, definitions, depth - 1)
+        more = rest.get("allOf")
+        parts: list[JsonValue] = [*(more if isinstance(more, list) else ()), target]
+        return _inlined({**rest, "allOf": parts}, definitions, depth - 1)  # both hold
     return {
-        key: _inlined(value, definitions, depth - 1)
+        key: _within(key, value, definitions, depth - 1)
         for key, value in node.items()
         if not _is_title(key, value)
     }
+
+
+def _within(key: str, value: JsonValue, definitions: JsonObject, depth: int) -> JsonValue:
+    """What a keyword has: a value of the function's own, schemas by name, or schemas."""
+    if key in _DATA:
+        return value
+    if key in _TABLES and isinstance(value, dict):
+        return {name: _inlined(one, definitions, depth) for name, one in value.items()}
+    return _inlined(value, definitions, depth)
 
 
 def _is_title(key: str, value: JsonValue) -> bool:

@@ -63,6 +63,22 @@ def told(what: str, call: ToolCall) -> dict[str, Any]:
     return {"what": what, "key": call.call_key, "run": call.run_id, "subject": dict(call.subject)}
 
 
+_LOOKS_LIKE_A_SCHEMA = {"title": "Dr", "type": "object"}
+_REFERS_TO_NOTHING = {"$ref": "#/$defs/Nothing"}
+
+
+def send(
+    to: Annotated[Address, Field(json_schema_extra={"properties": {"street": {"maxLength": 80}}})],
+    names: dict[str, Any] = _LOOKS_LIKE_A_SCHEMA,
+) -> None:
+    """Sends a letter."""
+    del to, names
+
+
+def unspeakable(names: dict[str, Any] = _REFERS_TO_NOTHING) -> None:
+    del names
+
+
 def call_is_a_plain_argument(call: str) -> str:
     return call
 
