@@ -456,7 +456,8 @@ type RegisterWorker struct {
 	Tools []*WorkerTool `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
 	// The most invocations that the worker serves at a time, 1 to 1,000. Unset: 8.
 	MaxParallel *uint32 `protobuf:"varint,5,opt,name=max_parallel,json=maxParallel,proto3,oneof" json:"max_parallel,omitempty"`
-	// Of the session to resume: every invocation that has no `acknowledged` yet, running or finished. At most 4,096.
+	// Of the session to resume: every invocation that has no `acknowledged` yet, running or finished. At most 4,096,
+	// each of at most 128 characters.
 	Invocations []string `protobuf:"bytes,6,rep,name=invocations,proto3" json:"invocations,omitempty"`
 	// The worker is leaving, and resumes only to finish what is in flight: invoke nothing more.
 	Draining      bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
@@ -737,7 +738,8 @@ func (x *WorkerWelcome) GetServerVersion() string {
 // One attempt at a tool call.
 type InvokeTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The invocation, unique within the session.
+	// Required. The invocation, unique within the session: at most 128 characters. A result or progress that names one
+	// with more ends the stream with INVALID_ARGUMENT.
 	Invocation string `protobuf:"bytes,1,opt,name=invocation,proto3" json:"invocation,omitempty"`
 	// Required. The tool, as registered.
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`

@@ -71,6 +71,7 @@ func main() {
 	defer stop()
 	go func() {
 		<-ctx.Done()
+		stop() // A second signal does what it always does.
 		server.GracefulStop()
 	}()
 	fmt.Printf("listening on %s\n", listener.Addr())

@@ -148,6 +148,7 @@ func main() {
 	defer stop()
 	go func() {
 		<-ctx.Done()
+		stop() // A second signal does what it always does.
 		server.Stop()
 	}()
 	fmt.Printf("listening on %s\n", listener.Addr())

@@ -138,7 +138,8 @@ func (c *Call) Progress(text string) { c.report(text, nil) }
 func (c *Call) ProgressAt(fraction float64, text string) { c.report(text, &fraction) }
 
 // Serve serves the tools until ctx is done, and then drains: it takes no further calls, finishes those in flight, and
-// returns nil when the server has every result. Signal handling is the caller's: signal.NotifyContext with SIGTERM does.
+// returns nil when the server has every result. Signal handling is the caller's: signal.NotifyContext with SIGTERM does,
+// and context.AfterFunc(ctx, stop) lets a second signal end the program at once.
 //
 // It connects again by itself, for as long as that may help. It returns a *RefusedError when the server refuses the
 // worker, and another error when the config can't be used, or when results could not be delivered before the server had

@@ -13,7 +13,6 @@ that it is there, also a refusal or an error of the tool.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from jackline_server.runtime.allowances import MinuteAllowance
 from jackline_server.runtime.connection_guards import Breaker, GuardedConnection
@@ -34,24 +33,30 @@ class NoPlace(Exception):
         self.result = result
 
 
-@dataclass(slots=True, eq=False)
 class Place:
     """A place for one call. Give it back in any case, and say what came of the call if anything did."""
 
-    _guard: "Guard"
-    _probes: bool
-    _held: bool = True
+    __slots__ = ("_circuit", "_on_release", "_probes")
+
+    def __init__(self, circuit: "Circuit", on_release: Callable[[], None], *, probes: bool) -> None:
+        """`probes`: the call is to show whether the connection is back. `on_release` is called once."""
+        self._circuit = circuit
+        self._on_release: Callable[[], None] | None = on_release
+        self._probes = probes
 
     def heard(self, result: ToolResult) -> None:
         """What came of the call. Not to be said of a call that was cancelled: that shows nothing."""
         probed, self._probes = self._probes, False
-        self._guard.circuit.learn(down=result.connection_failed, probed=probed)
+        self._circuit.learn(down=result.connection_failed, probed=probed)
 
     def release(self) -> None:
         """Give the place back. Twice does no harm."""
-        if self._held:
-            self._held = False
-            self._guard.release(probed=self._probes)
+        on_release, self._on_release = self._on_release, None
+        if on_release is None:
+            return
+        if self._probes:
+            self._circuit.leave_open()  # it has shown nothing
+        on_release()
 
 
 class Guard:
@@ -96,14 +101,11 @@ class Guard:
             self._free.release()
             raise
         self.in_flight += 1
-        return Place(self, probes)
+        return Place(self.circuit, self._released, probes=probes)
 
-    def release(self, *, probed: bool) -> None:
-        """For `Place` alone. `probed`: the call was to show whether the connection is back, and did not."""
+    def _released(self) -> None:
         self.in_flight -= 1
         self._free.release()
-        if probed:
-            self.circuit.leave_open()
 
     async def _wait_for_minute(self, deadline: float) -> None:
         if self._minute is None:
@@ -111,8 +113,7 @@ class Guard:
         loop = asyncio.get_running_loop()
         while (wait_s := self._minute.wait_s(1, loop.time())) > 0:
             if loop.time() + wait_s >= deadline:
-                message = "The connection takes no more calls in this minute; nothing was called."
-                raise NoPlace(failed(message, may_pass=True, retry_after_ms=int(wait_s * 1000) + 1))
+                raise NoPlace(no_more_in_this_minute(wait_s))
             await asyncio.sleep(wait_s)
         self._minute.spend(1, loop.time())
 
@@ -184,6 +185,12 @@ class Circuit:
     def leave_open(self) -> None:
         """The call that was to find out has shown nothing: the next one does."""
         self._probing = False
+
+
+def no_more_in_this_minute(wait_s: float) -> ToolResult:
+    """The result of a call that would have to wait too long for the next minute."""
+    message = "The connection takes no more calls in this minute; nothing was called."
+    return failed(message, may_pass=True, retry_after_ms=int(wait_s * 1000) + 1)
 
 
 def is_fair(timeout_ms: int, connection_timeout_ms: int) -> bool:

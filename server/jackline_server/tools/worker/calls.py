@@ -17,6 +17,7 @@ from jackline_server.runtime.worker_ports import (
     WorkerErrorKind,
     WorkerFailure,
 )
+from jackline_server.tools.guards import NoPlace
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.pinned_calls import ToolChanged, arguments_among, changed_words
 from jackline_server.tools.results import clean_json, clean_text, completed, failed, is_dense
@@ -49,8 +50,9 @@ class WorkerCalls:
             return failed(f"The operator does not allow the tool {action.tool!r}.")
         try:
             arguments = arguments_among(action.takes, action.arguments_json, invocation)
-            made = _Call(pool, action, invocation, json_text.write(arguments), self._schemas)
-            return await pool.guard.run(made.deadline, made.made)
+            return await _Call(pool, action, invocation, json_text.write(arguments), self._schemas).made()
+        except NoPlace as none:
+            return none.result
         except MessageProblem as problem:
             return failed(f"The call can't be made: {problem}.")
         except ToolChanged as changed:
@@ -74,13 +76,14 @@ class _Call:
         self._invocation = invocation
         self._arguments_json = arguments_json
         self._schemas = schemas
-        self.deadline = asyncio.get_running_loop().time() + limit_ms / 1000
+        self._deadline = asyncio.get_running_loop().time() + limit_ms / 1000
         self._wait_s = (pool.connection.wait_ms if action.wait_ms is None else action.wait_ms) / 1000
         self._shunned: set[str] = set()
         self._repeatable = invocation.step.effect.repeatable
 
     async def made(self) -> ToolResult:
-        """The result. Raises ToolChanged."""
+        """The result. Raises ToolChanged and NoPlace."""
+        self._pool.guard.check(self._deadline)
         for _ in range(_MOST_TRIES):
             waiter = Waiter(
                 order=self._order(),
@@ -89,19 +92,30 @@ class _Call:
                 reply=asyncio.get_running_loop().create_future(),
             )
             try:
-                session = await self._placed(waiter)
-                if session is None:
-                    return self._nobody()
-                async with asyncio.timeout_at(self.deadline):
-                    reply = await waiter.reply
-            except TimeoutError:
-                return self._late(waiter)
+                result = await self._tried(waiter)
+                if result is not None:
+                    if waiter.place is not None:
+                        waiter.place.heard(result)
+                    return result
             except asyncio.CancelledError:
                 self._pool.withdraw(waiter, CancelReason.ABORTED)
                 raise
-            if (result := await self._result(reply, session)) is not None:
-                return result
+            finally:
+                if waiter.place is not None:
+                    waiter.place.release()
         return failed("No worker began the call; nothing was done.", may_pass=True)
+
+    async def _tried(self, waiter: Waiter) -> ToolResult | None:
+        """What comes of giving it to a worker once; None if nothing was begun and another may be asked."""
+        session = await self._placed(waiter)
+        if session is None:
+            return self._nobody()
+        left_s = self._deadline - asyncio.get_running_loop().time()
+        # A reply that comes in the very moment of the deadline is there all the same.
+        await asyncio.wait({waiter.reply}, timeout=max(left_s, 0))
+        if not waiter.reply.done():
+            return self._late(waiter)
+        return await self._result(waiter.reply.result(), session)
 
     def _order(self) -> InvokeTool:
         invocation = self._invocation
@@ -109,7 +123,7 @@ class _Call:
             invocation=new_invocation(),
             tool=self._action.tool,
             arguments_json=self._arguments_json,
-            deadline=self.deadline,
+            deadline=self._deadline,
             call_key=invocation.call_key,
             attempt=invocation.attempt,
             run_id=invocation.run_id,
@@ -121,27 +135,29 @@ class _Call:
     # --- finding a worker ------------------------------------------------------------------------
 
     async def _placed(self, waiter: Waiter) -> Session | None:
-        """The worker that has the call; None if there was none in time. Raises ToolChanged."""
+        """The worker that has the call; None if there was none in time. Raises ToolChanged and NoPlace."""
         loop = asyncio.get_running_loop()
         self._pool.enter(waiter)
         alone_since: float | None = None
         while waiter.session is None:
+            if waiter.none is not None:
+                raise waiter.none
             match self._pool.served(self._action.tool, self._action.tool_digest, self._shunned):
                 case Served.CHANGED:
                     self._pool.withdraw(waiter, CancelReason.ABORTED)
                     tool = self._action.tool
                     raise ToolChanged(f"every worker that serves {tool!r} now describes it differently.")
                 case Served.YES:
-                    alone_since, until = None, self.deadline
+                    alone_since, until = None, self._deadline
                 case Served.NO:
                     alone_since = loop.time() if alone_since is None else alone_since
-                    until = min(self.deadline, alone_since + self._wait_s)
+                    until = min(self._deadline, alone_since + self._wait_s)
             waiter.woken.clear()
             try:
                 async with asyncio.timeout_at(until):
                     await waiter.woken.wait()
             except TimeoutError:
-                if waiter.session is None:
+                if waiter.session is None and waiter.none is None:
                     self._pool.withdraw(waiter, CancelReason.TIMED_OUT)
                     return None
         return waiter.session
@@ -149,10 +165,12 @@ class _Call:
     def _nobody(self) -> ToolResult:
         tool = self._action.tool
         if self._pool.served(tool, self._action.tool_digest, self._shunned) is Served.NO:
-            if asyncio.get_running_loop().time() >= self.deadline:
+            if asyncio.get_running_loop().time() >= self._deadline:
                 return failed(f"No worker came to serve {tool!r} in the time of the call.", may_pass=True)
             return failed(f"No worker serves {tool!r} just now; nothing was called.", may_pass=True)
-        return failed("Every worker was busy for the whole time; nothing was called.", may_pass=True)
+        return failed(
+            "Every worker, or the pool, was busy for the whole time; nothing was called.", may_pass=True
+        )
 
     # --- what became of it -----------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """One pool: the workers that serve it, the calls that wait for one, and what its tools are.
 
 Owns who is given what: the least busy worker that describes a tool as the call wants it, and the line of
-those who wait. Does not own what a result means (`calls`), nor the streams (the door).
+those who wait, which holds no place of the pool. Does not own what a result means (`calls`), nor the streams
+(the door).
 """
 
 import asyncio
@@ -25,8 +26,9 @@ from jackline_server.runtime.worker_ports import (
     WorkerView,
 )
 from jackline_server.tools.catalogs import ServerDown
-from jackline_server.tools.guards import Guard
+from jackline_server.tools.guards import NoPlace, Place
 from jackline_server.tools.worker.offers import Offer
+from jackline_server.tools.worker.places import PoolPlaces
 from jackline_server.tools.worker.session import Flight, Outbox, Reply, Session
 
 _NOBODY = "no worker that serves it has connected to this server yet"
@@ -43,7 +45,10 @@ class Served(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Waiter:
-    """A call in line. `given` is the session that took it; `woken` says that something has changed."""
+    """A call in line. `session` is what took it, `place` its place in the pool, `none` why it gets none.
+
+    `woken` says that something has changed.
+    """
 
     order: InvokeTool
     digest: str
@@ -51,6 +56,9 @@ class Waiter:
     reply: "asyncio.Future[Reply]"
     flight: Flight | None = None
     session: Session | None = None
+    place: Place | None = None
+    none: NoPlace | None = None
+    number: int = 0
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def suits(self, session: Session) -> bool:
@@ -65,7 +73,7 @@ class WorkerPool:
     def __init__(self, connection: WorkerConnection, *, clock: Clock) -> None:
         self._connection = connection
         self._clock = clock
-        self.guard = Guard(connection)
+        self.guard = PoolPlaces(connection, on_room=self._hand_out)
         self.known: Catalog | None = None
         self.problem = _NOBODY
         self.dropped = 0
@@ -73,6 +81,7 @@ class WorkerPool:
         self._line: dict[str, deque[Waiter]] = {}
         self._graces: dict[str, asyncio.TimerHandle] = {}
         self._turns = count(1)
+        self._numbers = count(1)
         self._leaving = False
 
     @property
@@ -150,13 +159,14 @@ class WorkerPool:
         for grace in self._graces.values():
             grace.cancel()
         self._graces.clear()
+        self.guard.close()
 
     def _opened(self, session: Session, outbox: Outbox, *, draining: bool) -> Outbox:
         session.draining = False
         if draining:
             self.drained(session)
         self._learn()
-        self._fill(session)
+        self._hand_out()
         self._wake()
         return outbox
 
@@ -189,59 +199,63 @@ class WorkerPool:
         return Served.YES if not digest or digest in found else Served.CHANGED
 
     def enter(self, waiter: Waiter) -> None:
-        """Give a call to the least busy worker that has room, or let it stand in line."""
-        line = self._line.setdefault(waiter.order.tool, deque())
-        best = None if self._leaving else self._best(waiter)
-        if best is None or any(one.suits(best) for one in line):  # it would overtake
-            line.append(waiter)
-        else:
-            self._give(waiter, best)
+        """Let a call stand in line; it is given to a worker at once if there is room and nobody before it."""
+        waiter.number = next(self._numbers)
+        self._line.setdefault(waiter.order.tool, deque()).append(waiter)
+        self._hand_out()
 
     def withdraw(self, waiter: Waiter, reason: CancelReason) -> None:
         """The call is given up, wherever it is."""
         if waiter.session is not None and waiter.flight is not None:
-            session = waiter.session
-            session.take_back(waiter.flight, reason)
-            self._fill(session)
-            return
-        line = self._line.get(waiter.order.tool)
-        if line is not None and waiter in line:
-            line.remove(waiter)
+            waiter.session.take_back(waiter.flight, reason)
+            self._hand_out()
+        elif waiter in self._line.get(waiter.order.tool, ()):
+            self._leave_line(waiter)
 
-    def answered(self, session: Session, *, took: bool) -> None:
+    def answered(self, *, took: bool) -> None:
         """A result came: somebody in line may have the place."""
         self.dropped += not took
-        self._fill(session)
+        self._hand_out()
 
-    def _best(self, waiter: Waiter) -> Session | None:
-        fit = [
-            one
-            for one in self._sessions.values()
-            if one.is_open and waiter.suits(one) and one.has_room(waiter.order.tool)
-        ]
-        return min(fit, key=lambda one: (one.load, one.last_given), default=None)
+    def _hand_out(self) -> None:
+        """Give workers with room what waits for them, the oldest first, as far as the pool has places."""
+        if self._leaving or not self._line:
+            return
+        while self.guard.has_room and (found := self._first()) is not None:
+            waiter, session = found
+            self._leave_line(waiter)
+            try:
+                waiter.place = self.guard.take()
+            except NoPlace as none:
+                waiter.none = none
+            else:
+                self._give(waiter, session)
+            waiter.woken.set()
+
+    def _first(self) -> tuple[Waiter, Session] | None:
+        """The oldest that a worker could be given now, and the least busy of those workers."""
+        first: tuple[Waiter, Session] | None = None
+        for tool, line in self._line.items():
+            able = [one for one in self._sessions.values() if one.is_open and one.has_room(tool)]
+            for waiter in line if able else ():
+                if first is not None and first[0].number < waiter.number:
+                    break
+                if fit := [one for one in able if waiter.suits(one)]:
+                    first = waiter, min(fit, key=lambda one: (one.load, one.last_given))
+                    break
+        return first
+
+    def _leave_line(self, waiter: Waiter) -> None:
+        line = self._line[waiter.order.tool]
+        line.remove(waiter)
+        if not line:
+            del self._line[waiter.order.tool]
 
     def _give(self, waiter: Waiter, session: Session) -> None:
         flight = Flight(order=waiter.order, reply=waiter.reply)
         waiter.flight, waiter.session = flight, session
         session.last_given = next(self._turns)
         session.give(flight)
-        waiter.woken.set()
-
-    def _fill(self, session: Session) -> None:
-        """Give a worker with room what waits for it, of each tool the oldest first."""
-        if not session.is_open or self._leaving:
-            return
-        for tool in session.offer.tools:
-            line = self._line.get(tool)
-            if not line:
-                continue
-            for waiter in list(line):
-                if not session.has_room(tool):
-                    break
-                if waiter.suits(session):
-                    line.remove(waiter)
-                    self._give(waiter, session)
 
     def _wake(self) -> None:
         for line in self._line.values():

@@ -118,7 +118,7 @@ class _Seat:
         if self._session.outbox is not self._outbox:
             return  # another stream has taken over
         if isinstance(said, WorkerResult):
-            self._pool.answered(self._session, took=self._session.answer(said))
+            self._pool.answered(took=self._session.answer(said))
         elif isinstance(said, WorkerProgress):
             self._session.show(said)
         else:

@@ -228,7 +228,9 @@ class RegisterWorker(_message.Message):
 
     @_builtins.property
     def invocations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Of the session to resume: every invocation that has no `acknowledged` yet, running or finished. At most 4,096."""
+        """Of the session to resume: every invocation that has no `acknowledged` yet, running or finished. At most 4,096,
+        each of at most 128 characters.
+        """
 
     def __init__(
         self,
@@ -362,7 +364,9 @@ class InvokeTool(_message.Message):
     SUBJECT_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     invocation: _builtins.str
-    """Required. The invocation, unique within the session."""
+    """Required. The invocation, unique within the session: at most 128 characters. A result or progress that names one
+    with more ends the stream with INVALID_ARGUMENT.
+    """
     tool: _builtins.str
     """Required. The tool, as registered."""
     arguments_json: _builtins.bytes

@@ -191,7 +191,8 @@ export type RegisterWorker = Message<"jackline.v1.RegisterWorker"> & {
   maxParallel?: number | undefined;
 
   /**
-   * Of the session to resume: every invocation that has no `acknowledged` yet, running or finished. At most 4,096.
+   * Of the session to resume: every invocation that has no `acknowledged` yet, running or finished. At most 4,096,
+   * each of at most 128 characters.
    *
    * @generated from field: repeated string invocations = 6;
    */
@@ -338,7 +339,8 @@ export const WorkerWelcomeSchema: GenMessage<WorkerWelcome> = /*@__PURE__*/
  */
 export type InvokeTool = Message<"jackline.v1.InvokeTool"> & {
   /**
-   * Required. The invocation, unique within the session.
+   * Required. The invocation, unique within the session: at most 128 characters. A result or progress that names one
+   * with more ends the stream with INVALID_ARGUMENT.
    *
    * @generated from field: string invocation = 1;
    */
