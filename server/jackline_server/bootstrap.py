@@ -18,6 +18,7 @@ from jackline_server import failpoints
 from jackline_server.api.server_info import ServerInfo
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.config import Config, TenantLimits, model_plans
+from jackline_server.config.masking import Veil
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import HookPlan
 from jackline_server.core.instruments import Instruments
@@ -47,9 +48,10 @@ from jackline_server.policies.masking import REGIONS, PiiMasks
 from jackline_server.policies.policy_services import PolicyServices
 from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
+from jackline_server.runtime.connection_views import Connections
 from jackline_server.runtime.machine import SystemChance, SystemClock
 from jackline_server.runtime.model_providers import LITELLM, OPENAI, SCRIPTED
-from jackline_server.runtime.ports import Consultants, ModelPlaces, Models
+from jackline_server.runtime.ports import Consultants, Models
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import Store, StoreError
@@ -127,6 +129,7 @@ async def running(
             workers=tools.workers,
             authenticate=register.authenticate,
             info=_info(config, store),
+            connections=_connections(config, tools, models),
             clock=SystemClock(),
             page_key=hashlib.sha256(f"page tokens {name}".encode()).digest(),
         )
@@ -260,7 +263,7 @@ class _Models:
     """How models are reached, and who may reach them when."""
 
     router: Models
-    places: ModelPlaces
+    places: Places
 
 
 @frozen
@@ -268,6 +271,7 @@ class _Tools:
     """Where tools come from."""
 
     clients: LateClients
+    http: HttpTool
     functions: FunctionCatalog
     isolated: IsolatedFunctions
     mcp: McpServers
@@ -292,6 +296,7 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     stack.push_async_callback(isolated.close)
     return _Tools(
         clients=clients,
+        http=HttpTool(clients=clients, connections=config.connections),
         isolated=isolated,
         functions=FunctionCatalog(roots=config.function_roots),
         mcp=mcp,
@@ -335,6 +340,13 @@ def _ring(config: Config, store: Store, models: _Models, tools: _Tools, consulta
     )
 
 
+def _connections(config: Config, tools: _Tools, models: _Models) -> Connections:
+    veil = Veil(secret.reveal() for secret in config.all_hidden)
+    return Connections(
+        tools.http, tools.mcp, tools.grpc, tools.sql, tools.workers, models.places, veil=veil.over
+    )
+
+
 def _run_limits(tenant: TenantLimits) -> RunLimits:
     return RunLimits(
         most=BoundsCap(
@@ -348,7 +360,7 @@ def _run_limits(tenant: TenantLimits) -> RunLimits:
 
 def _toolbox(config: Config, tools: _Tools) -> StepToolbox:
     return StepToolbox(
-        http=HttpTool(clients=tools.clients, connections=config.connections),
+        http=tools.http,
         functions=FunctionTool(
             catalog=tools.functions,
             threads=FUNCTION_THREADS,

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from google.protobuf.message import Message
 
+from jackline.v1 import connection_pb2
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1 import tool_worker_pb2 as workers
 from jackline.v1 import workflow_service_pb2 as flows
@@ -91,6 +92,18 @@ READINGS: Mapping[str, Reading] = {
         workers.ListToolWorkersResponse(pools=POOLS),
         ("depot", "hub"),
         "PRINCIPAL",
+    ),
+    "connections": Reading(
+        ("connections",),
+        "ListConnections",
+        connection_pb2.ListConnectionsResponse(
+            connections=[
+                connection_pb2.Connection(name="orders", problem=HOSTILE, concurrency=4),
+                connection_pb2.Connection(name="depot", failure_count=2, concurrency=4),
+            ]
+        ),
+        ("orders", "depot"),
+        "FAILURES",
     ),
 }
 MESSAGES = wire.ListRunMessagesResponse(

@@ -207,6 +207,7 @@ async def test_help_lists_every_command_and_every_exit_code(console: Console) ->
         "workflow",
         "info",
         "workers",
+        "connections",
         "validate",
         "context",
         "token",

@@ -50,6 +50,7 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "workflows": ('"refunds"', '"refunds-trial"'),
     "describe": ('"worstCase"', '"issue_refund"'),
     "workers": ("{",),
+    "connections": ('"CONNECTION_KIND_MODEL"',),
 }
 """Each block of the page, and what its output has to show."""
 

@@ -19,6 +19,7 @@ from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.identity.principals import ALL_SCOPES, Principal, Scope
 from jackline_server.identity.tokens import KnownToken, TokenRegister, digest_of
 from jackline_server.rpc.server import RpcServer, Served, create_server
+from jackline_server.runtime.connection_views import Connections
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Durability, Tenant
 from jackline_server.tools.worker.pools import WorkerPools
 from tests.rpc.doubles import FixedClock, Script, ScriptedRuns, ScriptedThreads, ScriptedWorkflows
@@ -110,11 +111,12 @@ def make_server(
     workers: WorkerPools | None = None,
 ) -> RpcServer:
     """A server that is not listening yet."""
+    pools = workers or WorkerPools(POOLS, schemas=JsonSchemas(), clock=FixedClock())
     served = Served(
         runs=runs,
         threads=ScriptedThreads(script),
         workflows=ScriptedWorkflows(script),
-        workers=workers or WorkerPools(POOLS, schemas=JsonSchemas(), clock=FixedClock()),
+        workers=pools,
         authenticate=_register().authenticate,
         info=ServerInfo(
             version="1.2.3",
@@ -123,6 +125,7 @@ def make_server(
             models=("fast",),
             limits=limits,
         ),
+        connections=Connections(pools),
         clock=FixedClock(),
         page_key=b"k" * 32,
     )

@@ -152,7 +152,7 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer, ToolWorkerSer
     ListInterrupts = GetServerInfo = cast("Any", _answer)
     ListThreads = GetThread = AppendMessages = cast("Any", _answer)
     ValidateWorkflow = PutWorkflow = GetWorkflow = ListWorkflows = DescribeWorkflow = cast("Any", _answer)
-    ListToolWorkers = cast("Any", _answer)
+    ListToolWorkers = ListConnections = cast("Any", _answer)
     Connect = cast("Any", _nobody_serves)
 
 

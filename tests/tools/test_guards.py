@@ -4,7 +4,9 @@ import asyncio
 from dataclasses import dataclass
 
 from jackline_server.runtime.connection_guards import Breaker
+from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
 from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.tool_waits import ToolWait, WaitFor
 from jackline_server.tools.guards import Guard, is_fair
 from jackline_server.tools.results import completed, failed
 from tests.models.virtual_time import run_virtual
@@ -32,9 +34,13 @@ class Server:
         self.most = 0
         self._now = 0
 
+        self.waits: list[ToolWait | None] = []
+
     async def call(self, answer: ToolResult, *, takes_s: float = 0, within_s: float = 1_000) -> ToolResult:
         deadline = asyncio.get_running_loop().time() + within_s
-        return await self.guard.run(deadline, lambda: self._answer(answer, takes_s))
+        return await self.guard.run(
+            deadline, lambda: self._answer(answer, takes_s), on_wait=self.waits.append
+        )
 
     async def _answer(self, answer: ToolResult, takes_s: float) -> ToolResult:
         self.calls += 1
@@ -244,3 +250,88 @@ def test_a_caller_in_a_hurry_says_nothing_about_a_connection() -> None:
     assert not is_fair(50, 30_000)
     assert is_fair(50, 50), "the operator gives it no more"
     assert is_fair(5_000, 300_000)
+
+
+def test_a_call_that_finds_a_place_waits_for_nothing() -> None:
+    async def scene() -> None:
+        server = Server(Connection(concurrency=1, calls_per_minute=1))
+        await server.call(GOOD)
+        assert server.waits == []
+
+    run_virtual(scene())
+
+
+def test_a_call_says_that_it_waits_for_a_place_and_that_it_waits_no_more() -> None:
+    async def scene() -> None:
+        server = Server(Connection(concurrency=2))
+        first = [asyncio.create_task(server.call(GOOD, takes_s=5)) for _ in range(2)]
+        await asyncio.sleep(1)
+        third = asyncio.create_task(server.call(GOOD))
+        await asyncio.sleep(1)
+        place = ToolWait(what=WaitFor.PLACE, connection="orders", count=2)
+        assert server.waits == [place]
+        assert view_of(server).waiting == 1
+        await asyncio.gather(*first, third)
+        assert server.waits == [place, None]
+        assert view_of(server).waiting == 0
+
+    run_virtual(scene())
+
+
+def test_a_call_says_that_it_waits_for_the_rate_also_if_it_is_given_up() -> None:
+    async def scene() -> None:
+        server = Server(Connection(calls_per_minute=3))
+        for _ in range(3):
+            await server.call(GOOD)
+        waiting = asyncio.create_task(server.call(GOOD))
+        await asyncio.sleep(1)
+        rate = ToolWait(what=WaitFor.RATE, connection="orders", count=3)
+        assert server.waits == [rate]
+        assert (view_of(server).waiting, view_of(server).calls_left) == (1, 0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert server.waits == [rate, None]
+        assert view_of(server).waiting == 0
+
+    run_virtual(scene())
+
+
+def test_a_view_tells_how_a_connection_does_from_its_first_call_to_being_left_alone_and_back() -> None:
+    async def scene() -> None:
+        server = Server(Connection(calls_per_minute=10))
+        fresh = view_of(server)
+        assert (fresh.state, fresh.calls_left, fresh.problem) == (ConnectionState.UNUSED, 10, "")
+        await server.call(REFUSED)
+        used = view_of(server)
+        assert (used.state, used.calls_left, used.failures) == (ConnectionState.READY, 9, 0)
+        await server.fail(1)
+        failed_once = view_of(server)
+        assert (failed_once.state, failed_once.failures) == (ConnectionState.FAILED, 1)
+        assert failed_once.problem == DOWN.connection_problem
+        await server.fail(2)
+        alone = view_of(server)
+        assert (alone.state, alone.failures, alone.breaker_failures) == (ConnectionState.LEFT_ALONE, 3, 3)
+        assert 0 < alone.left_alone_ms <= COOL_OFF_S * 1000
+        await asyncio.sleep(COOL_OFF_S)
+        assert view_of(server).left_alone_ms == 0
+        await server.call(GOOD)
+        back = view_of(server)
+        assert (back.state, back.failures, back.problem) == (ConnectionState.READY, 0, "")
+
+    run_virtual(scene())
+
+
+def test_the_word_of_a_link_counts_as_long_as_no_call_has_failed() -> None:
+    async def scene() -> None:
+        server = Server(Connection())
+        starting = server.guard.view(ConnectionKind.MCP, state=ConnectionState.STARTING, problem="soon")
+        assert (starting.state, starting.problem) == (ConnectionState.STARTING, "soon")
+        await server.fail(1)
+        failed_once = server.guard.view(ConnectionKind.MCP, state=ConnectionState.READY)
+        assert failed_once.state is ConnectionState.FAILED
+
+    run_virtual(scene())
+
+
+def view_of(server: Server) -> ConnectionView:
+    return server.guard.view(ConnectionKind.HTTP)

@@ -2790,7 +2790,9 @@ type ToolCallFinished struct {
 	// True if the whole result is kept outside the log: GetToolCallResult reads it.
 	Stored bool `protobuf:"varint,12,opt,name=stored,proto3" json:"stored,omitempty"`
 	// How many parts of the result are no text, such as images: GetToolCallResult reads those that are kept.
-	Media         uint32 `protobuf:"varint,13,opt,name=media,proto3" json:"media,omitempty"`
+	Media uint32 `protobuf:"varint,13,opt,name=media,proto3" json:"media,omitempty"`
+	// How much of the attempt's time went by before anything was called, while it waited for a place, a rate or a worker.
+	WaitedMs      uint32 `protobuf:"varint,20,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2912,6 +2914,13 @@ func (x *ToolCallFinished) GetStored() bool {
 func (x *ToolCallFinished) GetMedia() uint32 {
 	if x != nil {
 		return x.Media
+	}
+	return 0
+}
+
+func (x *ToolCallFinished) GetWaitedMs() uint32 {
+	if x != nil {
+		return x.WaitedMs
 	}
 	return 0
 }
@@ -5423,7 +5432,7 @@ func (x *GroundedContent) GetProblem() string {
 // A live piece of what is being made. Never stored, never replayed.
 type Delta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model`.
+	// The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model` and `tool_waiting`.
 	AttemptId uint64 `protobuf:"varint,1,opt,name=attempt_id,json=attemptId,proto3" json:"attempt_id,omitempty"`
 	// The step.
 	StepId string `protobuf:"bytes,2,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
@@ -5437,6 +5446,7 @@ type Delta struct {
 	//	*Delta_Reasoning
 	//	*Delta_ToolArguments
 	//	*Delta_WaitingForModel
+	//	*Delta_ToolWaiting
 	Part          isDelta_Part `protobuf_oneof:"part"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5536,6 +5546,15 @@ func (x *Delta) GetWaitingForModel() string {
 	return ""
 }
 
+func (x *Delta) GetToolWaiting() *ToolWaiting {
+	if x != nil {
+		if x, ok := x.Part.(*Delta_ToolWaiting); ok {
+			return x.ToolWaiting
+		}
+	}
+	return nil
+}
+
 type isDelta_Part interface {
 	isDelta_Part()
 }
@@ -5561,6 +5580,11 @@ type Delta_WaitingForModel struct {
 	WaitingForModel string `protobuf:"bytes,7,opt,name=waiting_for_model,json=waitingForModel,proto3,oneof"`
 }
 
+type Delta_ToolWaiting struct {
+	// Nothing: a tool call waits before anything is called, or waits no more.
+	ToolWaiting *ToolWaiting `protobuf:"bytes,10,opt,name=tool_waiting,json=toolWaiting,proto3,oneof"`
+}
+
 func (*Delta_Text) isDelta_Part() {}
 
 func (*Delta_Reasoning) isDelta_Part() {}
@@ -5568,6 +5592,72 @@ func (*Delta_Reasoning) isDelta_Part() {}
 func (*Delta_ToolArguments) isDelta_Part() {}
 
 func (*Delta_WaitingForModel) isDelta_Part() {}
+
+func (*Delta_ToolWaiting) isDelta_Part() {}
+
+// That a tool call waits.
+type ToolWaiting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Name of the tool.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// What it waits for. Unset once it does no more.
+	Wait          *ToolWait `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolWaiting) Reset() {
+	*x = ToolWaiting{}
+	mi := &file_jackline_v1_event_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolWaiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolWaiting) ProtoMessage() {}
+
+func (x *ToolWaiting) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolWaiting.ProtoReflect.Descriptor instead.
+func (*ToolWaiting) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ToolWaiting) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ToolWaiting) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ToolWaiting) GetWait() *ToolWait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
 
 // A piece of a tool call's arguments.
 type ToolArgumentsDelta struct {
@@ -5584,7 +5674,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[49]
+	mi := &file_jackline_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +5686,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[49]
+	mi := &file_jackline_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +5699,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -5644,7 +5734,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[50]
+	mi := &file_jackline_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5656,7 +5746,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[50]
+	mi := &file_jackline_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5669,7 +5759,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -5833,7 +5923,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x19\n" +
 	"\bcall_key\x18\x03 \x01(\tR\acallKey\x12+\n" +
 	"\x06effect\x18\x04 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\rR\aattempt\"\xc6\x03\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\"\xe3\x03\n" +
 	"\x10ToolCallFinished\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x123\n" +
@@ -5850,7 +5940,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	" \x01(\rH\x00R\tretryInMs\x88\x01\x01\x12\x1b\n" +
 	"\ttimed_out\x18\v \x01(\bR\btimedOut\x12\x16\n" +
 	"\x06stored\x18\f \x01(\bR\x06stored\x12\x14\n" +
-	"\x05media\x18\r \x01(\rR\x05mediaB\x0e\n" +
+	"\x05media\x18\r \x01(\rR\x05media\x12\x1b\n" +
+	"\twaited_ms\x18\x14 \x01(\rR\bwaitedMsB\x0e\n" +
 	"\f_retry_in_ms\"w\n" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
@@ -6049,7 +6140,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\tR\asummary\"M\n" +
 	"\x0fGroundedContent\x12 \n" +
 	"\vunsupported\x18\x01 \x03(\tR\vunsupported\x12\x18\n" +
-	"\aproblem\x18\x02 \x01(\tR\aproblem\"\x93\x02\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xd2\x02\n" +
 	"\x05Delta\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\x04R\tattemptId\x12\x17\n" +
@@ -6058,8 +6149,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tH\x00R\x04text\x12\x1e\n" +
 	"\treasoning\x18\x05 \x01(\tH\x00R\treasoning\x12H\n" +
 	"\x0etool_arguments\x18\x06 \x01(\v2\x1f.jackline.v1.ToolArgumentsDeltaH\x00R\rtoolArguments\x12,\n" +
-	"\x11waiting_for_model\x18\a \x01(\tH\x00R\x0fwaitingForModelB\x06\n" +
-	"\x04part\"Z\n" +
+	"\x11waiting_for_model\x18\a \x01(\tH\x00R\x0fwaitingForModel\x12=\n" +
+	"\ftool_waiting\x18\n" +
+	" \x01(\v2\x18.jackline.v1.ToolWaitingH\x00R\vtoolWaitingB\x06\n" +
+	"\x04part\"e\n" +
+	"\vToolWaiting\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12)\n" +
+	"\x04wait\x18\x03 \x01(\v2\x15.jackline.v1.ToolWaitR\x04wait\"Z\n" +
 	"\x12ToolArgumentsDelta\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1a\n" +
@@ -6197,7 +6294,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -6261,27 +6358,29 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*CompactedContent)(nil),      // 59: jackline.v1.CompactedContent
 	(*GroundedContent)(nil),       // 60: jackline.v1.GroundedContent
 	(*Delta)(nil),                 // 61: jackline.v1.Delta
-	(*ToolArgumentsDelta)(nil),    // 62: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 63: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 65: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 66: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 67: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 68: jackline.v1.RunState
-	(StopReason)(0),               // 69: jackline.v1.StopReason
-	(*Usage)(nil),                 // 70: jackline.v1.Usage
-	(Effect)(0),                   // 71: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 72: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 73: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 74: jackline.v1.CommandKind
-	(AbortMode)(0),                // 75: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 76: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 77: jackline.v1.VisitBounds
-	(GatePoint)(0),                // 78: jackline.v1.GatePoint
-	(*structpb.Struct)(nil),       // 79: google.protobuf.Struct
+	(*ToolWaiting)(nil),           // 62: jackline.v1.ToolWaiting
+	(*ToolArgumentsDelta)(nil),    // 63: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 64: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 65: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 66: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 67: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 68: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 69: jackline.v1.RunState
+	(StopReason)(0),               // 70: jackline.v1.StopReason
+	(*Usage)(nil),                 // 71: jackline.v1.Usage
+	(Effect)(0),                   // 72: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 73: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 74: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 75: jackline.v1.CommandKind
+	(AbortMode)(0),                // 76: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 77: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 78: jackline.v1.VisitBounds
+	(GatePoint)(0),                // 79: jackline.v1.GatePoint
+	(*structpb.Struct)(nil),       // 80: google.protobuf.Struct
+	(*ToolWait)(nil),              // 81: jackline.v1.ToolWait
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	64, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	65, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	14, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
 	18, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
 	19, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
@@ -6314,47 +6413,47 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	45, // 30: jackline.v1.StepEvent.child_started:type_name -> jackline.v1.ChildStarted
 	46, // 31: jackline.v1.StepEvent.child_finished:type_name -> jackline.v1.ChildFinished
 	47, // 32: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	64, // 33: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	65, // 34: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	66, // 35: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	67, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	65, // 33: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	66, // 34: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	67, // 35: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	68, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
 	16, // 37: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
 	15, // 38: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
 	0,  // 39: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	68, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	69, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	69, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	69, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	70, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	70, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
 	1,  // 43: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	69, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	70, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	70, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	71, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
 	2,  // 46: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
 	3,  // 47: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	70, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	71, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
 	4,  // 49: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	71, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	72, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	72, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	73, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
 	5,  // 52: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
 	6,  // 53: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	73, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	64, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	69, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	74, // 57: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	75, // 58: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	69, // 59: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	74, // 60: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	76, // 61: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	64, // 62: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
-	65, // 63: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	77, // 64: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	74, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	65, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	70, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	75, // 57: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	76, // 58: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	70, // 59: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	75, // 60: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	77, // 61: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	65, // 62: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	66, // 63: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	78, // 64: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
 	7,  // 65: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
 	8,  // 66: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
 	9,  // 67: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
 	10, // 68: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	78, // 69: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	79, // 69: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
 	11, // 70: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
 	12, // 71: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	68, // 72: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
-	69, // 73: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
+	69, // 72: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
+	70, // 73: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
 	48, // 74: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
 	50, // 75: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
 	51, // 76: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
@@ -6366,17 +6465,19 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	59, // 82: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
 	60, // 83: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
 	55, // 84: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
-	79, // 85: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	80, // 85: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
 	49, // 86: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
 	52, // 87: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
 	56, // 88: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
 	55, // 89: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
-	62, // 90: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	91, // [91:91] is the sub-list for method output_type
-	91, // [91:91] is the sub-list for method input_type
-	91, // [91:91] is the sub-list for extension type_name
-	91, // [91:91] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	63, // 90: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	62, // 91: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
+	81, // 92: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -6444,6 +6545,7 @@ func file_jackline_v1_event_proto_init() {
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
 		(*Delta_WaitingForModel)(nil),
+		(*Delta_ToolWaiting)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6451,7 +6553,7 @@ func file_jackline_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

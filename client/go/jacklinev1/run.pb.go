@@ -731,6 +731,67 @@ func (Effect) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
+// What keeps a tool call from beginning.
+type ToolWaitKind int32
+
+const (
+	// Never sent.
+	ToolWaitKind_TOOL_WAIT_KIND_UNSPECIFIED ToolWaitKind = 0
+	// As many calls of the connection are in flight as may be.
+	ToolWaitKind_TOOL_WAIT_KIND_PLACE ToolWaitKind = 1
+	// As many calls of the connection began within the last minute as may.
+	ToolWaitKind_TOOL_WAIT_KIND_RATE ToolWaitKind = 2
+	// No worker that serves the tool is connected to the pool.
+	ToolWaitKind_TOOL_WAIT_KIND_WORKER ToolWaitKind = 3
+	// Workers serve the tool, and each has as many calls as it takes.
+	ToolWaitKind_TOOL_WAIT_KIND_WORKER_PLACE ToolWaitKind = 4
+)
+
+// Enum value maps for ToolWaitKind.
+var (
+	ToolWaitKind_name = map[int32]string{
+		0: "TOOL_WAIT_KIND_UNSPECIFIED",
+		1: "TOOL_WAIT_KIND_PLACE",
+		2: "TOOL_WAIT_KIND_RATE",
+		3: "TOOL_WAIT_KIND_WORKER",
+		4: "TOOL_WAIT_KIND_WORKER_PLACE",
+	}
+	ToolWaitKind_value = map[string]int32{
+		"TOOL_WAIT_KIND_UNSPECIFIED":  0,
+		"TOOL_WAIT_KIND_PLACE":        1,
+		"TOOL_WAIT_KIND_RATE":         2,
+		"TOOL_WAIT_KIND_WORKER":       3,
+		"TOOL_WAIT_KIND_WORKER_PLACE": 4,
+	}
+)
+
+func (x ToolWaitKind) Enum() *ToolWaitKind {
+	p := new(ToolWaitKind)
+	*p = x
+	return p
+}
+
+func (x ToolWaitKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolWaitKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_run_proto_enumTypes[9].Descriptor()
+}
+
+func (ToolWaitKind) Type() protoreflect.EnumType {
+	return &file_jackline_v1_run_proto_enumTypes[9]
+}
+
+func (x ToolWaitKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolWaitKind.Descriptor instead.
+func (ToolWaitKind) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
+}
+
 // Who a message speaks as.
 type MessageRole int32
 
@@ -776,11 +837,11 @@ func (x MessageRole) String() string {
 }
 
 func (MessageRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[9].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[10].Descriptor()
 }
 
 func (MessageRole) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[9]
+	return &file_jackline_v1_run_proto_enumTypes[10]
 }
 
 func (x MessageRole) Number() protoreflect.EnumNumber {
@@ -789,7 +850,7 @@ func (x MessageRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MessageRole.Descriptor instead.
 func (MessageRole) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 // The caps of a whole run. An unset field means no cap of that kind here. Counts are at least 1; a cost budget of 0 lets
@@ -1577,7 +1638,9 @@ type Run struct {
 	// Output only. The run at the top of its family; empty for one that a caller started.
 	RootRunId string `protobuf:"bytes,28,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
 	// Output only. The runs that it has started, in that order. Unset in lists.
-	Children      []*ChildRun `protobuf:"bytes,29,rep,name=children,proto3" json:"children,omitempty"`
+	Children []*ChildRun `protobuf:"bytes,29,rep,name=children,proto3" json:"children,omitempty"`
+	// Output only. The tool calls that wait before anything is called. Unset in lists, and where another server drives the run.
+	WaitingCalls  []*WaitingCall `protobuf:"bytes,35,rep,name=waiting_calls,json=waitingCalls,proto3" json:"waiting_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1829,6 +1892,13 @@ func (x *Run) GetChildren() []*ChildRun {
 	return nil
 }
 
+func (x *Run) GetWaitingCalls() []*WaitingCall {
+	if x != nil {
+		return x.WaitingCalls
+	}
+	return nil
+}
+
 // A run that another one has started.
 type ChildRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2056,7 +2126,11 @@ type ToolCall struct {
 	// Output only. True if all of such a result is kept: GetToolCallResult reads it.
 	Stored bool `protobuf:"varint,16,opt,name=stored,proto3" json:"stored,omitempty"`
 	// Output only. How many parts of the result are no text, such as images.
-	Media         uint32 `protobuf:"varint,17,opt,name=media,proto3" json:"media,omitempty"`
+	Media uint32 `protobuf:"varint,17,opt,name=media,proto3" json:"media,omitempty"`
+	// Output only. How much of the duration the last attempt waited before anything was called; unset if it did not.
+	Waited *durationpb.Duration `protobuf:"bytes,20,opt,name=waited,proto3" json:"waited,omitempty"`
+	// Output only. What it waits for now; unset if it does not, and where another server drives the run.
+	Wait          *ToolWait `protobuf:"bytes,21,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2210,6 +2284,176 @@ func (x *ToolCall) GetMedia() uint32 {
 	return 0
 }
 
+func (x *ToolCall) GetWaited() *durationpb.Duration {
+	if x != nil {
+		return x.Waited
+	}
+	return nil
+}
+
+func (x *ToolCall) GetWait() *ToolWait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// What a tool call waits for before anything is called. Its time runs already.
+type ToolWait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Output only. What it is.
+	Kind ToolWaitKind `protobuf:"varint,1,opt,name=kind,proto3,enum=jackline.v1.ToolWaitKind" json:"kind,omitempty"`
+	// Output only. The connection of the operator's config; of a worker's tool that is its pool.
+	Connection string `protobuf:"bytes,2,opt,name=connection,proto3" json:"connection,omitempty"`
+	// Output only. Of a place, how many there are; of a rate, how many calls may begin in a minute; of a worker, how many are
+	// connected to the pool; of a worker's place, how many serve the tool.
+	Count uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// Output only. When it began to wait.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolWait) Reset() {
+	*x = ToolWait{}
+	mi := &file_jackline_v1_run_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolWait) ProtoMessage() {}
+
+func (x *ToolWait) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolWait.ProtoReflect.Descriptor instead.
+func (*ToolWait) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ToolWait) GetKind() ToolWaitKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ToolWaitKind_TOOL_WAIT_KIND_UNSPECIFIED
+}
+
+func (x *ToolWait) GetConnection() string {
+	if x != nil {
+		return x.Connection
+	}
+	return ""
+}
+
+func (x *ToolWait) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ToolWait) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// A tool call that waits.
+type WaitingCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Output only. The call.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Output only. Name of the tool.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Output only. The step that asked.
+	StepId string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	// Output only. The turn it belongs to.
+	Iteration uint32 `protobuf:"varint,4,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	// Output only. What for.
+	Wait          *ToolWait `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingCall) Reset() {
+	*x = WaitingCall{}
+	mi := &file_jackline_v1_run_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingCall) ProtoMessage() {}
+
+func (x *WaitingCall) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingCall.ProtoReflect.Descriptor instead.
+func (*WaitingCall) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WaitingCall) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *WaitingCall) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *WaitingCall) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *WaitingCall) GetIteration() uint32 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *WaitingCall) GetWait() *ToolWait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // A tool call inside an assistant message.
 type RunMessageToolCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2225,7 +2469,7 @@ type RunMessageToolCall struct {
 
 func (x *RunMessageToolCall) Reset() {
 	*x = RunMessageToolCall{}
-	mi := &file_jackline_v1_run_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2481,7 @@ func (x *RunMessageToolCall) String() string {
 func (*RunMessageToolCall) ProtoMessage() {}
 
 func (x *RunMessageToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2494,7 @@ func (x *RunMessageToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMessageToolCall.ProtoReflect.Descriptor instead.
 func (*RunMessageToolCall) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunMessageToolCall) GetCallId() string {
@@ -2295,7 +2539,7 @@ type RunMessage struct {
 
 func (x *RunMessage) Reset() {
 	*x = RunMessage{}
-	mi := &file_jackline_v1_run_proto_msgTypes[12]
+	mi := &file_jackline_v1_run_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2551,7 @@ func (x *RunMessage) String() string {
 func (*RunMessage) ProtoMessage() {}
 
 func (x *RunMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_proto_msgTypes[12]
+	mi := &file_jackline_v1_run_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2564,7 @@ func (x *RunMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMessage.ProtoReflect.Descriptor instead.
 func (*RunMessage) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunMessage) GetRole() MessageRole {
@@ -2449,7 +2693,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\braise_to\x18\r \x01(\x04R\araiseTo\x12\"\n" +
 	"\rparent_run_id\x18\x14 \x01(\tR\vparentRunId\x12\x1f\n" +
 	"\vschema_json\x18\x0e \x01(\fR\n" +
-	"schemaJson\"\xe9\v\n" +
+	"schemaJson\"\xae\f\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -2493,13 +2737,14 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\bmetadata\x18( \x03(\v2\x1e.jackline.v1.Run.MetadataEntryR\bmetadata\x12\"\n" +
 	"\rparent_run_id\x18\x1b \x01(\tR\vparentRunId\x12\x1e\n" +
 	"\vroot_run_id\x18\x1c \x01(\tR\trootRunId\x121\n" +
-	"\bchildren\x18\x1d \x03(\v2\x15.jackline.v1.ChildRunR\bchildren\x1a9\n" +
+	"\bchildren\x18\x1d \x03(\v2\x15.jackline.v1.ChildRunR\bchildren\x12=\n" +
+	"\rwaiting_calls\x18# \x03(\v2\x18.jackline.v1.WaitingCallR\fwaitingCalls\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10(J\x04\b)\x102\"\xa6\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10#J\x04\b$\x10(J\x04\b)\x102\"\xa6\x03\n" +
 	"\bChildRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x17\n" +
@@ -2521,7 +2766,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"ForkOrigin\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb7\x04\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\x95\x05\n" +
 	"\bToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x17\n" +
@@ -2541,7 +2786,22 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"reusedFrom\x12$\n" +
 	"\x0ecut_from_bytes\x18\x0f \x01(\x04R\fcutFromBytes\x12\x16\n" +
 	"\x06stored\x18\x10 \x01(\bR\x06stored\x12\x14\n" +
-	"\x05media\x18\x11 \x01(\rR\x05media\"h\n" +
+	"\x05media\x18\x11 \x01(\rR\x05media\x121\n" +
+	"\x06waited\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12)\n" +
+	"\x04wait\x18\x15 \x01(\v2\x15.jackline.v1.ToolWaitR\x04wait\"\xa1\x01\n" +
+	"\bToolWait\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.jackline.v1.ToolWaitKindR\x04kind\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x02 \x01(\tR\n" +
+	"connection\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x9c\x01\n" +
+	"\vWaitingCall\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x17\n" +
+	"\astep_id\x18\x03 \x01(\tR\x06stepId\x12\x1c\n" +
+	"\titeration\x18\x04 \x01(\rR\titeration\x12)\n" +
+	"\x04wait\x18\x05 \x01(\v2\x15.jackline.v1.ToolWaitR\x04wait\"h\n" +
 	"\x12RunMessageToolCall\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12%\n" +
@@ -2654,7 +2914,13 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vEFFECT_READ\x10\x01\x12\x15\n" +
 	"\x11EFFECT_IDEMPOTENT\x10\x02\x12\x10\n" +
-	"\fEFFECT_WRITE\x10\x03\"\x04\b\x04\x10\x04*\x8e\x01\n" +
+	"\fEFFECT_WRITE\x10\x03\"\x04\b\x04\x10\x04*\x9d\x01\n" +
+	"\fToolWaitKind\x12\x1e\n" +
+	"\x1aTOOL_WAIT_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14TOOL_WAIT_KIND_PLACE\x10\x01\x12\x17\n" +
+	"\x13TOOL_WAIT_KIND_RATE\x10\x02\x12\x19\n" +
+	"\x15TOOL_WAIT_KIND_WORKER\x10\x03\x12\x1f\n" +
+	"\x1bTOOL_WAIT_KIND_WORKER_PLACE\x10\x04*\x8e\x01\n" +
 	"\vMessageRole\x12\x1c\n" +
 	"\x18MESSAGE_ROLE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13MESSAGE_ROLE_SYSTEM\x10\x01\x12\x15\n" +
@@ -2675,8 +2941,8 @@ func file_jackline_v1_run_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_run_proto_rawDescData
 }
 
-var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
+var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_jackline_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: jackline.v1.RunState
 	(StopReason)(0),               // 1: jackline.v1.StopReason
@@ -2687,67 +2953,76 @@ var file_jackline_v1_run_proto_goTypes = []any{
 	(InterruptKind)(0),            // 6: jackline.v1.InterruptKind
 	(ToolCallStatus)(0),           // 7: jackline.v1.ToolCallStatus
 	(Effect)(0),                   // 8: jackline.v1.Effect
-	(MessageRole)(0),              // 9: jackline.v1.MessageRole
-	(*RunBounds)(nil),             // 10: jackline.v1.RunBounds
-	(*VisitBounds)(nil),           // 11: jackline.v1.VisitBounds
-	(*Usage)(nil),                 // 12: jackline.v1.Usage
-	(*Ledger)(nil),                // 13: jackline.v1.Ledger
-	(*Outcome)(nil),               // 14: jackline.v1.Outcome
-	(*StepSummary)(nil),           // 15: jackline.v1.StepSummary
-	(*Interrupt)(nil),             // 16: jackline.v1.Interrupt
-	(*Run)(nil),                   // 17: jackline.v1.Run
-	(*ChildRun)(nil),              // 18: jackline.v1.ChildRun
-	(*ForkOrigin)(nil),            // 19: jackline.v1.ForkOrigin
-	(*ToolCall)(nil),              // 20: jackline.v1.ToolCall
-	(*RunMessageToolCall)(nil),    // 21: jackline.v1.RunMessageToolCall
-	(*RunMessage)(nil),            // 22: jackline.v1.RunMessage
-	nil,                           // 23: jackline.v1.Run.LabelsEntry
-	nil,                           // 24: jackline.v1.Run.MetadataEntry
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 27: google.protobuf.Struct
+	(ToolWaitKind)(0),             // 9: jackline.v1.ToolWaitKind
+	(MessageRole)(0),              // 10: jackline.v1.MessageRole
+	(*RunBounds)(nil),             // 11: jackline.v1.RunBounds
+	(*VisitBounds)(nil),           // 12: jackline.v1.VisitBounds
+	(*Usage)(nil),                 // 13: jackline.v1.Usage
+	(*Ledger)(nil),                // 14: jackline.v1.Ledger
+	(*Outcome)(nil),               // 15: jackline.v1.Outcome
+	(*StepSummary)(nil),           // 16: jackline.v1.StepSummary
+	(*Interrupt)(nil),             // 17: jackline.v1.Interrupt
+	(*Run)(nil),                   // 18: jackline.v1.Run
+	(*ChildRun)(nil),              // 19: jackline.v1.ChildRun
+	(*ForkOrigin)(nil),            // 20: jackline.v1.ForkOrigin
+	(*ToolCall)(nil),              // 21: jackline.v1.ToolCall
+	(*ToolWait)(nil),              // 22: jackline.v1.ToolWait
+	(*WaitingCall)(nil),           // 23: jackline.v1.WaitingCall
+	(*RunMessageToolCall)(nil),    // 24: jackline.v1.RunMessageToolCall
+	(*RunMessage)(nil),            // 25: jackline.v1.RunMessage
+	nil,                           // 26: jackline.v1.Run.LabelsEntry
+	nil,                           // 27: jackline.v1.Run.MetadataEntry
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 30: google.protobuf.Struct
 }
 var file_jackline_v1_run_proto_depIdxs = []int32{
-	25, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
-	25, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
+	28, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
+	28, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
 	5,  // 2: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
-	13, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
-	25, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
-	25, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
+	14, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
+	28, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
+	28, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
 	6,  // 6: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
-	26, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
-	26, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
+	29, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 9: jackline.v1.Run.state:type_name -> jackline.v1.RunState
 	1,  // 10: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
-	14, // 11: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
-	12, // 12: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
-	13, // 13: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
-	13, // 14: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
-	10, // 15: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
-	15, // 16: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
-	16, // 17: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
-	26, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	26, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
-	25, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
-	23, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
-	26, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	27, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
-	19, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
-	11, // 25: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
-	24, // 26: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
-	18, // 27: jackline.v1.Run.children:type_name -> jackline.v1.ChildRun
-	0,  // 28: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
-	25, // 29: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
-	7,  // 30: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
-	8,  // 31: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
-	25, // 32: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
-	9,  // 33: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
-	21, // 34: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	15, // 11: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
+	13, // 12: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
+	14, // 13: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
+	14, // 14: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
+	11, // 15: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
+	16, // 16: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
+	17, // 17: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
+	29, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	29, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	28, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
+	26, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
+	29, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	30, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
+	20, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
+	12, // 25: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
+	27, // 26: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
+	19, // 27: jackline.v1.Run.children:type_name -> jackline.v1.ChildRun
+	23, // 28: jackline.v1.Run.waiting_calls:type_name -> jackline.v1.WaitingCall
+	0,  // 29: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
+	28, // 30: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
+	7,  // 31: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
+	8,  // 32: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
+	28, // 33: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
+	28, // 34: jackline.v1.ToolCall.waited:type_name -> google.protobuf.Duration
+	22, // 35: jackline.v1.ToolCall.wait:type_name -> jackline.v1.ToolWait
+	9,  // 36: jackline.v1.ToolWait.kind:type_name -> jackline.v1.ToolWaitKind
+	29, // 37: jackline.v1.ToolWait.since:type_name -> google.protobuf.Timestamp
+	22, // 38: jackline.v1.WaitingCall.wait:type_name -> jackline.v1.ToolWait
+	10, // 39: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
+	24, // 40: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_proto_init() }
@@ -2763,8 +3038,8 @@ func file_jackline_v1_run_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_proto_rawDesc), len(file_jackline_v1_run_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   15,
+			NumEnums:      11,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

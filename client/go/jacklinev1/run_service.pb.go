@@ -2637,7 +2637,7 @@ var File_jackline_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1djackline/v1/run_service.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x17jackline/v1/event.proto\x1a\x15jackline/v1/run.proto\x1a\x18jackline/v1/thread.proto\"\x9c\x01\n" +
+	"\x1djackline/v1/run_service.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cjackline/v1/connection.proto\x1a\x19jackline/v1/control.proto\x1a\x17jackline/v1/event.proto\x1a\x15jackline/v1/run.proto\x1a\x18jackline/v1/thread.proto\"\x9c\x01\n" +
 	"\x0eInlineWorkflow\x12\x12\n" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12<\n" +
 	"\x05files\x18\x02 \x03(\v2&.jackline.v1.InlineWorkflow.FilesEntryR\x05files\x1a8\n" +
@@ -2851,7 +2851,8 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x1cDURABILITY_CLASS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DURABILITY_CLASS_FSYNC\x10\x01\x12\x1c\n" +
 	"\x18DURABILITY_CLASS_PROCESS\x10\x02\x12\x19\n" +
-	"\x15DURABILITY_CLASS_NONE\x10\x032\xd6\t\n" +
+	"\x15DURABILITY_CLASS_NONE\x10\x032\xb4\n" +
+	"\n" +
 	"\n" +
 	"RunService\x12G\n" +
 	"\bStartRun\x12\x1c.jackline.v1.StartRunRequest\x1a\x1d.jackline.v1.StartRunResponse\x12D\n" +
@@ -2868,7 +2869,8 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\vListThreads\x12\x1f.jackline.v1.ListThreadsRequest\x1a .jackline.v1.ListThreadsResponse\x12J\n" +
 	"\tGetThread\x12\x1d.jackline.v1.GetThreadRequest\x1a\x1e.jackline.v1.GetThreadResponse\x12Y\n" +
 	"\x0eAppendMessages\x12\".jackline.v1.AppendMessagesRequest\x1a#.jackline.v1.AppendMessagesResponse\x12V\n" +
-	"\rGetServerInfo\x12!.jackline.v1.GetServerInfoRequest\x1a\".jackline.v1.GetServerInfoResponseB\x99\x01\n" +
+	"\rGetServerInfo\x12!.jackline.v1.GetServerInfoRequest\x1a\".jackline.v1.GetServerInfoResponse\x12\\\n" +
+	"\x0fListConnections\x12#.jackline.v1.ListConnectionsRequest\x1a$.jackline.v1.ListConnectionsResponseB\x99\x01\n" +
 	"\x0fcom.jackline.v1B\x0fRunServiceProtoP\x01Z(jackline/client/go/jacklinev1;jacklinev1\xa2\x02\x03JXX\xaa\x02\vJackline.V1\xca\x02\vJackline\\V1\xe2\x02\x17Jackline\\V1\\GPBMetadata\xea\x02\fJackline::V1b\x06proto3"
 
 var (
@@ -2956,6 +2958,8 @@ var file_jackline_v1_run_service_proto_goTypes = []any{
 	(*ThreadMessage)(nil),             // 67: jackline.v1.ThreadMessage
 	(*NewThreadMessage)(nil),          // 68: jackline.v1.NewThreadMessage
 	(CommandKind)(0),                  // 69: jackline.v1.CommandKind
+	(*ListConnectionsRequest)(nil),    // 70: jackline.v1.ListConnectionsRequest
+	(*ListConnectionsResponse)(nil),   // 71: jackline.v1.ListConnectionsResponse
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	35, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
@@ -3030,23 +3034,25 @@ var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	28, // 69: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
 	30, // 70: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
 	33, // 71: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	4,  // 72: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 73: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	9,  // 74: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	11, // 75: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	13, // 76: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	15, // 77: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	17, // 78: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	19, // 79: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	21, // 80: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
-	23, // 81: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	25, // 82: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	27, // 83: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
-	29, // 84: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
-	31, // 85: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
-	34, // 86: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	72, // [72:87] is the sub-list for method output_type
-	57, // [57:72] is the sub-list for method input_type
+	70, // 72: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
+	4,  // 73: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 74: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	9,  // 75: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	11, // 76: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	13, // 77: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	15, // 78: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	17, // 79: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	19, // 80: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	21, // 81: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
+	23, // 82: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	25, // 83: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	27, // 84: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
+	29, // 85: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
+	31, // 86: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
+	34, // 87: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	71, // 88: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
+	73, // [73:89] is the sub-list for method output_type
+	57, // [57:73] is the sub-list for method input_type
 	57, // [57:57] is the sub-list for extension type_name
 	57, // [57:57] is the sub-list for extension extendee
 	0,  // [0:57] is the sub-list for field type_name
@@ -3057,6 +3063,7 @@ func file_jackline_v1_run_service_proto_init() {
 	if File_jackline_v1_run_service_proto != nil {
 		return
 	}
+	file_jackline_v1_connection_proto_init()
 	file_jackline_v1_control_proto_init()
 	file_jackline_v1_event_proto_init()
 	file_jackline_v1_run_proto_init()

@@ -36,6 +36,7 @@ const (
 	RunService_GetThread_FullMethodName         = "/jackline.v1.RunService/GetThread"
 	RunService_AppendMessages_FullMethodName    = "/jackline.v1.RunService/AppendMessages"
 	RunService_GetServerInfo_FullMethodName     = "/jackline.v1.RunService/GetServerInfo"
+	RunService_ListConnections_FullMethodName   = "/jackline.v1.RunService/ListConnections"
 )
 
 // RunServiceClient is the client API for RunService service.
@@ -76,6 +77,9 @@ type RunServiceClient interface {
 	AppendMessages(ctx context.Context, in *AppendMessagesRequest, opts ...grpc.CallOption) (*AppendMessagesResponse, error)
 	// Says what this server is and what it serves. Any valid credential.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
+	// Lists the connections, data sources, pools and models of the operator's config, and how each does just now. Scope
+	// `workflows:read`.
+	ListConnections(ctx context.Context, in *ListConnectionsRequest, opts ...grpc.CallOption) (*ListConnectionsResponse, error)
 }
 
 type runServiceClient struct {
@@ -245,6 +249,16 @@ func (c *runServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoR
 	return out, nil
 }
 
+func (c *runServiceClient) ListConnections(ctx context.Context, in *ListConnectionsRequest, opts ...grpc.CallOption) (*ListConnectionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListConnectionsResponse)
+	err := c.cc.Invoke(ctx, RunService_ListConnections_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RunServiceServer is the server API for RunService service.
 // All implementations must embed UnimplementedRunServiceServer
 // for forward compatibility.
@@ -283,6 +297,9 @@ type RunServiceServer interface {
 	AppendMessages(context.Context, *AppendMessagesRequest) (*AppendMessagesResponse, error)
 	// Says what this server is and what it serves. Any valid credential.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
+	// Lists the connections, data sources, pools and models of the operator's config, and how each does just now. Scope
+	// `workflows:read`.
+	ListConnections(context.Context, *ListConnectionsRequest) (*ListConnectionsResponse, error)
 	mustEmbedUnimplementedRunServiceServer()
 }
 
@@ -337,6 +354,9 @@ func (UnimplementedRunServiceServer) AppendMessages(context.Context, *AppendMess
 }
 func (UnimplementedRunServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
+}
+func (UnimplementedRunServiceServer) ListConnections(context.Context, *ListConnectionsRequest) (*ListConnectionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListConnections not implemented")
 }
 func (UnimplementedRunServiceServer) mustEmbedUnimplementedRunServiceServer() {}
 func (UnimplementedRunServiceServer) testEmbeddedByValue()                    {}
@@ -622,6 +642,24 @@ func _RunService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RunService_ListConnections_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListConnectionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).ListConnections(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_ListConnections_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).ListConnections(ctx, req.(*ListConnectionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RunService_ServiceDesc is the grpc.ServiceDesc for RunService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -684,6 +722,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetServerInfo",
 			Handler:    _RunService_GetServerInfo_Handler,
+		},
+		{
+			MethodName: "ListConnections",
+			Handler:    _RunService_ListConnections_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -13,6 +13,7 @@ from typing import Self, TypeVar, Unpack
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
+from jackline.v1 import connection_pb2 as connection_wire
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1 import workflow_service_pb2 as workflow_wire
 from jackline.v1.control_pb2 import (
@@ -470,6 +471,15 @@ class JacklineClient:
         return await self._connection.call(
             self._connection.runs.GetServerInfo, wire.GetServerInfoRequest(), timeout_s=self._timeout_s
         )
+
+    async def list_connections(self) -> list[connection_wire.Connection]:
+        """Lists what the server reaches by its config, by kind and name, and how each does just now."""
+        answer = await self._connection.call(
+            self._connection.runs.ListConnections,
+            connection_wire.ListConnectionsRequest(),
+            timeout_s=self._timeout_s,
+        )
+        return list(answer.connections)
 
     # Workflows.
 

@@ -61,6 +61,7 @@ METHODS: Mapping[str, MethodRule] = {
     f"{_RUNS}GetThread": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}AppendMessages": _with(Scope.RUNS_START, most_bytes=LIMITS.append_request_bytes),
     f"{_RUNS}GetServerInfo": ANY_CREDENTIAL,
+    f"{_RUNS}ListConnections": _with(Scope.WORKFLOWS_READ),
     f"{_WORKFLOWS}ValidateWorkflow": _with(Scope.WORKFLOWS_READ, most_bytes=LIMITS.workflow_request_bytes),
     f"{_WORKFLOWS}PutWorkflow": _with(Scope.WORKFLOWS_WRITE, most_bytes=LIMITS.workflow_request_bytes),
     f"{_WORKFLOWS}GetWorkflow": _with(Scope.WORKFLOWS_READ),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from jackline.v1 import control_pb2, error_reason_pb2, run_pb2, run_service_pb2
+from jackline_server.api.wait_views import waiting_messages
 from jackline_server.codec import messages as message_codec
 from jackline_server.codec.run_view import run_message
 from jackline_server.core.messages import Message
@@ -46,6 +47,7 @@ def run_of_snapshot(snapshot: Snapshot, *, full: bool) -> run_pb2.Run:
         full=full,
     )
     run.labels.update(row.labels)
+    run.waiting_calls.extend(waiting_messages(snapshot.waits))
     return run
 
 

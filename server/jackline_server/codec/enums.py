@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from jackline.v1 import control_pb2, error_reason_pb2, event_pb2, plan_pb2, run_pb2
 from jackline_server.core import facts, gate_plans, plan
 from jackline_server.runtime.ports import UnknownFact
+from jackline_server.runtime.tool_waits import WaitFor
 
 if TYPE_CHECKING:
     # Generic in the stubs only: at run time an enum of the contract is a plain wrapper object.
@@ -62,6 +63,7 @@ TIMER_KIND = EnumTable(facts.TimerKind, event_pb2.TimerKind, "TIMER_KIND")
 CONSULT_KIND = EnumTable(facts.ConsultKind, event_pb2.ConsultKind, "CONSULT_KIND")
 CONSULT_ANSWER = EnumTable(facts.ConsultAnswer, event_pb2.ConsultAnswer, "CONSULT_ANSWER")
 NOTICE_CODE = EnumTable(facts.NoticeCode, event_pb2.NoticeCode, "NOTICE_CODE")
+TOOL_WAIT_KIND = EnumTable(WaitFor, run_pb2.ToolWaitKind, "TOOL_WAIT_KIND")
 EFFECT = EnumTable(plan.Effect, run_pb2.Effect, "EFFECT")
 ON_QUESTION = EnumTable(plan.OnQuestion, run_pb2.OnQuestion, "ON_QUESTION")
 ON_LIMIT = EnumTable(plan.OnLimit, plan_pb2.OnLimit, "ON_LIMIT")

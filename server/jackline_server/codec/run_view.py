@@ -118,6 +118,8 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
         if call.effect is not None:
             message.effect = EFFECT.wire[call.effect]
         set_time(message.duration, call.duration_ms)
+        if call.waited_ms:
+            set_time(message.waited, call.waited_ms)
         if full:
             message.arguments_json = _given(call)
             completed = call.status is CallStatus.COMPLETED

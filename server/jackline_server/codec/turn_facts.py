@@ -197,6 +197,8 @@ def _pack_tool_call_finished(fact: ToolCallFinished, event: event_pb2.StepEvent)
     into.status = CALL_STATUS.wire[fact.status]
     into.signal = DEFAULT if fact.status is CallStatus.COMPLETED else ERROR
     into.duration_ms = fact.duration_ms
+    if fact.waited_ms:
+        into.waited_ms = fact.waited_ms
     if fact.problem is not None:
         into.problem = CALL_PROBLEM.wire[fact.problem]
     into.cut_from_bytes = fact.cut_from_bytes
@@ -237,6 +239,7 @@ def _unpack_tool_call_finished(event: event_pb2.StepEvent) -> ToolCallFinished:
         tool=found.tool,
         status=CALL_STATUS.read(found.status),
         duration_ms=found.duration_ms,
+        waited_ms=found.waited_ms,
         problem=CALL_PROBLEM.read_optional(found.problem),
         cut_from_bytes=found.cut_from_bytes,
         abandoned=found.abandoned,

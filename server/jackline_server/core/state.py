@@ -67,6 +67,7 @@ class ToolCall:
     interrupted: bool = False
     problem: CallProblem | None = None
     duration_ms: int = 0
+    waited_ms: int = 0
     cut_from_bytes: int = 0
     output_json: str | None = None
     error: str = ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from jackline_server.core.plan import ModelPlan
 from jackline_server.models.profile import ModelProfile
 from jackline_server.runtime.allowances import MinuteAllowance, Spent
+from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
 
 _USUAL = ModelProfile()
 
@@ -34,6 +35,15 @@ class Places:
     async def wait(self, plan: ModelPlan, *, tokens: int) -> "_Place":
         """See ModelPlaces."""
         return await self._line(plan).wait(tokens)
+
+    def views(self) -> list[ConnectionView]:
+        """See `ConnectionSource`."""
+        return [
+            _Line(profile).view(name, used=False)
+            if (line := self._lines.get(name)) is None
+            else line.view(name, used=True)
+            for name, profile in self._profiles.items()
+        ]
 
     def _line(self, plan: ModelPlan) -> "_Line":
         line = self._lines.get(plan.profile)
@@ -67,7 +77,8 @@ class _Line:
     """Who waits for a place at one profile."""
 
     def __init__(self, profile: ModelProfile) -> None:
-        self._free = profile.concurrency
+        self._places = self._free = profile.concurrency
+        self._per_minute = profile.requests_per_minute
         self._requests = (
             None if profile.requests_per_minute is None else MinuteAllowance(profile.requests_per_minute)
         )
@@ -101,6 +112,19 @@ class _Line:
         if self._tokens is not None and spent is not None and used_tokens is not None:
             self._tokens.correct(spent, used_tokens)
         self._serve()
+
+    def view(self, name: str, *, used: bool) -> ConnectionView:
+        requests = self._requests
+        return ConnectionView(
+            name=name,
+            kind=ConnectionKind.MODEL,
+            state=ConnectionState.READY if used else ConnectionState.UNUSED,
+            concurrency=self._places,
+            in_flight=self._places - self._free,
+            waiting=len(self._waiting),
+            calls_per_minute=self._per_minute,
+            calls_left=None if requests is None else requests.left(asyncio.get_running_loop().time()),
+        )
 
     def _serve(self) -> None:
         """Give places to those who wait, in their order, as far as there are any."""

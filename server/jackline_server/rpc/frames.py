@@ -8,6 +8,7 @@ Watchers of one run share the bytes of the frames that went out last.
 from collections.abc import Iterator, Sequence
 
 from jackline.v1 import event_pb2, run_service_pb2
+from jackline_server.api.wait_views import tool_waiting_message
 from jackline_server.runtime.store_ports import StoredEvent
 from jackline_server.runtime.use_cases import Frame, LiveDelta
 
@@ -135,6 +136,8 @@ def _delta(delta: LiveDelta) -> event_pb2.Delta:
         message.reasoning = delta.reasoning
     elif delta.waits_for:
         message.waiting_for_model = delta.waits_for
+    elif delta.waiting is not None:
+        message.tool_waiting.CopyFrom(tool_waiting_message(delta.waiting))
     else:
         part = message.tool_arguments
         part.index, part.tool, part.fragment = delta.index, delta.tool, delta.fragment

@@ -15,7 +15,6 @@ from jackline_server.api.run_requests import (
     read_start,
     read_wait,
 )
-from jackline_server.api.server_info import ServerInfo, server_info_message
 from jackline_server.api.views import (
     control_response,
     fork_response,
@@ -25,6 +24,7 @@ from jackline_server.api.views import (
     run_of_snapshot,
     start_response,
 )
+from jackline_server.api.wait_views import set_waits
 from jackline_server.codec.run_view import tool_call_messages
 from jackline_server.rpc.calls import Call
 from jackline_server.runtime.ports import Clock
@@ -34,10 +34,9 @@ from jackline_server.runtime.service_ports import RunUseCases
 class RunMethods:
     """The unary methods. All raise Refused and DoorRefused."""
 
-    def __init__(self, *, runs: RunUseCases, tokens: PageTokens, info: ServerInfo, clock: Clock) -> None:
+    def __init__(self, *, runs: RunUseCases, tokens: PageTokens, clock: Clock) -> None:
         self._runs = runs
         self._tokens = tokens
-        self._info = info
         self._clock = clock
 
     async def start_run(
@@ -105,9 +104,9 @@ class RunMethods:
         """ListToolCalls."""
         check_run(request)
         snapshot = await self._runs.get(call.tenant, request.run_id)
-        return run_service_pb2.ListToolCallsResponse(
-            tool_calls=tool_call_messages(snapshot.state, full=is_full(request.view))
-        )
+        calls = tool_call_messages(snapshot.state, full=is_full(request.view))
+        set_waits(calls, snapshot.waits)
+        return run_service_pb2.ListToolCallsResponse(tool_calls=calls)
 
     async def get_tool_call_result(
         self, request: run_service_pb2.GetToolCallResultRequest, call: Call
@@ -145,9 +144,3 @@ class RunMethods:
     ) -> run_service_pb2.ListInterruptsResponse:
         """ListInterrupts."""
         return await list_interrupts(self._runs, self._tokens, call.tenant, request)
-
-    async def get_server_info(
-        self, _request: run_service_pb2.GetServerInfoRequest, _call: Call
-    ) -> run_service_pb2.GetServerInfoResponse:
-        """GetServerInfo."""
-        return server_info_message(self._info)

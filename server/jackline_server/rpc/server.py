@@ -13,12 +13,14 @@ from jackline_server.core.frozen import frozen
 from jackline_server.rpc.guard import Authenticate, Guard
 from jackline_server.rpc.introspection import Health, add_reflection
 from jackline_server.rpc.runs import RunMethods
+from jackline_server.rpc.server_methods import ServerMethods
 from jackline_server.rpc.services import run_service, tool_worker_service, workflow_service
 from jackline_server.rpc.stream_limit import StreamLimit
 from jackline_server.rpc.streams import CUT_OFF_S, OpenStreams, ProgressStreams
 from jackline_server.rpc.threads import ThreadMethods
 from jackline_server.rpc.worker_streams import WorkerStreams
 from jackline_server.rpc.workflows import WorkflowMethods
+from jackline_server.runtime.connection_views import ConnectionSource
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.service_ports import RunUseCases, ThreadUseCases, WorkflowUseCases
 from jackline_server.runtime.worker_ports import WorkerRegistry
@@ -47,6 +49,7 @@ class Served:
     workers: WorkerRegistry
     authenticate: Authenticate
     info: ServerInfo
+    connections: ConnectionSource
     clock: Clock
     page_key: bytes
 
@@ -118,14 +121,19 @@ def create_server(served: Served, *, reflection: bool) -> RpcServer:
         frame_bytes=limits.frame_bytes,
         stall_seconds=limits.stall_seconds,
     )
-    runs = RunMethods(runs=served.runs, tokens=tokens, info=served.info, clock=served.clock)
+    runs = RunMethods(runs=served.runs, tokens=tokens, clock=served.clock)
+    about = ServerMethods(info=served.info, connections=served.connections)
     workflows = WorkflowMethods(workflows=served.workflows, tokens=tokens)
     threads = ThreadMethods(threads=served.threads, tokens=tokens)
     workers = WorkerStreams(
         registry=served.workers, open_streams=open_streams, limits=limits, version=served.info.version
     )
     server.add_generic_rpc_handlers(
-        (run_service(runs, threads, streams), workflow_service(workflows), tool_worker_service(workers))
+        (
+            run_service(runs, threads, streams, about),
+            workflow_service(workflows),
+            tool_worker_service(workers),
+        )
     )
     health = Health(server)
     if reflection:

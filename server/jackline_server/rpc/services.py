@@ -9,6 +9,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from jackline.v1 import run_service_pb2, tool_worker_pb2, workflow_service_pb2
 from jackline_server.rpc.runs import RunMethods
+from jackline_server.rpc.server_methods import ServerMethods
 from jackline_server.rpc.streams import ProgressStreams
 from jackline_server.rpc.threads import ThreadMethods
 from jackline_server.rpc.worker_streams import WorkerStreams
@@ -21,7 +22,9 @@ TOOL_WORKER_SERVICE: ServiceDescriptor = tool_worker_pb2.DESCRIPTOR.services_by_
 Behavior = Callable[[Any, Any], Awaitable[Any]]
 
 
-def run_service(runs: RunMethods, threads: ThreadMethods, streams: ProgressStreams) -> grpc.GenericRpcHandler:
+def run_service(
+    runs: RunMethods, threads: ThreadMethods, streams: ProgressStreams, server_info: ServerMethods
+) -> grpc.GenericRpcHandler:
     """RunService."""
     return _service(
         RUN_SERVICE,
@@ -39,7 +42,8 @@ def run_service(runs: RunMethods, threads: ThreadMethods, streams: ProgressStrea
             "ListThreads": threads.list_threads,
             "GetThread": threads.get_thread,
             "AppendMessages": threads.append_messages,
-            "GetServerInfo": runs.get_server_info,
+            "GetServerInfo": server_info.get_server_info,
+            "ListConnections": server_info.list_connections,
         },
         {"StreamProgress": streams.stream_progress},
     )

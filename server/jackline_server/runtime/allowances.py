@@ -41,6 +41,11 @@ class MinuteAllowance:
                 return one.at_s + MINUTE_S - now_s
         return spent[-1].at_s + MINUTE_S - now_s
 
+    def left(self, now_s: float) -> int:
+        """How much may be spent now; 0 while more than is allowed was."""
+        self.wait_s(0, now_s)  # what is out of its minute counts no more
+        return max(self._allowed - self._sum, 0)
+
     def spend(self, amount: int, now_s: float) -> Spent:
         """Note that it is spent."""
         spent = Spent(now_s, amount)

@@ -107,7 +107,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
     effects = _effects(ring, results=results, workflows=workflows)
     scheduler = _scheduler(ring, settings, loading=loading, feed=feed, histories=histories, effects=effects)
     ring.signals.subscribe(scheduler.nudge)
-    snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler, codec=ring.codec)
+    snapshots = Snapshots(runs=store.runs, loading=loading, scheduler=scheduler, codec=ring.codec, feed=feed)
     creating = Creating(
         store=store,
         scheduler=scheduler,

@@ -55,6 +55,8 @@ from jackline_server.runtime.ports import (
 from jackline_server.runtime.queueing import place_for
 from jackline_server.runtime.replies import Reply, ReplyBuilder
 from jackline_server.runtime.results import NOTHING_KEPT, Results
+from jackline_server.runtime.tool_waits import OnWait
+from jackline_server.runtime.waiting import AttemptWaits
 
 _log = logging.getLogger(__name__)
 
@@ -253,15 +255,18 @@ class Effects:
     async def _call_tool(self, attempt: ToolAttempt, run: LiveRun) -> tuple[Fact, ...]:
         """One attempt as facts. Never raises but CancelledError."""
         began = self.clock.monotonic_ms()
+        waits = AttemptWaits(attempt, run, self.clock)
         await failpoints.hit_async("tool.mid")
         try:
             if isinstance(attempt.step.action, ResultAction):
                 result = await self.results.read(attempt.arguments, run.state, run.tenant)
             else:
-                result = await self.toolbox.call(self._invocation(attempt, run))
+                result = await self.toolbox.call(self._invocation(attempt, run, waits))
         except Exception as error:  # noqa: BLE001 - the attempt ends here; the run must not
             _log.exception("a tool adapter failed", extra={"run_id": run.run_id})
             result = ToolResult(ending=ToolEnding.UNCERTAIN, error=f"the tool failed: {type(error).__name__}")
+        finally:
+            waits.end()
         _stay_stopped()
         gates = gate_lookup.here(run.state)
         if gates is not None and gates.mask_results is not None:
@@ -277,6 +282,7 @@ class Effects:
             tool=attempt.started.tool,
             status=result.ending.status(attempt.started.effect),
             duration_ms=self.clock.monotonic_ms() - began,
+            waited_ms=waits.waited_ms,
             cut_from_bytes=result.cut_from_bytes,
             retry_in_ms=self._retry_in_ms(attempt, result, run) if result.may_pass else None,
             timed_out=result.timed_out,
@@ -298,7 +304,7 @@ class Effects:
             fraction=self.chance.fraction(),
         )
 
-    def _invocation(self, attempt: ToolAttempt, run: LiveRun) -> Invocation:
+    def _invocation(self, attempt: ToolAttempt, run: LiveRun, on_wait: OnWait) -> Invocation:
         text = run.state.started.subject_json
         subject: Mapping[str, JsonValue] = {} if text == _NOBODY else json_text.parse_object(text)
         return Invocation(
@@ -312,6 +318,7 @@ class Effects:
             subject=subject,
             timeout_ms=self._until_deadline(attempt.timeout_ms, run.state),
             reply=attempt.reply,
+            on_wait=on_wait,
         )
 
     def _until_deadline(self, ms: int, state: RunState) -> int:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jackline_server.runtime.store_ports import READ_BYTES, StoredEvent
-from jackline_server.runtime.use_cases import LiveDelta
+from jackline_server.runtime.tool_waits import WaitingCall
+from jackline_server.runtime.use_cases import LiveDelta, wait_shown
 
 TAIL_EVENTS = 128
 """So many of a run's newest events are kept at hand, as long as they come to no more than one read."""
@@ -80,7 +81,10 @@ def _expire(sleeper: asyncio.Future[None]) -> None:
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """One run's live side. `driven` is true while this process drives the run."""
+    """One run's live side. `driven` is true while this process drives the run.
+
+    `waits` are its tool calls that wait before anything is called, by call.
+    """
 
     head: int = 0
     ended: bool = False
@@ -89,6 +93,7 @@ class Channel:
     tail: deque[StoredEvent] = field(default_factory=deque[StoredEvent])
     _tail_bytes: int = 0
     watchers: dict[Watcher, None] = field(default_factory=dict[Watcher, None])
+    waits: dict[str, WaitingCall] = field(default_factory=dict[str, WaitingCall])
 
     def publish(self, events: Sequence[StoredEvent], *, ended: bool) -> None:
         """Tell the watchers of events that are durable."""
@@ -158,9 +163,12 @@ class Feed:
             self._drop_if_idle(run_id, channel)
 
     def subscribe(self, run_id: str, *, deltas: bool) -> tuple[Channel, Watcher]:
-        """Begin to watch; `unsubscribe` ends it."""
+        """Begin to watch; `unsubscribe` ends it. Who wants deltas is told what waits already."""
         channel = self._channels.setdefault(run_id, Channel())
         watcher = Watcher(wants_deltas=deltas, reset=channel.last_reset if deltas else 0)
+        if deltas:
+            for call in channel.waits.values():
+                watcher.offer(wait_shown(call))
         channel.watchers[watcher] = None
         return channel, watcher
 
@@ -170,6 +178,11 @@ class Feed:
         if channel is not None:
             channel.watchers.pop(watcher, None)
             self._drop_if_idle(run_id, channel)
+
+    def waits(self, run_id: str) -> Sequence[WaitingCall]:
+        """The tool calls of a run that wait, as far as this process drives it."""
+        channel = self._channels.get(run_id)
+        return () if channel is None else tuple(channel.waits.values())
 
     def close(self) -> None:
         """Let every watcher end: the server is going down."""

@@ -27,6 +27,7 @@ from jackline_server.core.messages import Message
 from jackline_server.core.plan import Effect, JsonValue, ModelPlan, Plan, ToolChoice, ToolEntry, ToolStep
 from jackline_server.core.state import RunState
 from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.tool_waits import OnWait, unheard
 
 # --- models ------------------------------------------------------------------------------------
 
@@ -180,7 +181,8 @@ class Invocation:
 
     `arguments` are what the caller chose (the model, or a visit of the step); `bound` are the engine's
     own values and win over them; `step_input` fills what neither has. `call_key` goes to the tool as
-    idempotency key. `reply` is what a person said to what the last attempt asked.
+    idempotency key. `reply` is what a person said to what the last attempt asked. `on_wait` is told what the
+    attempt waits for before anything is called.
     """
 
     step: ToolStep
@@ -193,6 +195,7 @@ class Invocation:
     subject: Mapping[str, JsonValue]
     timeout_ms: int
     reply: ToolReply | None = None
+    on_wait: OnWait = unheard
 
     @property
     def values(self) -> dict[str, JsonValue]:
@@ -253,7 +256,8 @@ class ToolResult:
 
     `may_pass` says that another
     attempt can help, `retry_after_ms` how long the tool asks to wait; `timed_out` that the time was over.
-    `connection_failed` says that it is the connection that failed, and not the call or the tool.
+    `connection_problem` is set where it is the connection that failed, and not the call or the tool: why, in
+    words that hold nothing of the call.
     """
 
     ending: ToolEnding
@@ -263,11 +267,16 @@ class ToolResult:
     may_pass: bool = False
     retry_after_ms: int | None = None
     timed_out: bool = False
-    connection_failed: bool = False
+    connection_problem: str = ""
     tail: str = ""
     whole: str | None = None
     media: tuple[MediaPart, ...] = ()
     ask: ToolAsk | None = None
+
+    @property
+    def connection_failed(self) -> bool:
+        """True if it is the connection that failed."""
+        return bool(self.connection_problem)
 
 
 class Toolbox(Protocol):

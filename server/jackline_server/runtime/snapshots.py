@@ -5,6 +5,7 @@ Owns the choice between a run driven here, whose durable state is at hand, and o
 
 from dataclasses import replace
 
+from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.ports import Codec, UnknownFact
 from jackline_server.runtime.refusals import Reason, Refused
@@ -17,11 +18,14 @@ from jackline_server.runtime.watching import not_found
 class Snapshots:
     """Reads runs. The store's own errors pass through."""
 
-    def __init__(self, *, runs: Runs, loading: Loading, scheduler: Scheduler, codec: Codec) -> None:
+    def __init__(
+        self, *, runs: Runs, loading: Loading, scheduler: Scheduler, codec: Codec, feed: Feed
+    ) -> None:
         self._runs = runs
         self._codec = codec
         self._loading = loading
         self._scheduler = scheduler
+        self._feed = feed
 
     async def row(self, tenant: Tenant, run_id: str) -> RunRow:
         """The run's row. Raises Refused(RUN_NOT_FOUND)."""
@@ -52,4 +56,4 @@ class Snapshots:
                     "A newer version wrote this run. Ask a server of that version.",
                     metadata={"run_id": row.run_id},
                 ) from None
-        return Snapshot(row=row, state=state)
+        return Snapshot(row=row, state=state, waits=self._feed.waits(row.run_id))

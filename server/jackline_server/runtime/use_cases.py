@@ -15,6 +15,7 @@ from jackline_server.core.state import RunState
 from jackline_server.runtime.ports import Finding, Source, WorstCase
 from jackline_server.runtime.store_ports import RevisionRow, RunRow, StoredEvent, Tenant
 from jackline_server.runtime.thread_ports import MessageRow, ThreadRow
+from jackline_server.runtime.tool_waits import WaitingCall
 
 
 @frozen
@@ -162,10 +163,11 @@ class Receipt:
 
 @frozen
 class Snapshot:
-    """A run as its durable facts have it."""
+    """A run as its durable facts have it, and which of its calls wait, as far as this process drives it."""
 
     row: RunRow
     state: RunState
+    waits: Sequence[WaitingCall] = ()
 
 
 @frozen
@@ -198,10 +200,11 @@ class ThreadPage:
 
 @dataclass(frozen=True, slots=True)
 class LiveDelta:
-    """A live piece of a reply. Exactly one of text, reasoning, fragment and `waits_for` is not empty.
+    """A live piece of a reply. Exactly one of text, reasoning, fragment, `waits_for` and `waiting` is set.
 
     `attempt_id` is the sequence of the ModelCallStarted it belongs to; `tool` and `index` go with
     `fragment`. `waits_for` is the model profile at which the run waits for a place; it has no attempt yet.
+    `waiting` is a tool call that waits, or does no more.
     """
 
     attempt_id: int
@@ -213,11 +216,25 @@ class LiveDelta:
     tool: str = ""
     index: int = 0
     waits_for: str = ""
+    waiting: "ToolWaiting | None" = None
 
     @property
     def chars(self) -> int:
         """Its size, near enough to bound what is kept."""
         return len(self.text) + len(self.reasoning) + len(self.fragment) + len(self.tool) + 16
+
+
+@frozen
+class ToolWaiting:
+    """That a call waits before anything is called, or that it does no more."""
+
+    call: WaitingCall
+    is_over: bool = False
+
+
+def wait_shown(call: WaitingCall, *, is_over: bool = False) -> LiveDelta:
+    """The live piece that says so."""
+    return LiveDelta(0, call.step_id, call.iteration, waiting=ToolWaiting(call=call, is_over=is_over))
 
 
 @frozen

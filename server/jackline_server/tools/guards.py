@@ -12,11 +12,15 @@ that it is there, also a refusal or an error of the tool.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 
+from jackline_server.core.frozen import change
 from jackline_server.runtime.allowances import MinuteAllowance
 from jackline_server.runtime.connection_guards import Breaker, GuardedConnection
+from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
 from jackline_server.runtime.ports import ToolResult
+from jackline_server.runtime.tool_waits import OnWait, ToolWait, WaitFor, unheard
 from jackline_server.tools.results import failed
 
 _log = logging.getLogger(__name__)
@@ -47,7 +51,7 @@ class Place:
     def heard(self, result: ToolResult) -> None:
         """What came of the call. Not to be said of a call that was cancelled: that shows nothing."""
         probed, self._probes = self._probes, False
-        self._circuit.learn(down=result.connection_failed, probed=probed)
+        self._circuit.learn(problem=result.connection_problem, probed=probed)
 
     def release(self) -> None:
         """Give the place back. Twice does no harm."""
@@ -63,19 +67,23 @@ class Guard:
     """Guards one connection. Use it in one event loop."""
 
     def __init__(self, connection: GuardedConnection) -> None:
+        self._connection = connection
         per_minute = connection.calls_per_minute
         self._free = asyncio.Semaphore(connection.concurrency)
         self._minute = None if per_minute is None else MinuteAllowance(per_minute)
         self.circuit = Circuit(connection.name, connection.breaker)
         self.in_flight = 0
+        self.waiting = 0
 
-    async def run(self, deadline: float, call: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    async def run(
+        self, deadline: float, call: Callable[[], Awaitable[ToolResult]], *, on_wait: OnWait = unheard
+    ) -> ToolResult:
         """The result of the call once there is a place for it, or that there was none before the deadline.
 
-        `deadline` is of the event loop's clock.
+        `deadline` is of the event loop's clock. `on_wait` is told what the call waits for, if it has to.
         """
         try:
-            place = await self.take(deadline)
+            place = await self.take(deadline, on_wait=on_wait)
         except NoPlace as none:
             return none.result
         try:
@@ -85,17 +93,17 @@ class Guard:
         finally:
             place.release()
 
-    async def take(self, deadline: float) -> Place:
+    async def take(self, deadline: float, *, on_wait: OnWait = unheard) -> Place:
         """A place for one call, in the order of asking. Raises NoPlace; being cancelled takes none."""
         self.circuit.check()
+        if self._free.locked():
+            with self._waiting_for(WaitFor.PLACE, self._connection.concurrency, on_wait):
+                await self._wait_for_place(deadline)
+        else:
+            await self._free.acquire()
         try:
-            async with asyncio.timeout_at(deadline):
-                await self._free.acquire()
-        except TimeoutError:
-            message = "The connection was busy for the whole time; nothing was called."
-            raise NoPlace(failed(message, may_pass=True)) from None
-        try:
-            await self._wait_for_minute(deadline)
+            if self._minute is not None:
+                await self._wait_for_minute(self._minute, deadline, on_wait)
             probes = self.circuit.enter()
         except BaseException:
             self._free.release()
@@ -107,15 +115,44 @@ class Guard:
         self.in_flight -= 1
         self._free.release()
 
-    async def _wait_for_minute(self, deadline: float) -> None:
-        if self._minute is None:
-            return
+    def view(
+        self, kind: ConnectionKind, *, state: ConnectionState | None = None, problem: str = ""
+    ) -> ConnectionView:
+        """How the connection does; see `Circuit.view`."""
+        minute = self._minute
+        return change(
+            self.circuit.view(kind, self._connection, state=state, problem=problem),
+            in_flight=self.in_flight,
+            waiting=self.waiting,
+            calls_left=None if minute is None else minute.left(asyncio.get_running_loop().time()),
+        )
+
+    async def _wait_for_place(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._free.acquire()
+        except TimeoutError:
+            message = "The connection was busy for the whole time; nothing was called."
+            raise NoPlace(failed(message, may_pass=True)) from None
+
+    async def _wait_for_minute(self, minute: MinuteAllowance, deadline: float, on_wait: OnWait) -> None:
         loop = asyncio.get_running_loop()
-        while (wait_s := self._minute.wait_s(1, loop.time())) > 0:
+        while (wait_s := minute.wait_s(1, loop.time())) > 0:
             if loop.time() + wait_s >= deadline:
                 raise NoPlace(no_more_in_this_minute(wait_s))
-            await asyncio.sleep(wait_s)
-        self._minute.spend(1, loop.time())
+            with self._waiting_for(WaitFor.RATE, self._connection.calls_per_minute or 0, on_wait):
+                await asyncio.sleep(wait_s)
+        minute.spend(1, loop.time())
+
+    @contextmanager
+    def _waiting_for(self, what: WaitFor, count: int, on_wait: OnWait) -> Generator[None]:
+        self.waiting += 1
+        on_wait(ToolWait(what=what, connection=self._connection.name, count=count))
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+            on_wait(None)
 
 
 class Circuit:
@@ -128,6 +165,10 @@ class Circuit:
         self._until: float | None = None
         self.failures = 0
         """How often it has failed in a row."""
+        self.problem = ""
+        """Why it failed last; empty if it did not."""
+        self.was_asked = False
+        """Whether any call has ended, however."""
 
     @property
     def is_open(self) -> bool:
@@ -140,6 +181,32 @@ class Circuit:
         if self._until is None:
             return 0
         return max(int((self._until - asyncio.get_running_loop().time()) * 1000), 0)
+
+    def view(
+        self,
+        kind: ConnectionKind,
+        connection: GuardedConnection,
+        *,
+        state: ConnectionState | None,
+        problem: str,
+    ) -> ConnectionView:
+        """How the connection does. `state` and `problem` are its link's word, which failed calls outweigh."""
+        if self.failures:
+            state = ConnectionState.LEFT_ALONE if self.is_open else ConnectionState.FAILED
+            problem = self.problem
+        elif state is None:
+            state = ConnectionState.READY if self.was_asked else ConnectionState.UNUSED
+        return ConnectionView(
+            name=connection.name,
+            kind=kind,
+            state=state,
+            problem=problem,
+            concurrency=connection.concurrency,
+            calls_per_minute=connection.calls_per_minute,
+            failures=self.failures,
+            breaker_failures=connection.breaker.failures,
+            left_alone_ms=self.left_ms,
+        )
 
     def check(self) -> None:
         """Raises NoPlace while the connection is left alone."""
@@ -159,16 +226,19 @@ class Circuit:
         self._probing = self._until is not None
         return self._probing
 
-    def learn(self, *, down: bool, probed: bool) -> None:
-        """A call has ended: whether because the connection failed, and whether it was to find out."""
-        if not down:
+    def learn(self, *, problem: str, probed: bool) -> None:
+        """A call has ended: `problem` is why the connection failed, if it did; `probed` calls find out."""
+        self.was_asked = True
+        if not problem:
             if self._until is not None:
                 _log.info("a connection is back", extra={"connection": self._name})
+            self.problem = ""
             self.failures, self._until, self._probing = 0, None, False
             return
         if self._until is not None and not probed:
             return  # it began before the connection was left alone, and says nothing of how it is now
         self.failures += 1
+        self.problem = problem
         if self._until is None and not 0 < self._breaker.failures <= self.failures:
             return
         self._until = asyncio.get_running_loop().time() + self._breaker.cool_off_ms / 1000

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import HttpAction, JsonValue
+from jackline_server.runtime.connection_views import ConnectionKind, ConnectionView
 from jackline_server.runtime.http_ports import (
     HttpClients,
     HttpConnection,
@@ -81,7 +82,15 @@ class HttpTool:
             message = message_of(action, invocation.values)
         except MessageProblem as problem:
             return failed(f"The request can't be made: {problem}.")
-        return await line.guard.run(deadline, lambda: self._exchange(line, message, invocation, deadline))
+        return await line.guard.run(
+            deadline,
+            lambda: self._exchange(line, message, invocation, deadline),
+            on_wait=invocation.on_wait,
+        )
+
+    def views(self) -> list[ConnectionView]:
+        """See `ConnectionSource`."""
+        return [line.guard.view(ConnectionKind.HTTP) for line in self._lines.values()]
 
     async def _exchange(
         self, line: _Line, message: HttpMessage, invocation: Invocation, deadline: float
@@ -158,7 +167,8 @@ def _result(response: HttpResponse, secrets: tuple[str, ...], *, repeatable: boo
                 _described(response.status, text),
                 uncertain=response.status not in _REFUSALS and not repeatable,
                 may_pass=response.status in _PASSING,
-                connection_failed=response.status >= _SERVER_ERRORS,
+                connection_failed=response.status >= _SERVER_ERRORS
+                and f"The server answered {response.status}.",
                 retry_after_ms=retry_after_ms(response.headers.get("retry-after"), now_unix_s=time.time()),
             )
 

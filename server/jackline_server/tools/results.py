@@ -99,11 +99,12 @@ def failed(
     may_pass: bool = False,
     retry_after_ms: int | None = None,
     timed_out: bool = False,
-    connection_failed: bool = False,
+    connection_failed: bool | str = False,
 ) -> ToolResult:
     """A result without output. `uncertain` says that the tool may have acted all the same.
 
-    The others are those of `ToolResult`.
+    `connection_failed` says that it is the connection that failed, for the reason of the message, or in words
+    of its own: where the message repeats what was answered. The others are those of `ToolResult`.
     """
     return ToolResult(
         ending=ToolEnding.UNCERTAIN if uncertain else ToolEnding.FAILED,
@@ -111,7 +112,7 @@ def failed(
         may_pass=may_pass,
         retry_after_ms=retry_after_ms,
         timed_out=timed_out,
-        connection_failed=connection_failed,
+        connection_problem=message if connection_failed is True else connection_failed or "",
     )
 
 

@@ -26,6 +26,7 @@ from jackline.v1.event_pb2 import (
 from jackline.v1.run_pb2 import GatePoint, InterruptKind, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.cli.forms import message_document
 from jackline_client.cli.printable import printable
+from jackline_client.cli.waits import waited
 from jackline_client.cli.wording import (
     LONG,
     Line,
@@ -76,7 +77,7 @@ class EventLines:
         self._calls: dict[str, _Call] = {}
         self._asked: dict[str, str] = {}
         self._answered: dict[str, str] = {}
-        self._model = ""
+        self._model = "the model"  # a watcher may begin in the midst of its call
         self._purpose = ""
         self._held_tokens = 0
         self._error = ""
@@ -190,7 +191,7 @@ class EventLines:
 
     def _model_call_started(self, event: StepEvent) -> Iterator[Line]:
         fact = event.model_call_started
-        self._model = short(fact.model)
+        self._model = f"model {short(fact.model)}"
         self._held_tokens = fact.reserved_tokens
         purpose = enum_word(ModelCallPurpose.Name, fact.purpose, "MODEL_CALL_PURPOSE_")
         self._purpose = "" if purpose == "turn" else f" ({purpose})"
@@ -204,7 +205,7 @@ class EventLines:
         tokens = fact.usage.prompt_tokens + fact.usage.completion_tokens
         calls = f", {count(fact.tool_calls, 'tool call')}" if fact.tool_calls else ""
         yield Line(
-            text=f"  {self._turn(event)}model {self._model}{self._purpose}: "
+            text=f"  {self._turn(event)}{self._model}{self._purpose}: "
             f"{about}{count(tokens, 'token')}{calls}, {fact.latency_ms:,} ms"
         )
         if event.content.reply.text:
@@ -221,8 +222,7 @@ class EventLines:
             again = f", may be repeated in {fact.retry_in_ms:,} ms, within the bounds"
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
         yield Line(
-            text=f"  {self._turn(event)}model {self._model} failed ({failure})"
-            f"{_charged(fact.usage)}{again}{words}",
+            text=f"  {self._turn(event)}{self._model} failed ({failure}){_charged(fact.usage)}{again}{words}",
             style="bad",
         )
 
@@ -246,7 +246,7 @@ class EventLines:
         if fact.problem:
             status += f" ({enum_word(CallProblem.Name, fact.problem, 'CALL_PROBLEM_')})"
         good = fact.status == ToolCallStatus.TOOL_CALL_STATUS_COMPLETED
-        took = f" {fact.duration_ms:,} ms" if fact.duration_ms or good else ""
+        took = f" {fact.duration_ms:,} ms{waited(fact.waited_ms)}" if fact.duration_ms or good else ""
         if fact.reused_from:
             took = ", the result of an equal call used again"
         if (who := self._answered.pop(fact.call_id, None)) is not None:
@@ -270,7 +270,7 @@ class EventLines:
         said = event.content.text or event.content.question.text
         question = printable(said, limit=LONG) or kind
         until = (
-            f" (until {fact.expires_at.ToDatetime():%Y-%m-%d %H:%M} UTC)"
+            f" (until {fact.expires_at.ToDatetime():%Y-%m-%d %H:%M:%S} UTC)"
             if fact.HasField("expires_at")
             else ""
         )

@@ -5,7 +5,7 @@ Owns reading the events and the lines for a person. The explanation is `jackline
 
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +19,7 @@ from jackline_client.cli.printable import printable
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
+from jackline_client.cli.waits import waiting_words
 from jackline_client.cli.wording import LONG, Line, count
 from jackline_client.errors import PermissionDenied
 from jackline_client.explaining import Cause, Explanation, Finding, Share, explain
@@ -45,7 +46,10 @@ def explain_run(
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         shown = Output(screen=screen, listing=_LISTING, form=form, lines=explanation_lines)
-        shown.item(explain(await _events(client, run_id, metadata=metadata)))
+        found = explain(await _events(client, run_id, metadata=metadata))
+        if not found.ended:
+            found = replace(found, waiting=tuple(waiting_words(await client.get_run(run_id))))
+        shown.item(found)
         return ExitCode.OK
 
     carry_out(work, server=Named(address=address, context=context))
@@ -100,6 +104,7 @@ def explanation_lines(found: Explanation) -> Iterator[Line]:
     of = f" of {_safe(found.workflow)}" if found.workflow else ""
     yield Line(text=f"run {_safe(found.run_id)}{of}", style="head")
     yield Line(text=f"  {_safe(found.summary)}")
+    yield from _section("now", list(found.waiting))
     if found.why is not None and found.ended:
         yield Line(text="why", style="head")
         yield from _cause_lines(found.why, depth=1)

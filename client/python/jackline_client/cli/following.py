@@ -20,6 +20,7 @@ from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
+from jackline_client.cli.waits import LiveWaits
 from jackline_client.cli.wording import Line, short, summary
 from jackline_client.errors import JacklineError
 
@@ -246,24 +247,33 @@ class _LiveView:
         self._numbers = how.numbers
         self._kinds = frozenset(how.kinds)
         self._text = ""
+        self._waits = LiveWaits()
         self._degraded = False
 
     def frame(self, frame: "Frame") -> None:
         if frame.reset is not None or frame.resumed:
             self._show_live("")
+        if frame.resumed:
+            self._waits.forget()
         for event in frame.events:
-            self._text = ""
-            number = f"{event.sequence:>5}  " if self._numbers else ""
-            if event.run_id != self._run_id:
-                number = f"[{event.run_id[-_ID_SHOWN:]}] {number}"
-            for line in self._lines_of(event):
-                self._screen.line(number + line.text, style=line.style)
-                number = " " * len(number)
+            self._show(event)
         if frame.store_degraded and not self._degraded:
             self._screen.problem("jackline: the server can't reach its store just now; nothing is lost")
         self._degraded = frame.store_degraded
-        if frame.deltas:
+        for delta in frame.deltas:
+            self._waits.delta(delta)
+        if frame.deltas or self._waits.text:
             self._show_live(self._text + "".join(delta_text(delta) for delta in frame.deltas))
+
+    def _show(self, event: StepEvent) -> None:
+        self._text = ""
+        self._waits.event(event)
+        number = f"{event.sequence:>5}  " if self._numbers else ""
+        if event.run_id != self._run_id:
+            number = f"[{event.run_id[-_ID_SHOWN:]}] {number}"
+        for line in self._lines_of(event):
+            self._screen.line(number + line.text, style=line.style)
+            number = " " * len(number)
 
     def _lines_of(self, event: StepEvent) -> Iterator[Line]:
         """The lines of an event; a silent one is shown all the same where its kind was asked for."""
@@ -278,4 +288,4 @@ class _LiveView:
 
     def _show_live(self, text: str) -> None:
         self._text = text[-_LIVE_TEXT:]
-        self._screen.live(self._text)
+        self._screen.live(" ".join(filter(None, (self._text, self._waits.text))))

@@ -10,12 +10,13 @@ from jackline.v1.run_pb2 import Effect, MessageRole, RunMessage, ToolCall, ToolC
 from jackline.v1.run_service_pb2 import DurabilityClass, GetServerInfoResponse
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
-from jackline_client.cli.listings import CALLS, MESSAGES, SERVER
+from jackline_client.cli.listings import CALLS, MESSAGES, SERVER, stamp
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
+from jackline_client.cli.waits import wait_words, waited
 from jackline_client.cli.wording import LONG, Line, arguments, count, enum_word, json_words, short
 
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ def _call(call: ToolCall) -> Iterator[Line]:
     yield Line(text=f"{call.call_id}  {short(call.tool)}({arguments(call.arguments_json)})", style="head")
     yield Line(
         text=f"  {status} ({effect}{attempts}, step {short(call.step_id)}{turn}, "
-        f"{call.duration.ToMilliseconds():,} ms)"
+        f"{call.duration.ToMilliseconds():,} ms{waited(call.waited.ToMilliseconds())})"
     )
+    if call.HasField("wait"):
+        yield Line(text=f"  waits for {wait_words(call.wait)}, since {stamp(call.wait.since)} UTC")
     if call.reused_from:
         yield Line(text=f"  the result of {short(call.reused_from)}, an equal call")
     if call.cut_from_bytes:

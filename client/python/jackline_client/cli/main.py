@@ -59,6 +59,9 @@ _OWN: Mapping[str, _Own] = {
     "threads": _Own(target="threads:app", summary="List, read and append to conversations."),
     "workflow": _Own(target="workflows:app", summary="List, read, put and describe workflows."),
     "workers": _Own(target="workers:workers", summary="List the pools of tool workers, and who serves them."),
+    "connections": _Own(
+        target="connections:connections", summary="List what a server reaches, and how that goes just now."
+    ),
     "validate": _Own(target="checking:validate", summary="Check a workflow file."),
     "info": _Own(target="inspecting:info", summary="Show what a server is and what it serves."),
     "context": _Own(target="contexts:app", summary="Name servers, and choose the one that commands talk to."),

@@ -12,12 +12,13 @@ from jackline_client.cli import completing
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.given import read_labels
-from jackline_client.cli.listings import INTERRUPTS, NO_SIGNAL_YET, RUNS
+from jackline_client.cli.listings import INTERRUPTS, NO_SIGNAL_YET, RUNS, stamp
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
+from jackline_client.cli.waits import waiting_lines
 from jackline_client.cli.wording import Line, answer_commands, arguments, count, enum_word, short, summary
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
     if interrupt.tool:
         yield Line(text=f"    about {short(interrupt.tool)}({arguments(interrupt.arguments_json)})")
     if interrupt.HasField("expires_at"):
-        yield Line(text=f"    until {interrupt.expires_at.ToDatetime():%Y-%m-%d %H:%M} UTC")
+        yield Line(text=f"    until {stamp(interrupt.expires_at)} UTC")
     for command in answer_commands(interrupt.run_id, interrupt, flag):
         yield Line(text=f"    {command}", style="ask")
 
@@ -209,5 +210,6 @@ def _standing(run: Run) -> Iterator[Line]:
     for child in run.children:
         how = f"{child.signal}, {count(child.tokens, 'token')}" if child.signal else "lives"
         yield Line(text=f"  child {child.run_id} of {short(child.workflow)}: {how}")
+    yield from waiting_lines(run)
     for key in sorted(run.labels):
         yield Line(text=f"  label {key}={run.labels[key]}")

@@ -47,6 +47,8 @@ class Explanation:
     """Sequences that were not there, as first and last."""
     unknown_facts: int
     """Facts that only a newer version knows."""
+    waiting: tuple[str, ...] = ()
+    """What calls of the run wait for just now. No event says that: whoever has asked the server sets it."""
 
 
 def explain(events: Iterable[StepEvent]) -> Explanation:

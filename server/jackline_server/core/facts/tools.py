@@ -97,6 +97,8 @@ class ToolCallFinished:
     JSON string, `tail` the end, `cut_from_bytes` the true length, and `blob` the digest of the whole text;
     empty if that is not kept. `media` is what of the result is no text.
 
+    `waited_ms` of `duration_ms` went by before anything was called.
+
     `reused_from` is the equal call whose result it got. `retry_in_ms` is None if no further attempt follows.
     """
 
@@ -104,6 +106,7 @@ class ToolCallFinished:
     tool: str
     status: CallStatus
     duration_ms: int = 0
+    waited_ms: int = 0
     problem: CallProblem | None = None
     cut_from_bytes: int = 0
     abandoned: bool = False

@@ -140,6 +140,7 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         status=fact.status,
         problem=fact.problem,
         duration_ms=fact.duration_ms,
+        waited_ms=fact.waited_ms,
         cut_from_bytes=fact.cut_from_bytes,
         output_json=fact.output_json,
         error=fact.error,

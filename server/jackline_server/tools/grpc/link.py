@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from jackline_server.plain_files import read_regular
+from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
 from jackline_server.runtime.grpc_ports import GrpcConnection, GrpcTls
 from jackline_server.runtime.pinned_tools import Catalog
 from jackline_server.tools.catalogs import ServerDown
@@ -106,6 +107,18 @@ class GrpcLink:
             raise self._down(_NOBODY if self.refused else "it did not answer in time") from None
         self.refused = False
         return channel
+
+    def view(self) -> ConnectionView:
+        """How it does now. One that nobody has used for a while is connected to by the next call."""
+        state, problem = ConnectionState.UNUSED, ""
+        channel = None if self._channel is None else self._channel.get_state()
+        if channel is grpc.ChannelConnectivity.CONNECTING:
+            state = ConnectionState.STARTING
+        elif channel is grpc.ChannelConnectivity.TRANSIENT_FAILURE or self.refused:
+            state, problem = ConnectionState.FAILED, self.problem
+        elif channel is grpc.ChannelConnectivity.READY or self._interface is not None:
+            state = ConnectionState.READY
+        return self.guard.view(ConnectionKind.GRPC, state=state, problem=problem)
 
     async def close(self) -> None:
         """End the channel, and make no other. Calls under way end."""

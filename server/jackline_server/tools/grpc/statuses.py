@@ -61,7 +61,7 @@ def result_of(
         f"The service answered {code.name}: {said}" if said else f"The service answered {code.name}.",
         uncertain=code not in _REFUSALS and not repeatable,
         may_pass=code in _PASSING,
-        connection_failed=code in _DOWN,
+        connection_failed=code in _DOWN and f"The service answered {code.name}.",
         retry_after_ms=_retry_after_ms(error),
     )
 

@@ -6,6 +6,7 @@ Owns the links. Does not own calls (`tool`), nor what a pinned catalog is asked 
 import asyncio
 from collections.abc import Mapping
 
+from jackline_server.runtime.connection_views import ConnectionView
 from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.tools.catalogs import PinnedCatalogs
 from jackline_server.tools.grpc.link import GrpcLink
@@ -19,6 +20,10 @@ class GrpcTargets(PinnedCatalogs[GrpcLink]):
     def __init__(self, connections: Mapping[str, GrpcConnection]) -> None:
         """Connects to nobody."""
         super().__init__({name: GrpcLink(one) for name, one in connections.items()})
+
+    def views(self) -> list[ConnectionView]:
+        """See `ConnectionSource`."""
+        return [link.view() for link in self._links.values()]
 
     async def close(self) -> None:
         """End every channel. Bounded."""

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
 from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.runtime.pinned_tools import Catalog
@@ -68,6 +69,16 @@ class Link:
                 self._note(down)
                 raise down from None
             return self.known
+
+    def view(self) -> ConnectionView:
+        """How it does now."""
+        if self._session is not None and self._session.alive:
+            return self.guard.view(ConnectionKind.MCP, state=ConnectionState.READY)
+        if self._starting.locked():
+            return self.guard.view(ConnectionKind.MCP, state=ConnectionState.STARTING)
+        if self._failures:
+            return self.guard.view(ConnectionKind.MCP, state=ConnectionState.FAILED, problem=self.problem)
+        return self.guard.view(ConnectionKind.MCP, state=ConnectionState.UNUSED)
 
     async def session(self) -> "McpSession":
         """The session, started if there is none. Raises ServerDown."""

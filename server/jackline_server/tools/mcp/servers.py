@@ -6,6 +6,7 @@ Owns the links. Does not own calls (`tool`), nor what a pinned catalog is asked 
 import asyncio
 from collections.abc import Mapping
 
+from jackline_server.runtime.connection_views import ConnectionView
 from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.tools.catalogs import PinnedCatalogs
@@ -20,6 +21,10 @@ class McpServers(PinnedCatalogs[Link]):
     def __init__(self, connections: Mapping[str, McpConnection], *, clients: HttpWays) -> None:
         """Starts nothing."""
         super().__init__({name: Link(one, clients=clients) for name, one in connections.items()})
+
+    def views(self) -> list[ConnectionView]:
+        """See `ConnectionSource`."""
+        return [link.view() for link in self._links.values()]
 
     def let_go(self, run_id: str) -> None:
         """See `HeldCalls`."""

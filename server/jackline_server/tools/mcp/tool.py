@@ -42,7 +42,11 @@ class McpToolCalls:
             return failed(f"The operator does not allow the tool {action.tool!r}.")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(invocation.timeout_ms, link.connection.timeout_ms) / 1000
-        return await link.guard.run(deadline, lambda: self._called(link, action, invocation, deadline))
+        return await link.guard.run(
+            deadline,
+            lambda: self._called(link, action, invocation, deadline),
+            on_wait=invocation.on_wait,
+        )
 
     async def _called(
         self, link: Link, action: McpAction, invocation: Invocation, deadline: float

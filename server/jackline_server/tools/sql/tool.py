@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from jackline_server.core.plan import Effect, SqlAction
 from jackline_server.core.sql_text import CALL_KEY, SqlProblem, read_statement
 from jackline_server.core.templates import TemplateError, names
+from jackline_server.runtime.connection_views import ConnectionKind, ConnectionView
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 from jackline_server.tools.guards import Guard, NoPlace, Place
@@ -54,13 +55,18 @@ class SqlTool:
             return failed(f"The statement can't be run: {problem}.")
         job = Job(deadline=time.monotonic() + min(invocation.timeout_ms, line.source.timeout_ms) / 1000)
         try:
-            place = await line.guard.take(asyncio.get_running_loop().time() + job.left_ms / 1000)
+            until = asyncio.get_running_loop().time() + job.left_ms / 1000
+            place = await line.guard.take(until, on_wait=invocation.on_wait)
         except NoPlace as none:
             return none.result
         statement = _Statement(line, question, job, place)
         result = await self._waited(statement, repeatable=invocation.step.effect.repeatable)
         place.heard(result)
         return result
+
+    def views(self) -> list[ConnectionView]:
+        """See `ConnectionSource`."""
+        return [line.guard.view(ConnectionKind.SQL) for line in self._lines.values()]
 
     async def check(self, name: str) -> None:
         """Connect to a data source. Raises SourceDown, and KeyError if there is none of that name."""

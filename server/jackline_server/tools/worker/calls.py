@@ -11,6 +11,7 @@ from jackline_server.core import json_text
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonValue, WorkerAction
 from jackline_server.runtime.ports import Invocation, ToolResult
+from jackline_server.runtime.tool_waits import ToolWait
 from jackline_server.runtime.worker_ports import (
     CancelReason,
     InvokeTool,
@@ -79,6 +80,7 @@ class _Call:
         self._deadline = asyncio.get_running_loop().time() + limit_ms / 1000
         self._wait_s = (pool.connection.wait_ms if action.wait_ms is None else action.wait_ms) / 1000
         self._shunned: set[str] = set()
+        self._waits: ToolWait | None = None
         self._repeatable = invocation.step.effect.repeatable
 
     async def made(self) -> ToolResult:
@@ -107,7 +109,10 @@ class _Call:
 
     async def _tried(self, waiter: Waiter) -> ToolResult | None:
         """What comes of giving it to a worker once; None if nothing was begun and another may be asked."""
-        session = await self._placed(waiter)
+        try:
+            session = await self._placed(waiter)
+        finally:
+            self._say(None)
         if session is None:
             return self._nobody()
         left_s = self._deadline - asyncio.get_running_loop().time()
@@ -142,7 +147,8 @@ class _Call:
         while waiter.session is None:
             if waiter.none is not None:
                 raise waiter.none
-            match self._pool.served(self._action.tool, self._action.tool_digest, self._shunned):
+            served = self._pool.served(self._action.tool, self._action.tool_digest, self._shunned)
+            match served:
                 case Served.CHANGED:
                     self._pool.withdraw(waiter, CancelReason.ABORTED)
                     tool = self._action.tool
@@ -152,6 +158,7 @@ class _Call:
                 case Served.NO:
                     alone_since = loop.time() if alone_since is None else alone_since
                     until = min(self._deadline, alone_since + self._wait_s)
+            self._say(self._pool.wait_for(self._action.tool, served))
             waiter.woken.clear()
             try:
                 async with asyncio.timeout_at(until):
@@ -161,6 +168,12 @@ class _Call:
                     self._pool.withdraw(waiter, CancelReason.TIMED_OUT)
                     return None
         return waiter.session
+
+    def _say(self, wait: ToolWait | None) -> None:
+        """Tell what it waits for, where that is something else than before."""
+        if wait != self._waits:
+            self._waits = wait
+            self._invocation.on_wait(wait)
 
     def _nobody(self) -> ToolResult:
         tool = self._action.tool

@@ -7,8 +7,11 @@ takes a place when a worker is given it, so that whoever waits for a worker hold
 import asyncio
 from collections.abc import Callable
 
+from jackline_server.core.frozen import change
 from jackline_server.runtime.allowances import MinuteAllowance
 from jackline_server.runtime.connection_guards import GuardedConnection
+from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
+from jackline_server.runtime.tool_waits import ToolWait, WaitFor
 from jackline_server.tools.guards import Circuit, NoPlace, Place, no_more_in_this_minute
 
 
@@ -17,6 +20,7 @@ class PoolPlaces:
 
     def __init__(self, connection: GuardedConnection, *, on_room: Callable[[], None]) -> None:
         per_minute = connection.calls_per_minute
+        self._connection = connection
         self._most = connection.concurrency
         self._minute = None if per_minute is None else MinuteAllowance(per_minute)
         self._on_room = on_room
@@ -42,6 +46,24 @@ class PoolPlaces:
         if self._next_minute is None:
             self._next_minute = loop.call_later(wait_s, self._in_the_next_minute)
         return False
+
+    def in_the_way(self) -> ToolWait | None:
+        """What of the pool's own limits keeps calls from their workers now; None if neither does."""
+        name = self._connection.name
+        if self.in_flight >= self._most:
+            return ToolWait(what=WaitFor.PLACE, connection=name, count=self._most)
+        if self._wait_s(asyncio.get_running_loop().time()):
+            return ToolWait(what=WaitFor.RATE, connection=name, count=self._connection.calls_per_minute or 0)
+        return None
+
+    def view(self, state: ConnectionState) -> ConnectionView:
+        """How the pool does, by its limits and its breaker. `state` is by its workers."""
+        now = asyncio.get_running_loop().time()
+        return change(
+            self.circuit.view(ConnectionKind.WORKER, self._connection, state=state, problem=""),
+            in_flight=self.in_flight,
+            calls_left=None if self._minute is None else self._minute.left(now),
+        )
 
     def take(self) -> Place:
         """A place, where there is room. Raises NoPlace if the pool is left alone."""

@@ -13,9 +13,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
 
+from jackline_server.core.frozen import change
+from jackline_server.runtime.connection_views import (
+    ConnectionState,
+    ConnectionView,
+    PoolCounts,
+)
 from jackline_server.runtime.pinned_tools import Catalog
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.tool_waits import ToolWait, WaitFor
 from jackline_server.runtime.worker_ports import (
     CancelReason,
     InvokeTool,
@@ -198,6 +205,16 @@ class WorkerPool:
             return Served.NO
         return Served.YES if not digest or digest in found else Served.CHANGED
 
+    def wait_for(self, tool: str, served: Served) -> ToolWait:
+        """What a call waits for while a tool is so served."""
+        connected = [one for one in self._sessions.values() if one.outbox is not None]
+        if served is Served.NO:
+            return ToolWait(what=WaitFor.WORKER, connection=self._connection.name, count=len(connected))
+        if (in_the_way := self.guard.in_the_way()) is not None:
+            return in_the_way
+        serving = [one for one in connected if one.is_open and tool in one.offer.tools]
+        return ToolWait(what=WaitFor.WORKER_PLACE, connection=self._connection.name, count=len(serving))
+
     def enter(self, waiter: Waiter) -> None:
         """Let a call stand in line; it is given to a worker at once if there is room and nobody before it."""
         waiter.number = next(self._numbers)
@@ -276,6 +293,22 @@ class WorkerPool:
             waiting=sum(map(len, self._line.values())),
             dropped_results=self.dropped,
         )
+
+    def connection_view(self) -> ConnectionView:
+        """The pool as one of the server's connections. Calls that have a worker are in flight."""
+        sessions = self._sessions.values()
+        connected = [one for one in sessions if one.outbox is not None]
+        taking = [one for one in connected if not one.draining]
+        counts = PoolCounts(
+            connected=len(connected),
+            draining=len(connected) - len(taking),
+            away=len(sessions) - len(connected),
+            places=sum(one.offer.max_parallel for one in taking),
+            taken=sum(len(one.flights) for one in taking),
+        )
+        state = ConnectionState.READY if taking else ConnectionState.NO_WORKER
+        waiting = sum(map(len, self._line.values()))
+        return change(self.guard.view(state), waiting=waiting, pool=counts)
 
 
 def _view(session: Session) -> WorkerView:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from jackline_server.core.plan import Plan, ToolStep, WorkerAction
+from jackline_server.runtime.connection_views import ConnectionView
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.worker_ports import (
@@ -60,6 +61,10 @@ class WorkerPools(PinnedCatalogs[WorkerPool]):
         if name and name not in self._links:
             raise _unknown(name)
         return [self._links[one].view() for one in sorted(self._links) if name in ("", one)]
+
+    def views(self) -> list[ConnectionView]:
+        """See `ConnectionSource`."""
+        return [pool.connection_view() for pool in self._links.values()]
 
     def leave(self, *, grace_ms: int) -> None:
         """See `WorkerRegistry.leave`."""

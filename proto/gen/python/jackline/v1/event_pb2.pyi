@@ -1409,6 +1409,7 @@ class ToolCallFinished(_message.Message):
     TIMED_OUT_FIELD_NUMBER: _builtins.int
     STORED_FIELD_NUMBER: _builtins.int
     MEDIA_FIELD_NUMBER: _builtins.int
+    WAITED_MS_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     tool: _builtins.str
@@ -1435,6 +1436,8 @@ class ToolCallFinished(_message.Message):
     """True if the whole result is kept outside the log: GetToolCallResult reads it."""
     media: _builtins.int
     """How many parts of the result are no text, such as images: GetToolCallResult reads those that are kept."""
+    waited_ms: _builtins.int
+    """How much of the attempt's time went by before anything was called, while it waited for a place, a rate or a worker."""
     def __init__(
         self,
         *,
@@ -1451,10 +1454,11 @@ class ToolCallFinished(_message.Message):
         timed_out: _builtins.bool = ...,
         stored: _builtins.bool = ...,
         media: _builtins.int = ...,
+        waited_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "retry_in_ms", b"retry_in_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "abandoned", b"abandoned", "call_id", b"call_id", "cut_from_bytes", b"cut_from_bytes", "duration_ms", b"duration_ms", "media", b"media", "problem", b"problem", "retry_in_ms", b"retry_in_ms", "reused_from", b"reused_from", "signal", b"signal", "status", b"status", "stored", b"stored", "timed_out", b"timed_out", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms", "abandoned", b"abandoned", "call_id", b"call_id", "cut_from_bytes", b"cut_from_bytes", "duration_ms", b"duration_ms", "media", b"media", "problem", b"problem", "retry_in_ms", b"retry_in_ms", "reused_from", b"reused_from", "signal", b"signal", "status", b"status", "stored", b"stored", "timed_out", b"timed_out", "tool", b"tool", "waited_ms", b"waited_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retry_in_ms: _TypeAlias = _typing.Literal["retry_in_ms"]  # noqa: Y015
     _WhichOneofArgType__retry_in_ms: _TypeAlias = _typing.Literal["_retry_in_ms", b"_retry_in_ms"]  # noqa: Y015
@@ -2654,8 +2658,9 @@ class Delta(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     TOOL_ARGUMENTS_FIELD_NUMBER: _builtins.int
     WAITING_FOR_MODEL_FIELD_NUMBER: _builtins.int
+    TOOL_WAITING_FIELD_NUMBER: _builtins.int
     attempt_id: _builtins.int
-    """The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model`."""
+    """The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model` and `tool_waiting`."""
     step_id: _builtins.str
     """The step."""
     iteration: _builtins.int
@@ -2672,6 +2677,10 @@ class Delta(_message.Message):
     def tool_arguments(self) -> Global___ToolArgumentsDelta:
         """To the arguments of a tool call."""
 
+    @_builtins.property
+    def tool_waiting(self) -> Global___ToolWaiting:
+        """Nothing: a tool call waits before anything is called, or waits no more."""
+
     def __init__(
         self,
         *,
@@ -2682,16 +2691,49 @@ class Delta(_message.Message):
         reasoning: _builtins.str = ...,
         tool_arguments: Global___ToolArgumentsDelta | None = ...,
         waiting_for_model: _builtins.str = ...,
+        tool_waiting: Global___ToolWaiting | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "reasoning", b"reasoning", "text", b"text", "tool_arguments", b"tool_arguments", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "reasoning", b"reasoning", "text", b"text", "tool_arguments", b"tool_arguments", "tool_waiting", b"tool_waiting", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "iteration", b"iteration", "part", b"part", "reasoning", b"reasoning", "step_id", b"step_id", "text", b"text", "tool_arguments", b"tool_arguments", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "iteration", b"iteration", "part", b"part", "reasoning", b"reasoning", "step_id", b"step_id", "text", b"text", "tool_arguments", b"tool_arguments", "tool_waiting", b"tool_waiting", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text", "reasoning", "tool_arguments", "waiting_for_model"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text", "reasoning", "tool_arguments", "waiting_for_model", "tool_waiting"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 
 Global___Delta: _TypeAlias = Delta  # noqa: Y015
+
+@_typing.final
+class ToolWaiting(_message.Message):
+    """That a tool call waits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    """The call."""
+    tool: _builtins.str
+    """Name of the tool."""
+    @_builtins.property
+    def wait(self) -> _run_pb2.ToolWait:
+        """What it waits for. Unset once it does no more."""
+
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        wait: _run_pb2.ToolWait | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "tool", b"tool", "wait", b"wait"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolWaiting: _TypeAlias = ToolWaiting  # noqa: Y015
 
 @_typing.final
 class ToolArgumentsDelta(_message.Message):

@@ -466,6 +466,38 @@ EFFECT_WRITE: Effect.ValueType  # 3
 """Changes something each time it runs."""
 Global___Effect: _TypeAlias = Effect  # noqa: Y015
 
+class _ToolWaitKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToolWaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolWaitKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOOL_WAIT_KIND_UNSPECIFIED: _ToolWaitKind.ValueType  # 0
+    """Never sent."""
+    TOOL_WAIT_KIND_PLACE: _ToolWaitKind.ValueType  # 1
+    """As many calls of the connection are in flight as may be."""
+    TOOL_WAIT_KIND_RATE: _ToolWaitKind.ValueType  # 2
+    """As many calls of the connection began within the last minute as may."""
+    TOOL_WAIT_KIND_WORKER: _ToolWaitKind.ValueType  # 3
+    """No worker that serves the tool is connected to the pool."""
+    TOOL_WAIT_KIND_WORKER_PLACE: _ToolWaitKind.ValueType  # 4
+    """Workers serve the tool, and each has as many calls as it takes."""
+
+class ToolWaitKind(_ToolWaitKind, metaclass=_ToolWaitKindEnumTypeWrapper):
+    """What keeps a tool call from beginning."""
+
+TOOL_WAIT_KIND_UNSPECIFIED: ToolWaitKind.ValueType  # 0
+"""Never sent."""
+TOOL_WAIT_KIND_PLACE: ToolWaitKind.ValueType  # 1
+"""As many calls of the connection are in flight as may be."""
+TOOL_WAIT_KIND_RATE: ToolWaitKind.ValueType  # 2
+"""As many calls of the connection began within the last minute as may."""
+TOOL_WAIT_KIND_WORKER: ToolWaitKind.ValueType  # 3
+"""No worker that serves the tool is connected to the pool."""
+TOOL_WAIT_KIND_WORKER_PLACE: ToolWaitKind.ValueType  # 4
+"""Workers serve the tool, and each has as many calls as it takes."""
+Global___ToolWaitKind: _TypeAlias = ToolWaitKind  # noqa: Y015
+
 class _MessageRole:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -963,6 +995,7 @@ class Run(_message.Message):
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
     CHILDREN_FIELD_NUMBER: _builtins.int
+    WAITING_CALLS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Output only. Made by the server: `run_` and 26 characters."""
     workflow: _builtins.str
@@ -1061,6 +1094,10 @@ class Run(_message.Message):
     def children(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChildRun]:
         """Output only. The runs that it has started, in that order. Unset in lists."""
 
+    @_builtins.property
+    def waiting_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingCall]:
+        """Output only. The tool calls that wait before anything is called. Unset in lists, and where another server drives the run."""
+
     def __init__(
         self,
         *,
@@ -1095,10 +1132,11 @@ class Run(_message.Message):
         parent_run_id: _builtins.str = ...,
         root_run_id: _builtins.str = ...,
         children: _abc.Iterable[Global___ChildRun] | None = ...,
+        waiting_calls: _abc.Iterable[Global___WaitingCall] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "ledger", b"ledger", "outcome", b"outcome", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "children", b"children", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "metadata", b"metadata", "outcome", b"outcome", "parent_run_id", b"parent_run_id", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "root_run_id", b"root_run_id", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "children", b"children", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "metadata", b"metadata", "outcome", b"outcome", "parent_run_id", b"parent_run_id", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "root_run_id", b"root_run_id", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "waiting_calls", b"waiting_calls", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1224,6 +1262,8 @@ class ToolCall(_message.Message):
     CUT_FROM_BYTES_FIELD_NUMBER: _builtins.int
     STORED_FIELD_NUMBER: _builtins.int
     MEDIA_FIELD_NUMBER: _builtins.int
+    WAITED_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """Output only. Made by the server, unique within the run."""
     tool: _builtins.str
@@ -1260,6 +1300,14 @@ class ToolCall(_message.Message):
     def duration(self) -> _duration_pb2.Duration:
         """Output only. Time of the last attempt."""
 
+    @_builtins.property
+    def waited(self) -> _duration_pb2.Duration:
+        """Output only. How much of the duration the last attempt waited before anything was called; unset if it did not."""
+
+    @_builtins.property
+    def wait(self) -> Global___ToolWait:
+        """Output only. What it waits for now; unset if it does not, and where another server drives the run."""
+
     def __init__(
         self,
         *,
@@ -1280,14 +1328,94 @@ class ToolCall(_message.Message):
         cut_from_bytes: _builtins.int = ...,
         stored: _builtins.bool = ...,
         media: _builtins.int = ...,
+        waited: _duration_pb2.Duration | None = ...,
+        wait: Global___ToolWait | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "wait", b"wait", "waited", b"waited"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "attempts", b"attempts", "call_id", b"call_id", "call_key", b"call_key", "cut_from_bytes", b"cut_from_bytes", "duration", b"duration", "effect", b"effect", "iteration", b"iteration", "media", b"media", "requested_sequence", b"requested_sequence", "result", b"result", "reused_from", b"reused_from", "status", b"status", "step_id", b"step_id", "stored", b"stored", "tool", b"tool", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "attempts", b"attempts", "call_id", b"call_id", "call_key", b"call_key", "cut_from_bytes", b"cut_from_bytes", "duration", b"duration", "effect", b"effect", "iteration", b"iteration", "media", b"media", "requested_sequence", b"requested_sequence", "result", b"result", "reused_from", b"reused_from", "status", b"status", "step_id", b"step_id", "stored", b"stored", "tool", b"tool", "visit", b"visit", "wait", b"wait", "waited", b"waited"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolCall: _TypeAlias = ToolCall  # noqa: Y015
+
+@_typing.final
+class ToolWait(_message.Message):
+    """What a tool call waits for before anything is called. Its time runs already."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    CONNECTION_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    kind: Global___ToolWaitKind.ValueType
+    """Output only. What it is."""
+    connection: _builtins.str
+    """Output only. The connection of the operator's config; of a worker's tool that is its pool."""
+    count: _builtins.int
+    """Output only. Of a place, how many there are; of a rate, how many calls may begin in a minute; of a worker, how many are
+    connected to the pool; of a worker's place, how many serve the tool.
+    """
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Output only. When it began to wait."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___ToolWaitKind.ValueType = ...,
+        connection: _builtins.str = ...,
+        count: _builtins.int = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "count", b"count", "kind", b"kind", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolWait: _TypeAlias = ToolWait  # noqa: Y015
+
+@_typing.final
+class WaitingCall(_message.Message):
+    """A tool call that waits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    STEP_ID_FIELD_NUMBER: _builtins.int
+    ITERATION_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    """Output only. The call."""
+    tool: _builtins.str
+    """Output only. Name of the tool."""
+    step_id: _builtins.str
+    """Output only. The step that asked."""
+    iteration: _builtins.int
+    """Output only. The turn it belongs to."""
+    @_builtins.property
+    def wait(self) -> Global___ToolWait:
+        """Output only. What for."""
+
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        step_id: _builtins.str = ...,
+        iteration: _builtins.int = ...,
+        wait: Global___ToolWait | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "iteration", b"iteration", "step_id", b"step_id", "tool", b"tool", "wait", b"wait"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitingCall: _TypeAlias = WaitingCall  # noqa: Y015
 
 @_typing.final
 class RunMessageToolCall(_message.Message):

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from jackline.v1 import connection_pb2 as jackline_dot_v1_dot_connection__pb2
 from jackline.v1 import run_service_pb2 as jackline_dot_v1_dot_run__service__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -109,6 +110,11 @@ class RunServiceStub:
                 '/jackline.v1.RunService/GetServerInfo',
                 request_serializer=jackline_dot_v1_dot_run__service__pb2.GetServerInfoRequest.SerializeToString,
                 response_deserializer=jackline_dot_v1_dot_run__service__pb2.GetServerInfoResponse.FromString,
+                _registered_method=True)
+        self.ListConnections = channel.unary_unary(
+                '/jackline.v1.RunService/ListConnections',
+                request_serializer=jackline_dot_v1_dot_connection__pb2.ListConnectionsRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_connection__pb2.ListConnectionsResponse.FromString,
                 _registered_method=True)
 
 
@@ -223,6 +229,14 @@ class RunServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListConnections(self, request, context):
+        """Lists the connections, data sources, pools and models of the operator's config, and how each does just now. Scope
+        `workflows:read`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RunServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -300,6 +314,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.GetServerInfo,
                     request_deserializer=jackline_dot_v1_dot_run__service__pb2.GetServerInfoRequest.FromString,
                     response_serializer=jackline_dot_v1_dot_run__service__pb2.GetServerInfoResponse.SerializeToString,
+            ),
+            'ListConnections': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConnections,
+                    request_deserializer=jackline_dot_v1_dot_connection__pb2.ListConnectionsRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_connection__pb2.ListConnectionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -708,6 +727,33 @@ class RunService:
             '/jackline.v1.RunService/GetServerInfo',
             jackline_dot_v1_dot_run__service__pb2.GetServerInfoRequest.SerializeToString,
             jackline_dot_v1_dot_run__service__pb2.GetServerInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConnections(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/ListConnections',
+            jackline_dot_v1_dot_connection__pb2.ListConnectionsRequest.SerializeToString,
+            jackline_dot_v1_dot_connection__pb2.ListConnectionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ Starting, watching, controlling and reading runs."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from jackline.v1 import connection_pb2 as _connection_pb2
 from jackline.v1 import run_service_pb2 as _run_service_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -67,6 +68,10 @@ class RunServiceStub:
     """Adds messages to a thread from outside. Scope `runs:start`."""
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetServerInfoRequest, _run_service_pb2.GetServerInfoResponse]
     """Says what this server is and what it serves. Any valid credential."""
+    ListConnections: _grpc.UnaryUnaryMultiCallable[_connection_pb2.ListConnectionsRequest, _connection_pb2.ListConnectionsResponse]
+    """Lists the connections, data sources, pools and models of the operator's config, and how each does just now. Scope
+    `workflows:read`.
+    """
 
 @_typing.type_check_only
 class RunServiceAsyncStub(RunServiceStub):
@@ -107,6 +112,10 @@ class RunServiceAsyncStub(RunServiceStub):
     """Adds messages to a thread from outside. Scope `runs:start`."""
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetServerInfoRequest, _run_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """Says what this server is and what it serves. Any valid credential."""
+    ListConnections: _aio.UnaryUnaryMultiCallable[_connection_pb2.ListConnectionsRequest, _connection_pb2.ListConnectionsResponse]  # type: ignore[assignment]
+    """Lists the connections, data sources, pools and models of the operator's config, and how each does just now. Scope
+    `workflows:read`.
+    """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs: start, watch, control, read."""
@@ -234,5 +243,15 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.GetServerInfoResponse, _abc.Awaitable[_run_service_pb2.GetServerInfoResponse]]:
         """Says what this server is and what it serves. Any valid credential."""
+
+    @_abc_1.abstractmethod
+    def ListConnections(
+        self,
+        request: _connection_pb2.ListConnectionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_connection_pb2.ListConnectionsResponse, _abc.Awaitable[_connection_pb2.ListConnectionsResponse]]:
+        """Lists the connections, data sources, pools and models of the operator's config, and how each does just now. Scope
+        `workflows:read`.
+        """
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
