@@ -65,7 +65,7 @@ async def test_get_calls_and_explain_say_what_a_call_waits_for(
         waiting_calls=[WaitingCall(call_id="call_1", tool="look" + HOSTILE, step_id="s", wait=WORKER)],
     )
     call = ToolCall(
-        call_id="call_1", tool="look", status=ToolCallStatus.TOOL_CALL_STATUS_RUNNING, attempts=1, wait=WORKER
+        call_id="call_1", tool="look", status=ToolCallStatus.TOOL_CALL_STATUS_STARTED, attempts=1, wait=WORKER
     )
     service.script("GetRun", *[wire.GetRunResponse(run=run)] * 3)
     service.script("ListToolCalls", wire.ListToolCallsResponse(tool_calls=[call]))

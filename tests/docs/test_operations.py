@@ -30,6 +30,7 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "set-up": (),
     "health": ('"SERVING"',),
     "server-info": ('"DURABILITY_CLASS_FSYNC"', '"fast"', '"COMMAND_KIND_STEER"'),
+    "connections": ('"CONNECTION_KIND_MODEL"',),
     "start": ("run_",),
     "watch": ('"runStarted"', '"runFinished"', '"issue_refund"'),
     "watch-kinds": ('"toolCallFinished"', '"runFinished"'),
@@ -50,7 +51,6 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "workflows": ('"refunds"', '"refunds-trial"'),
     "describe": ('"worstCase"', '"issue_refund"'),
     "workers": ("{",),
-    "connections": ('"CONNECTION_KIND_MODEL"',),
 }
 """Each block of the page, and what its output has to show."""
 

@@ -34,7 +34,8 @@ class Some:
 
 
 def view(name: str, kind: ConnectionKind = ConnectionKind.HTTP, **more: Any) -> ConnectionView:
-    return ConnectionView(name=name, kind=kind, **{"state": ConnectionState.READY, "concurrency": 4, **more})
+    fields: dict[str, Any] = {"state": ConnectionState.READY, "concurrency": 4, **more}
+    return ConnectionView(name=name, kind=kind, **fields)
 
 
 async def test_a_pool_that_nobody_serves_is_listed_to_whoever_reads_workflows(door: Harness) -> None:
