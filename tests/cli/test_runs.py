@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -26,6 +27,7 @@ from jackline.v1.event_pb2 import (
     StepStarted,
     ToolCallFinished,
     ToolCallRequested,
+    ToolProgress,
     ToolResultContent,
 )
 from jackline.v1.run_pb2 import Interrupt, Run, RunState, ToolCallStatus, Usage
@@ -460,6 +462,38 @@ async def test_a_terminal_shows_live_text_and_none_of_a_runs_own_escapes(
         assert b"\x1b]0;owned" not in done.raw
         assert b"\x1b[" in done.raw
     assert all(request.include_deltas for request in service.requests(wire.StreamProgressRequest))
+
+
+async def test_a_terminal_shows_how_far_a_call_is_until_it_ends(
+    console: Console, service: ScriptedService
+) -> None:
+    log = service.log = refund_log()
+    at = next(index for index, event in enumerate(log) if event.HasField("tool_call_finished"))
+    call_id = log[at].tool_call_finished.call_id
+
+    def far(**said: Any) -> wire.StreamProgressResponse:
+        delta = Delta(tool_progress=ToolProgress(call_id=call_id, tool="lookup", attempt=1, **said))
+        return wire.StreamProgressResponse(deltas=[delta], sent_through=log[at - 1].sequence)
+
+    frames = [
+        frame_of(*log[:at]),
+        far(done=3, total=10, text="reading page 3"),
+        far(text=HOSTILE),
+        far(done=0.5, total=1, text="half"),
+        far(done=1e300),
+        far(text="words"),
+        frame_of(*log[at:]),
+    ]
+    service.streams.append(StreamScript(frames=frames))
+    service.script("GetRun", ended_run(log))
+    done = await console.on_terminal("watch", RUN_ID)
+    assert done.code == 0
+    shown = [done.out.index(words) for words in ("lookup: 3/10 reading page 3", "lookup: 50% half")]
+    assert shown == sorted(shown)
+    assert "lookup: 1e+300" in done.out
+    assert "lookup: words" in done.out
+    assert b"\x1b]0;owned" not in done.raw
+    assert "lookup" not in done.out[done.out.index("lookup_order") :].replace("lookup_order", "")
 
 
 @pytest.mark.parametrize("changes", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])

@@ -144,9 +144,10 @@ class ScriptedRuns:
         after_sequence: int,
         deltas: bool,
         positions: Mapping[str, int] | None = None,
+        progress: bool = False,
     ) -> AsyncGenerator[Frame, None]:
         try:
-            frames = self._script.find("watch", tenant, run_id, after_sequence, deltas)
+            frames = self._script.find("watch", tenant, run_id, after_sequence, deltas, progress)
             async for frame in frames(tenant, run_id, after_sequence, deltas):
                 yield frame
         finally:

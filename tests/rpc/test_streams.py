@@ -15,6 +15,7 @@ from jackline_server.api.limits import LIMITS, Limits
 from jackline_server.identity.principals import Scope
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import StoreUnavailable
+from jackline_server.runtime.tool_reports import ToolProgress
 from jackline_server.runtime.use_cases import Frame, LiveDelta
 from tests.rpc.doubles import RUN_ID, event, frame_of
 from tests.rpc.harness import ALL, SECONDS, Harness, ended, token_for
@@ -66,7 +67,35 @@ async def test_a_frame_says_all_that_it_has_to_say(door: Harness) -> None:
     assert [delta.WhichOneof("part") for delta in frame.deltas] == ["text", "reasoning", "tool_arguments"]
     assert (frame.deltas[2].tool_arguments.tool, frame.deltas[2].tool_arguments.index) == ("refund", 2)
     assert (frame.reset.attempt_id, frame.store_degraded, frame.head_sequence) == (3, True, 9)
-    assert door.script.asked[0][1][1:] == (RUN_ID, 0, True)
+    assert door.script.asked[0][1][1:] == (RUN_ID, 0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (StreamProgressRequest(run_id=RUN_ID, include_progress=True), ""),
+        (StreamProgressRequest(run_id=RUN_ID, include_progress=True, include_deltas=True), "page 3"),
+        (StreamProgressRequest(run_id=RUN_ID, include_progress=True, view=run_pb2.VIEW_FULL), "page 3"),
+    ],
+    ids=["metadata", "deltas", "full"],
+)
+async def test_who_sees_no_content_is_shown_numbers_of_how_far_a_call_is_and_no_words(
+    door: Harness, request_: StreamProgressRequest, words: str
+) -> None:
+    far = ToolProgress(call_id="call_1", tool="look", attempt=2, text="page 3", done=3, total=None)
+    lay(door, replace(frame_of(), deltas=(LiveDelta(0, "answer", 1, progress=far),)))
+    [frame] = await read(door, request_)
+    [delta] = frame.deltas
+    shown = delta.tool_progress
+    assert (shown.call_id, shown.tool, shown.attempt, shown.done) == ("call_1", "look", 2, 3)
+    assert (shown.text, shown.HasField("total")) == (words, False)
+    assert door.script.asked[0][1][-1] is True
+
+
+async def test_how_far_calls_are_needs_no_scope_beyond_that_of_watching(door: Harness) -> None:
+    lay(door, frame_of())
+    request = StreamProgressRequest(run_id=RUN_ID, include_progress=True)
+    assert await read(door, request, token=token_for(Scope.RUNS_OBSERVE))
 
 
 async def test_a_heartbeat_has_no_events(door: Harness) -> None:

@@ -157,3 +157,17 @@ async def test_a_second_stream_of_a_session_ends_the_first(door: Harness) -> Non
     assert (found.code, found.reason) == (grpc.StatusCode.ABORTED, "WORKER_SESSION_TAKEN")
     await second.done_writing()
     await second.code()
+
+
+async def test_a_flood_of_progress_is_read_slowly(door: Harness) -> None:
+    """A worker without invocations is read at 200 a second, after a second's worth."""
+    call = await welcomed(door)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(500):
+        await say(call, progress(invocation="i1", text="at it"))
+    await say(call, wire.ConnectRequest(drain=wire.WorkerDrain()))
+    while (await heard(call)).WhichOneof("message") != "drain":
+        pass
+    assert loop.time() - began > 1
+    await call.done_writing()

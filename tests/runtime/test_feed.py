@@ -3,6 +3,7 @@
 import pytest
 
 from jackline_server.runtime.feed import TAIL_EVENTS, Feed
+from jackline_server.runtime.tool_reports import ToolProgress
 from jackline_server.runtime.use_cases import LiveDelta
 from tests.conformance.stores import event
 
@@ -52,3 +53,36 @@ def test_a_watcher_of_an_attempt_that_was_given_up_is_told_to_drop_it() -> None:
     _, late = feed.subscribe("run_a", deltas=True)
     assert (live.reset, late.reset, uninterested.reset) == (7, 7, 0)
     assert live.take_deltas() == ()
+
+
+def far(call_id: str, done: float) -> LiveDelta:
+    progress = ToolProgress(call_id=call_id, tool="look", attempt=1, text="", done=done, total=None)
+    return LiveDelta(0, "agent", 1, progress=progress)
+
+
+def test_a_watcher_that_takes_nothing_holds_the_newest_of_each_call_and_loses_no_words_for_it() -> None:
+    channel, slow = Feed().subscribe("run_a", deltas=True, progress=True)
+    channel.publish_delta(LiveDelta(7, "agent", 1, text="hal"))
+    for done in range(1_000):
+        channel.publish_progress(far("a", done))
+        channel.publish_progress(far("b", -done))
+    words, first, second = slow.take_deltas()
+    assert words.text == "hal"
+    assert (first, second) == (far("a", 999), far("b", -999))
+    assert not slow.has_live
+
+
+def test_an_attempt_that_is_given_up_takes_no_progress_with_it() -> None:
+    channel, watcher = Feed().subscribe("run_a", deltas=True, progress=True)
+    channel.publish_progress(far("a", 1))
+    channel.reset(7)
+    assert watcher.take_deltas() == (far("a", 1),)
+
+
+def test_only_who_wants_progress_is_given_it() -> None:
+    feed = Feed()
+    channel, _ = feed.subscribe("run_a", deltas=False, progress=True)
+    _, other = feed.subscribe("run_a", deltas=True)
+    channel.publish_progress(far("a", 1))
+    assert not other.has_live
+    assert channel.shows_progress

@@ -12,10 +12,12 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from starlette.applications import Starlette
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,6 +95,13 @@ def talker(said: list[str]) -> "MCPServer[None]":
         """Says a text."""
         said.append(text)
         return f"said {text}"
+
+    @server.tool()
+    async def count(context: Context[Any, Any], to: int) -> str:  # pyright: ignore[reportUnusedFunction] - see above
+        """Counts, and says how far it is."""
+        for number in range(1, to + 1):
+            await context.report_progress(number, to, f"at {number}")
+        return "counted"
 
     @server.tool()
     async def wait() -> str:  # pyright: ignore[reportUnusedFunction] - the SDK calls it

@@ -5432,13 +5432,14 @@ func (x *GroundedContent) GetProblem() string {
 // A live piece of what is being made. Never stored, never replayed.
 type Delta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model` and `tool_waiting`.
+	// The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model`, `tool_waiting` and
+	// `tool_progress`.
 	AttemptId uint64 `protobuf:"varint,1,opt,name=attempt_id,json=attemptId,proto3" json:"attempt_id,omitempty"`
 	// The step.
 	StepId string `protobuf:"bytes,2,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	// The turn.
 	Iteration uint32 `protobuf:"varint,3,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	// What was added.
+	// What was added, or how far something is.
 	//
 	// Types that are valid to be assigned to Part:
 	//
@@ -5446,6 +5447,7 @@ type Delta struct {
 	//	*Delta_Reasoning
 	//	*Delta_ToolArguments
 	//	*Delta_WaitingForModel
+	//	*Delta_ToolProgress
 	//	*Delta_ToolWaiting
 	Part          isDelta_Part `protobuf_oneof:"part"`
 	unknownFields protoimpl.UnknownFields
@@ -5546,6 +5548,15 @@ func (x *Delta) GetWaitingForModel() string {
 	return ""
 }
 
+func (x *Delta) GetToolProgress() *ToolProgress {
+	if x != nil {
+		if x, ok := x.Part.(*Delta_ToolProgress); ok {
+			return x.ToolProgress
+		}
+	}
+	return nil
+}
+
 func (x *Delta) GetToolWaiting() *ToolWaiting {
 	if x != nil {
 		if x, ok := x.Part.(*Delta_ToolWaiting); ok {
@@ -5580,6 +5591,11 @@ type Delta_WaitingForModel struct {
 	WaitingForModel string `protobuf:"bytes,7,opt,name=waiting_for_model,json=waitingForModel,proto3,oneof"`
 }
 
+type Delta_ToolProgress struct {
+	// Nothing: a tool call under way says how far it is. It takes the place of what that call said before.
+	ToolProgress *ToolProgress `protobuf:"bytes,8,opt,name=tool_progress,json=toolProgress,proto3,oneof"`
+}
+
 type Delta_ToolWaiting struct {
 	// Nothing: a tool call waits before anything is called, or waits no more.
 	ToolWaiting *ToolWaiting `protobuf:"bytes,10,opt,name=tool_waiting,json=toolWaiting,proto3,oneof"`
@@ -5592,6 +5608,8 @@ func (*Delta_Reasoning) isDelta_Part() {}
 func (*Delta_ToolArguments) isDelta_Part() {}
 
 func (*Delta_WaitingForModel) isDelta_Part() {}
+
+func (*Delta_ToolProgress) isDelta_Part() {}
 
 func (*Delta_ToolWaiting) isDelta_Part() {}
 
@@ -5659,6 +5677,99 @@ func (x *ToolWaiting) GetWait() *ToolWait {
 	return nil
 }
 
+// How far a tool call under way is, in the tool's own words and numbers: nobody checks them. Of each call the newest is
+// sent, a few a second at most; whoever begins to watch gets the newest of each call under way. The end of the call, which is
+// an event, ends it.
+type ToolProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call, as in ToolCallStarted.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The step that stands for the tool.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// The attempt at the call, from 1.
+	Attempt uint32 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// How much is done, in units of the tool's own. Unset: it did not say.
+	Done *float64 `protobuf:"fixed64,4,opt,name=done,proto3,oneof" json:"done,omitempty"`
+	// How much there is to do, in the same units; 1 where `done` is a fraction. Unset: nobody knows.
+	Total *float64 `protobuf:"fixed64,5,opt,name=total,proto3,oneof" json:"total,omitempty"`
+	// What it is doing, in at most 300 characters on one line. Content: empty unless the stream shows deltas or the view FULL.
+	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolProgress) Reset() {
+	*x = ToolProgress{}
+	mi := &file_jackline_v1_event_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolProgress) ProtoMessage() {}
+
+func (x *ToolProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
+func (*ToolProgress) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ToolProgress) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ToolProgress) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ToolProgress) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ToolProgress) GetDone() float64 {
+	if x != nil && x.Done != nil {
+		return *x.Done
+	}
+	return 0
+}
+
+func (x *ToolProgress) GetTotal() float64 {
+	if x != nil && x.Total != nil {
+		return *x.Total
+	}
+	return 0
+}
+
+func (x *ToolProgress) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // A piece of a tool call's arguments.
 type ToolArgumentsDelta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5674,7 +5785,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[50]
+	mi := &file_jackline_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +5797,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[50]
+	mi := &file_jackline_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5810,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -5734,7 +5845,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[51]
+	mi := &file_jackline_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5746,7 +5857,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[51]
+	mi := &file_jackline_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5759,7 +5870,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -6140,7 +6251,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\tR\asummary\"M\n" +
 	"\x0fGroundedContent\x12 \n" +
 	"\vunsupported\x18\x01 \x03(\tR\vunsupported\x12\x18\n" +
-	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xd2\x02\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\x94\x03\n" +
 	"\x05Delta\x12\x1d\n" +
 	"\n" +
 	"attempt_id\x18\x01 \x01(\x04R\tattemptId\x12\x17\n" +
@@ -6149,14 +6260,24 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tH\x00R\x04text\x12\x1e\n" +
 	"\treasoning\x18\x05 \x01(\tH\x00R\treasoning\x12H\n" +
 	"\x0etool_arguments\x18\x06 \x01(\v2\x1f.jackline.v1.ToolArgumentsDeltaH\x00R\rtoolArguments\x12,\n" +
-	"\x11waiting_for_model\x18\a \x01(\tH\x00R\x0fwaitingForModel\x12=\n" +
+	"\x11waiting_for_model\x18\a \x01(\tH\x00R\x0fwaitingForModel\x12@\n" +
+	"\rtool_progress\x18\b \x01(\v2\x19.jackline.v1.ToolProgressH\x00R\ftoolProgress\x12=\n" +
 	"\ftool_waiting\x18\n" +
 	" \x01(\v2\x18.jackline.v1.ToolWaitingH\x00R\vtoolWaitingB\x06\n" +
 	"\x04part\"e\n" +
 	"\vToolWaiting\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12)\n" +
-	"\x04wait\x18\x03 \x01(\v2\x15.jackline.v1.ToolWaitR\x04wait\"Z\n" +
+	"\x04wait\x18\x03 \x01(\v2\x15.jackline.v1.ToolWaitR\x04wait\"\xb0\x01\n" +
+	"\fToolProgress\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x17\n" +
+	"\x04done\x18\x04 \x01(\x01H\x00R\x04done\x88\x01\x01\x12\x19\n" +
+	"\x05total\x18\x05 \x01(\x01H\x01R\x05total\x88\x01\x01\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04textB\a\n" +
+	"\x05_doneB\b\n" +
+	"\x06_total\"Z\n" +
 	"\x12ToolArgumentsDelta\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1a\n" +
@@ -6294,7 +6415,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -6359,28 +6480,29 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*GroundedContent)(nil),       // 60: jackline.v1.GroundedContent
 	(*Delta)(nil),                 // 61: jackline.v1.Delta
 	(*ToolWaiting)(nil),           // 62: jackline.v1.ToolWaiting
-	(*ToolArgumentsDelta)(nil),    // 63: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 64: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 65: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 66: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 67: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 68: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 69: jackline.v1.RunState
-	(StopReason)(0),               // 70: jackline.v1.StopReason
-	(*Usage)(nil),                 // 71: jackline.v1.Usage
-	(Effect)(0),                   // 72: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 73: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 74: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 75: jackline.v1.CommandKind
-	(AbortMode)(0),                // 76: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 77: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 78: jackline.v1.VisitBounds
-	(GatePoint)(0),                // 79: jackline.v1.GatePoint
-	(*structpb.Struct)(nil),       // 80: google.protobuf.Struct
-	(*ToolWait)(nil),              // 81: jackline.v1.ToolWait
+	(*ToolProgress)(nil),          // 63: jackline.v1.ToolProgress
+	(*ToolArgumentsDelta)(nil),    // 64: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 65: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 67: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 68: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 69: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 70: jackline.v1.RunState
+	(StopReason)(0),               // 71: jackline.v1.StopReason
+	(*Usage)(nil),                 // 72: jackline.v1.Usage
+	(Effect)(0),                   // 73: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 74: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 75: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 76: jackline.v1.CommandKind
+	(AbortMode)(0),                // 77: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 78: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 79: jackline.v1.VisitBounds
+	(GatePoint)(0),                // 80: jackline.v1.GatePoint
+	(*structpb.Struct)(nil),       // 81: google.protobuf.Struct
+	(*ToolWait)(nil),              // 82: jackline.v1.ToolWait
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	65, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	66, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
 	14, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
 	18, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
 	19, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
@@ -6413,47 +6535,47 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	45, // 30: jackline.v1.StepEvent.child_started:type_name -> jackline.v1.ChildStarted
 	46, // 31: jackline.v1.StepEvent.child_finished:type_name -> jackline.v1.ChildFinished
 	47, // 32: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	65, // 33: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	66, // 34: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	67, // 35: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	68, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	66, // 33: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	67, // 34: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	68, // 35: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	69, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
 	16, // 37: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
 	15, // 38: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
 	0,  // 39: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	69, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	70, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	70, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	70, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	71, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	71, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
 	1,  // 43: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	70, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	71, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	71, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	72, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
 	2,  // 46: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
 	3,  // 47: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	71, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	72, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
 	4,  // 49: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	72, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	73, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	73, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	74, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
 	5,  // 52: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
 	6,  // 53: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	74, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	65, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	70, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	75, // 57: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	76, // 58: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	70, // 59: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	75, // 60: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	77, // 61: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	65, // 62: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
-	66, // 63: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	78, // 64: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	75, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	66, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	71, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	76, // 57: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	77, // 58: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	71, // 59: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	76, // 60: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	78, // 61: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	66, // 62: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	67, // 63: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	79, // 64: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
 	7,  // 65: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
 	8,  // 66: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
 	9,  // 67: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
 	10, // 68: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	79, // 69: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	80, // 69: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
 	11, // 70: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
 	12, // 71: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	69, // 72: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
-	70, // 73: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
+	70, // 72: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
+	71, // 73: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
 	48, // 74: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
 	50, // 75: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
 	51, // 76: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
@@ -6465,19 +6587,20 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	59, // 82: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
 	60, // 83: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
 	55, // 84: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
-	80, // 85: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	81, // 85: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
 	49, // 86: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
 	52, // 87: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
 	56, // 88: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
 	55, // 89: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
-	63, // 90: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	62, // 91: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
-	81, // 92: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
-	93, // [93:93] is the sub-list for method output_type
-	93, // [93:93] is the sub-list for method input_type
-	93, // [93:93] is the sub-list for extension type_name
-	93, // [93:93] is the sub-list for extension extendee
-	0,  // [0:93] is the sub-list for field type_name
+	64, // 90: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	63, // 91: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
+	62, // 92: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
+	82, // 93: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
+	94, // [94:94] is the sub-list for method output_type
+	94, // [94:94] is the sub-list for method input_type
+	94, // [94:94] is the sub-list for extension type_name
+	94, // [94:94] is the sub-list for extension extendee
+	0,  // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -6545,15 +6668,17 @@ func file_jackline_v1_event_proto_init() {
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
 		(*Delta_WaitingForModel)(nil),
+		(*Delta_ToolProgress)(nil),
 		(*Delta_ToolWaiting)(nil),
 	}
+	file_jackline_v1_event_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   52,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

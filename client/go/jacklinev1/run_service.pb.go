@@ -691,7 +691,7 @@ type StreamProgressRequest struct {
 	AfterSequence uint64 `protobuf:"varint,2,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
 	// METADATA when unspecified.
 	View View `protobuf:"varint,3,opt,name=view,proto3,enum=jackline.v1.View" json:"view,omitempty"`
-	// Also send live deltas of replies. Needs the scope `runs:content`.
+	// Also send live deltas of replies, and what `include_progress` asks for. Needs the scope `runs:content`.
 	IncludeDeltas bool `protobuf:"varint,4,opt,name=include_deltas,json=includeDeltas,proto3" json:"include_deltas,omitempty"`
 	// Only events of these kinds, by the name of their member of `StepEvent.fact`, such as `tool_call_finished`; all when
 	// empty. The last event of a run, `run_finished`, always comes. What is left out leaves gaps in `sequence`, never in
@@ -703,9 +703,12 @@ type StreamProgressRequest struct {
 	IncludeChildren bool `protobuf:"varint,6,opt,name=include_children,json=includeChildren,proto3" json:"include_children,omitempty"`
 	// Where to go on in each child, by its id, as the last frame had it; a child that is not named is sent from its first event.
 	// Only with `include_children`.
-	Positions     map[string]uint64 `protobuf:"bytes,7,rep,name=positions,proto3" json:"positions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Positions map[string]uint64 `protobuf:"bytes,7,rep,name=positions,proto3" json:"positions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Also send how far the tool calls of the run are, as deltas. What tools say of it is content: in the view METADATA it
+	// is numbers alone, unless `include_deltas` is set.
+	IncludeProgress bool `protobuf:"varint,8,opt,name=include_progress,json=includeProgress,proto3" json:"include_progress,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StreamProgressRequest) Reset() {
@@ -785,6 +788,13 @@ func (x *StreamProgressRequest) GetPositions() map[string]uint64 {
 		return x.Positions
 	}
 	return nil
+}
+
+func (x *StreamProgressRequest) GetIncludeProgress() bool {
+	if x != nil {
+		return x.IncludeProgress
+	}
+	return false
 }
 
 // One frame of a stream. A frame without events is a heartbeat; one comes at least every 15 s.
@@ -2687,7 +2697,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestIdJ\x04\b\x05\x10\x14\"v\n" +
 	"\x0fForkRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
-	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xf9\x02\n" +
+	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xa4\x03\n" +
 	"\x15StreamProgressRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12%\n" +
 	"\x0eafter_sequence\x18\x02 \x01(\x04R\rafterSequence\x12%\n" +
@@ -2695,10 +2705,11 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x0einclude_deltas\x18\x04 \x01(\bR\rincludeDeltas\x12\x14\n" +
 	"\x05kinds\x18\x05 \x03(\tR\x05kinds\x12)\n" +
 	"\x10include_children\x18\x06 \x01(\bR\x0fincludeChildren\x12O\n" +
-	"\tpositions\x18\a \x03(\v21.jackline.v1.StreamProgressRequest.PositionsEntryR\tpositions\x1a<\n" +
+	"\tpositions\x18\a \x03(\v21.jackline.v1.StreamProgressRequest.PositionsEntryR\tpositions\x12)\n" +
+	"\x10include_progress\x18\b \x01(\bR\x0fincludeProgress\x1a<\n" +
 	"\x0ePositionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01J\x04\b\b\x10\x14\"\x9d\x03\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01J\x04\b\t\x10\x14\"\x9d\x03\n" +
 	"\x16StreamProgressResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.jackline.v1.StepEventR\x06events\x12*\n" +
 	"\x06deltas\x18\x02 \x03(\v2\x12.jackline.v1.DeltaR\x06deltas\x12!\n" +

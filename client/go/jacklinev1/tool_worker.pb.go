@@ -964,7 +964,7 @@ func (x *ResultAcknowledged) GetInvocation() string {
 	return ""
 }
 
-// How far an invocation has come. Taken as a sign of life and not kept; nobody is shown it yet.
+// How far an invocation has come: shown to whoever watches the run (`Delta.tool_progress`), and never kept.
 type InvocationProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The invocation.

@@ -173,12 +173,16 @@ class JacklineClient:
         after_sequence: int = 0,
         view: View.ValueType = View.VIEW_METADATA,
         deltas: bool = False,
+        progress: bool = False,
         kinds: Sequence[str] = (),
         children: bool = False,
         positions: Mapping[str, int] | None = None,
         on_cut: Callable[[Cut], None] | None = None,
     ) -> AsyncGenerator[Frame]:
         """Yields the run's events after `after_sequence`, follows it, and ends after its last event only.
+
+        `deltas` are of what models say and of how far tool calls are; `progress` of the second alone, in the
+        view METADATA without words.
 
         `kinds` leaves out all other events but the last: names of members of `StepEvent.fact`, such as
         `tool_call_finished`.
@@ -198,6 +202,7 @@ class JacklineClient:
                 after_sequence=after_sequence,
                 view=view,
                 include_deltas=deltas,
+                include_progress=progress,
                 kinds=kinds,
                 include_children=children,
                 positions=positions,

@@ -10,6 +10,7 @@ from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
 from jackline_server.core.plan import Effect
 from jackline_server.runtime.refusals import Violation
+from jackline_server.runtime.tool_reports import MOST_TEXT
 from jackline_server.runtime.worker_ports import (
     MOST_INVOCATION_NAME,
     CancelInvocation,
@@ -34,7 +35,6 @@ from jackline_server.runtime.worker_ports import (
 MOST_RESULT_BYTES = LIMITS.message_bytes - 64 * 1024
 """What of a message is left for a result."""
 
-_MOST_PROGRESS = 1_000
 _EFFECTS = {
     run_pb2.EFFECT_READ: Effect.READ,
     run_pb2.EFFECT_IDEMPOTENT: Effect.IDEMPOTENT,
@@ -94,7 +94,7 @@ def said_by(request: tool_worker_pb2.ConnectRequest) -> WorkerSays | None:
             progress = request.progress
             return WorkerProgress(
                 invocation=_invocation(progress.invocation, "progress"),
-                text=progress.text[:_MOST_PROGRESS],
+                text=progress.text[: MOST_TEXT + 1],
                 fraction=progress.fraction if progress.HasField("fraction") else None,
             )
         case "drain":

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from jackline.v1 import event_pb2, run_service_pb2
 from jackline_server.api.wait_views import tool_waiting_message
 from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.tool_reports import ToolProgress
 from jackline_server.runtime.use_cases import Frame, LiveDelta
 
 _EVENTS_TAG = b"\x0a"
@@ -48,23 +49,34 @@ class FrameCache:
 class FrameWriter:
     """Turns the frames of one watcher into bytes."""
 
-    __slots__ = ("_cache", "_full", "_kinds", "_most", "_run_id")
+    __slots__ = ("_cache", "_full", "_kinds", "_most", "_run_id", "_words")
 
     def __init__(
-        self, *, run_id: str, full: bool, cache: FrameCache, most: int, kinds: frozenset[str] | None = None
+        self,
+        *,
+        run_id: str,
+        full: bool,
+        cache: FrameCache,
+        most: int,
+        kinds: frozenset[str] | None = None,
+        words: bool = True,
     ) -> None:
-        """`kinds` are the events that are sent; None for all. The rest is sent through all the same."""
+        """`kinds` are the events that are sent; None for all. The rest is sent through all the same.
+
+        Without `words` nothing is sent of what tools say of how far they are but numbers.
+        """
         self._run_id = run_id
         self._full = full
         self._cache = cache
         self._most = most
         self._kinds = kinds
+        self._words = words
 
     def write(self, frame: Frame) -> Iterator[tuple[bytes, int]]:
         """The frame in as many pieces as its size asks for, each with the event it is sent through."""
         events = self._wanted(frame.events)
         if not events:
-            yield _tail(frame).SerializeToString(), frame.sent_through
+            yield self._tail(frame).SerializeToString(), frame.sent_through
             return
         whole = self._kept(events, frame.run_id)
         if whole is None:
@@ -76,7 +88,7 @@ class FrameWriter:
                     tail.positions[frame.run_id] = piece[-1].sequence
                 yield self._events(piece, frame.run_id) + tail.SerializeToString(), through
             whole = self._events(last, frame.run_id)
-        yield whole + _tail(frame).SerializeToString(), frame.sent_through
+        yield whole + self._tail(frame).SerializeToString(), frame.sent_through
 
     def _wanted(self, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
         """The events of the kinds that are sent: looked into for their kind, and sent as they are stored."""
@@ -95,6 +107,18 @@ class FrameWriter:
         if self._kinds is not None:
             return _joined(events, full=self._full)
         return self._cache.made(child or self._run_id, events, full=self._full)
+
+    def _tail(self, frame: Frame) -> run_service_pb2.StreamProgressResponse:
+        """Everything of a frame but its events."""
+        tail = run_service_pb2.StreamProgressResponse(
+            sent_through=frame.sent_through, head_sequence=frame.head, store_degraded=frame.degraded
+        )
+        tail.deltas.extend(_delta(delta, words=self._words) for delta in frame.deltas)
+        if frame.positions:
+            tail.positions.update(frame.positions)
+        if frame.reset:
+            tail.reset.attempt_id = frame.reset
+        return tail
 
     def _pieces(self, events: Sequence[StoredEvent]) -> list[Sequence[StoredEvent]]:
         sizes = [len(event.meta) + (len(event.content) if self._full else 0) for event in events]
@@ -115,20 +139,7 @@ def _kind(event: StoredEvent) -> str | None:
     return event_pb2.StepEvent.FromString(event.meta).WhichOneof("fact")
 
 
-def _tail(frame: Frame) -> run_service_pb2.StreamProgressResponse:
-    """Everything of a frame but its events."""
-    tail = run_service_pb2.StreamProgressResponse(
-        sent_through=frame.sent_through, head_sequence=frame.head, store_degraded=frame.degraded
-    )
-    tail.deltas.extend(_delta(delta) for delta in frame.deltas)
-    if frame.positions:
-        tail.positions.update(frame.positions)
-    if frame.reset:
-        tail.reset.attempt_id = frame.reset
-    return tail
-
-
-def _delta(delta: LiveDelta) -> event_pb2.Delta:
+def _delta(delta: LiveDelta, *, words: bool) -> event_pb2.Delta:
     message = event_pb2.Delta(attempt_id=delta.attempt_id, step_id=delta.step_id, iteration=delta.iteration)
     if delta.text:
         message.text = delta.text
@@ -138,10 +149,23 @@ def _delta(delta: LiveDelta) -> event_pb2.Delta:
         message.waiting_for_model = delta.waits_for
     elif delta.waiting is not None:
         message.tool_waiting.CopyFrom(tool_waiting_message(delta.waiting))
+    elif delta.progress is not None:
+        message.tool_progress.CopyFrom(_progress(delta.progress, words=words))
     else:
         part = message.tool_arguments
         part.index, part.tool, part.fragment = delta.index, delta.tool, delta.fragment
     return message
+
+
+def _progress(progress: ToolProgress, *, words: bool) -> event_pb2.ToolProgress:
+    return event_pb2.ToolProgress(
+        call_id=progress.call_id,
+        tool=progress.tool,
+        attempt=progress.attempt,
+        done=progress.done,
+        total=progress.total,
+        text=progress.text if words else "",
+    )
 
 
 def _joined(events: Sequence[StoredEvent], *, full: bool) -> bytes:

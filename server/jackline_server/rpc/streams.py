@@ -97,12 +97,14 @@ class ProgressStreams:
             cache=self._cache,
             most=self._frame_bytes,
             kinds=wanted_kinds(request.kinds),
+            words=is_full(request.view) or request.include_deltas,
         )
         frames = self._runs.watch(
             call.tenant,
             request.run_id,
             after_sequence=request.after_sequence,
             deltas=request.include_deltas,
+            progress=request.include_progress,
             positions=dict(request.positions) if request.include_children else None,
         )
         stall = Stall(wait_s=self._stall_seconds)

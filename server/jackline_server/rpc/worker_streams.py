@@ -23,7 +23,8 @@ from jackline_server.api.worker_messages import (
 )
 from jackline_server.rpc.calls import Call
 from jackline_server.rpc.streams import OpenStreams
-from jackline_server.runtime.worker_ports import WorkerLeaves, WorkerRegistry, WorkerSeat
+from jackline_server.runtime.allowances import Pace
+from jackline_server.runtime.worker_ports import WorkerLeaves, WorkerProgress, WorkerRegistry, WorkerSeat
 
 _REGISTER_S = 10.0
 _MISSED = 3
@@ -31,6 +32,12 @@ _MISSED = 3
 
 _BREAK_S = 0.5
 """A stream that breaks looks half-closed first; within so long its call is cancelled."""
+
+_PROGRESS_A_SECOND = 20
+"""Of each invocation: twice what the contract asks for. What is more than that is read no faster."""
+
+_FEWEST = 10
+"""A worker with fewer invocations is read as if it had so many."""
 
 Requests = AsyncIterator[tool_worker_pb2.ConnectRequest]
 
@@ -102,7 +109,8 @@ class WorkerStreams:
 
 
 async def _heard(said: Requests, seat: WorkerSeat, *, silent_s: float) -> None:
-    """Take in what the worker says until it half-closes."""
+    """Take in what the worker says until it half-closes; slowly, if it is a flood of progress."""
+    pace = Pace()
     while True:
         try:
             async with asyncio.timeout(silent_s):
@@ -114,6 +122,10 @@ async def _heard(said: Requests, seat: WorkerSeat, *, silent_s: float) -> None:
         message = said_by(request)
         if message is not None:
             seat.hear(message)
+        if isinstance(message, WorkerProgress):
+            most = max(seat.in_flight, _FEWEST) * _PROGRESS_A_SECOND
+            if wait_s := pace.wait_s(most, asyncio.get_running_loop().time()):
+                await asyncio.sleep(wait_s)
 
 
 async def _written(call: Call, message: Message, beat_s: float) -> None:

@@ -1,6 +1,6 @@
-"""What may be spent in any minute: requests, tokens or calls.
+"""What may be spent in any minute, such as requests, tokens or calls, and how fast something may come.
 
-Owns the sliding minute. Does not own who waits for it, nor what a unit is.
+Owns the sliding minute and the pace. Does not own who waits for them, nor what a unit is.
 """
 
 from collections import deque
@@ -58,3 +58,19 @@ class MinuteAllowance:
         if self._spent and spent.at_s >= self._spent[0].at_s:
             self._sum += amount - spent.amount
             spent.amount = amount
+
+
+class Pace:
+    """So many a second, evenly, after a second's worth at once."""
+
+    __slots__ = ("_ahead_s", "_seen_s")
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+        self._seen_s = 0.0
+
+    def wait_s(self, a_second: float, now_s: float) -> float:
+        """One has come: how long to wait before the next is let in; 0 for not at all."""
+        self._ahead_s = max(self._ahead_s - (now_s - self._seen_s), 0.0) + 1 / a_second
+        self._seen_s = now_s
+        return max(self._ahead_s - 1.0, 0.0)

@@ -54,7 +54,9 @@ from jackline_server.runtime.ports import (
 )
 from jackline_server.runtime.queueing import place_for
 from jackline_server.runtime.replies import Reply, ReplyBuilder
+from jackline_server.runtime.reporting import reporting
 from jackline_server.runtime.results import NOTHING_KEPT, Results
+from jackline_server.runtime.tool_reports import Report
 from jackline_server.runtime.tool_waits import OnWait
 from jackline_server.runtime.waiting import AttemptWaits
 
@@ -261,7 +263,8 @@ class Effects:
             if isinstance(attempt.step.action, ResultAction):
                 result = await self.results.read(attempt.arguments, run.state, run.tenant)
             else:
-                result = await self.toolbox.call(self._invocation(attempt, run, waits))
+                with reporting(attempt, run, self.masks) as report:
+                    result = await self.toolbox.call(self._invocation(attempt, run, report, waits))
         except Exception as error:  # noqa: BLE001 - the attempt ends here; the run must not
             _log.exception("a tool adapter failed", extra={"run_id": run.run_id})
             result = ToolResult(ending=ToolEnding.UNCERTAIN, error=f"the tool failed: {type(error).__name__}")
@@ -304,7 +307,7 @@ class Effects:
             fraction=self.chance.fraction(),
         )
 
-    def _invocation(self, attempt: ToolAttempt, run: LiveRun, on_wait: OnWait) -> Invocation:
+    def _invocation(self, attempt: ToolAttempt, run: LiveRun, report: Report, on_wait: OnWait) -> Invocation:
         text = run.state.started.subject_json
         subject: Mapping[str, JsonValue] = {} if text == _NOBODY else json_text.parse_object(text)
         return Invocation(
@@ -319,6 +322,7 @@ class Effects:
             timeout_ms=self._until_deadline(attempt.timeout_ms, run.state),
             reply=attempt.reply,
             on_wait=on_wait,
+            report=report,
         )
 
     def _until_deadline(self, ms: int, state: RunState) -> int:

@@ -13,7 +13,7 @@ from jackline_server.core.frozen import change
 from jackline_server.runtime.ports import Codec, UnknownFact
 from jackline_server.runtime.store_ports import RunQuery, Runs, StoredEvent, Tenant
 from jackline_server.runtime.store_refusals import refusing_store_errors
-from jackline_server.runtime.use_cases import Frame
+from jackline_server.runtime.use_cases import Frame, Live
 from jackline_server.runtime.watching import Watching
 
 AT_ONCE = 64
@@ -23,6 +23,7 @@ _AHEAD = 8
 """Frames that wait for the consumer, at most: a slow one holds up its own stream and nothing else."""
 
 _PAGE = 100
+_NOTHING_LIVE = Live()
 
 
 class FamilyWatching:
@@ -34,7 +35,7 @@ class FamilyWatching:
         self._codec = codec
 
     async def watch(
-        self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool, positions: Mapping[str, int]
+        self, tenant: Tenant, run_id: str, *, after_sequence: int, live: Live, positions: Mapping[str, int]
     ) -> AsyncGenerator[Frame, None]:
         """The frames of the run after that event, and of its children after their `positions`.
 
@@ -42,16 +43,16 @@ class FamilyWatching:
         `service_ports.RunUseCases.watch`.
         """
         weaving = _Weaving(self, tenant, run_id, positions)
-        weaving.follow_root(after_sequence, deltas=deltas)
+        weaving.follow_root(after_sequence, live)
         try:
             while (frame := await weaving.next()) is not None:
                 yield frame
         finally:
             await weaving.close()
 
-    def one(self, tenant: Tenant, run_id: str, *, after: int, deltas: bool) -> AsyncGenerator[Frame, None]:
+    def one(self, tenant: Tenant, run_id: str, *, after: int, live: Live) -> AsyncGenerator[Frame, None]:
         """The frames of one run alone."""
-        return self._watching.watch(tenant, run_id, after_sequence=after, deltas=deltas)
+        return self._watching.watch(tenant, run_id, after_sequence=after, live=live)
 
     def started_by(self, event: StoredEvent) -> str:
         """The child that an event says was started; empty for any other event."""
@@ -98,9 +99,9 @@ class _Weaving:
         self._open = 0
         self._through = self._head = 0
 
-    def follow_root(self, after: int, *, deltas: bool) -> None:
+    def follow_root(self, after: int, live: Live) -> None:
         self._through = self._head = after
-        self._follow(self._root, after, deltas=deltas)
+        self._follow(self._root, after, live)
 
     async def next(self) -> Frame | None:
         """The next frame; None once every run has ended. Raises what following one of them raised."""
@@ -131,19 +132,19 @@ class _Weaving:
             positions={frame.run_id: frame.sent_through},
         )
 
-    def _follow(self, run_id: str, after: int, *, deltas: bool = False) -> None:
+    def _follow(self, run_id: str, after: int, live: Live = _NOTHING_LIVE) -> None:
         if run_id not in self._tasks:
             self._open += 1
-            self._tasks[run_id] = asyncio.create_task(self._following(run_id, after, deltas=deltas))
+            self._tasks[run_id] = asyncio.create_task(self._following(run_id, after, live))
 
-    async def _following(self, run_id: str, after: int, *, deltas: bool) -> None:
+    async def _following(self, run_id: str, after: int, live: Live) -> None:
         """Hand over the frames of a run, and have its children followed. The task ends here."""
         try:
             if run_id == self._root:
-                await self._hand_over(run_id, after, deltas=deltas)
+                await self._hand_over(run_id, after, live)
             else:
                 async with self._room:
-                    await self._hand_over(run_id, after, deltas=False)
+                    await self._hand_over(run_id, after, _NOTHING_LIVE)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whoever reads the stream gets it
@@ -151,11 +152,11 @@ class _Weaving:
         else:
             await self._ready.put(None)
 
-    async def _hand_over(self, run_id: str, after: int, *, deltas: bool) -> None:
+    async def _hand_over(self, run_id: str, after: int, live: Live) -> None:
         if after:  # those whose start was sent before
             for child in await self._family.children_of(self._tenant, run_id):
                 self._follow(child, self._positions.get(child, 0))
-        frames = self._family.one(self._tenant, run_id, after=after, deltas=deltas)
+        frames = self._family.one(self._tenant, run_id, after=after, live=live)
         async with aclosing(frames):
             async for frame in frames:
                 for event in frame.events:

@@ -7,7 +7,7 @@ many events come, a watcher that has not run yet is woken once.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from jackline_server.runtime.store_ports import READ_BYTES, StoredEvent
@@ -26,7 +26,11 @@ class Watcher:
     """One consumer of one channel. Closed by whoever opened it."""
 
     wants_deltas: bool
+    wants_progress: bool = False
     deltas: deque[LiveDelta] = field(default_factory=deque[LiveDelta])
+    progress: dict[str, LiveDelta] = field(default_factory=dict[str, LiveDelta])
+    """The newest of each call, until it is taken."""
+
     reset: int = 0
     _held_chars: int = 0
     _signalled: bool = False
@@ -60,18 +64,33 @@ class Watcher:
             self._held_chars -= self.deltas.popleft().chars
         self.wake()
 
+    def tell(self, delta: LiveDelta) -> None:
+        """Keep how far a call is until it is taken, in the place of what was kept of that call."""
+        if delta.progress is not None:
+            self.progress[delta.progress.call_id] = delta
+            self.wake()
+
     def void(self, attempt_id: int) -> None:
         """Drop what is kept of an attempt that was given up, and say so."""
-        self.take_deltas()
+        self._drop_pieces()
         self.reset = attempt_id
         self.wake()
 
+    @property
+    def has_live(self) -> bool:
+        """True if there is something to take, or an attempt to drop."""
+        return bool(self.deltas or self.progress or self.reset)
+
     def take_deltas(self) -> Sequence[LiveDelta]:
         """What has come since the last call."""
-        taken = tuple(self.deltas)
+        taken = (*self.deltas, *self.progress.values())
+        self._drop_pieces()
+        self.progress.clear()
+        return taken
+
+    def _drop_pieces(self) -> None:
         self.deltas.clear()
         self._held_chars = 0
-        return taken
 
 
 def _expire(sleeper: asyncio.Future[None]) -> None:
@@ -94,6 +113,10 @@ class Channel:
     _tail_bytes: int = 0
     watchers: dict[Watcher, None] = field(default_factory=dict[Watcher, None])
     waits: dict[str, WaitingCall] = field(default_factory=dict[str, WaitingCall])
+    reports: dict[str, Callable[[], LiveDelta | None]] = field(
+        default_factory=dict[str, Callable[[], LiveDelta | None]]
+    )
+    """By call: how far each is that is under way and has said so."""
 
     def publish(self, events: Sequence[StoredEvent], *, ended: bool) -> None:
         """Tell the watchers of events that are durable."""
@@ -123,6 +146,23 @@ class Channel:
         for watcher in self.watchers:
             if watcher.wants_deltas:
                 watcher.offer(delta)
+
+    @property
+    def shows_progress(self) -> bool:
+        """True if somebody wants to know how far calls are."""
+        return any(watcher.wants_progress for watcher in self.watchers)
+
+    def publish_progress(self, delta: LiveDelta) -> None:
+        """Show how far a call is to those who want to know."""
+        for watcher in self.watchers:
+            if watcher.wants_progress:
+                watcher.tell(delta)
+
+    def hush(self, call_id: str) -> None:
+        """An attempt at a call has ended: nobody is shown any more how far it is."""
+        self.reports.pop(call_id, None)
+        for watcher in self.watchers:
+            watcher.progress.pop(call_id, None)
 
     def reset(self, attempt_id: int) -> None:
         """Tell those who saw an attempt's deltas that they are void."""
@@ -162,14 +202,20 @@ class Feed:
             channel.wake()
             self._drop_if_idle(run_id, channel)
 
-    def subscribe(self, run_id: str, *, deltas: bool) -> tuple[Channel, Watcher]:
-        """Begin to watch; `unsubscribe` ends it. Who wants deltas is told what waits already."""
+    def subscribe(self, run_id: str, *, deltas: bool, progress: bool = False) -> tuple[Channel, Watcher]:
+        """Begin to watch; `unsubscribe` ends it. Who wants progress is told how far each call is already, who wants deltas what waits."""
         channel = self._channels.setdefault(run_id, Channel())
-        watcher = Watcher(wants_deltas=deltas, reset=channel.last_reset if deltas else 0)
+        watcher = Watcher(
+            wants_deltas=deltas, wants_progress=progress, reset=channel.last_reset if deltas else 0
+        )
         if deltas:
             for call in channel.waits.values():
                 watcher.offer(wait_shown(call))
         channel.watchers[watcher] = None
+        if progress:
+            for newest in channel.reports.values():
+                if (delta := newest()) is not None:
+                    watcher.tell(delta)
         return channel, watcher
 
     def unsubscribe(self, run_id: str, watcher: Watcher) -> None:

@@ -27,6 +27,7 @@ from jackline_server.core.messages import Message
 from jackline_server.core.plan import Effect, JsonValue, ModelPlan, Plan, ToolChoice, ToolEntry, ToolStep
 from jackline_server.core.state import RunState
 from jackline_server.runtime.store_ports import StoredEvent
+from jackline_server.runtime.tool_reports import Report
 from jackline_server.runtime.tool_waits import OnWait, unheard
 
 # --- models ------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class Invocation:
     `arguments` are what the caller chose (the model, or a visit of the step); `bound` are the engine's
     own values and win over them; `step_input` fills what neither has. `call_key` goes to the tool as
     idempotency key. `reply` is what a person said to what the last attempt asked. `on_wait` is told what the
-    attempt waits for before anything is called.
+    attempt waits for before anything is called; `report` takes in how far it is, None if nobody wants to know.
     """
 
     step: ToolStep
@@ -196,6 +197,7 @@ class Invocation:
     timeout_ms: int
     reply: ToolReply | None = None
     on_wait: OnWait = unheard
+    report: Report | None = None
 
     @property
     def values(self) -> dict[str, JsonValue]:

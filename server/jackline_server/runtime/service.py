@@ -28,6 +28,7 @@ from jackline_server.runtime.use_cases import (
     ControlRun,
     ForkRun,
     Frame,
+    Live,
     Receipt,
     ResultPart,
     Snapshot,
@@ -155,13 +156,15 @@ class RunService:
         after_sequence: int,
         deltas: bool,
         positions: Mapping[str, int] | None = None,
+        progress: bool = False,
     ) -> AsyncIterator[Frame]:
         """Replay and follow; ends after the terminal event, of its children too if `positions` are given."""
+        live = Live(deltas=deltas, progress=progress or deltas)
         if positions is not None:
             return self._families.watch(
-                tenant, run_id, after_sequence=after_sequence, deltas=deltas, positions=positions
+                tenant, run_id, after_sequence=after_sequence, live=live, positions=positions
             )
-        return self._watching.watch(tenant, run_id, after_sequence=after_sequence, deltas=deltas)
+        return self._watching.watch(tenant, run_id, after_sequence=after_sequence, live=live)
 
 
 def _call(state: RunState, call_id: str) -> ToolCall:

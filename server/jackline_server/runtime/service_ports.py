@@ -89,8 +89,9 @@ class RunUseCases(Protocol):
         after_sequence: int,
         deltas: bool,
         positions: Mapping[str, int] | None = None,
+        progress: bool = False,
     ) -> AsyncIterator[Frame]:
-        """Replay and follow; ends after the terminal event.
+        """Replay and follow; ends after the terminal event. Deltas say how far tool calls are, too.
 
         With `positions`, if only empty, the runs that it starts are followed too, and those that these start;
         it then ends after the last of them. They say where to go on in each.

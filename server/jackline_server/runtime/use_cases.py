@@ -15,6 +15,7 @@ from jackline_server.core.state import RunState
 from jackline_server.runtime.ports import Finding, Source, WorstCase
 from jackline_server.runtime.store_ports import RevisionRow, RunRow, StoredEvent, Tenant
 from jackline_server.runtime.thread_ports import MessageRow, ThreadRow
+from jackline_server.runtime.tool_reports import ToolProgress
 from jackline_server.runtime.tool_waits import WaitingCall
 
 
@@ -200,11 +201,11 @@ class ThreadPage:
 
 @dataclass(frozen=True, slots=True)
 class LiveDelta:
-    """A live piece of a reply. Exactly one of text, reasoning, fragment, `waits_for` and `waiting` is set.
+    """A live piece. Exactly one of text, reasoning, fragment, `waits_for`, `waiting` and `progress` is set.
 
     `attempt_id` is the sequence of the ModelCallStarted it belongs to; `tool` and `index` go with
     `fragment`. `waits_for` is the model profile at which the run waits for a place; it has no attempt yet.
-    `waiting` is a tool call that waits, or does no more.
+    `waiting` is a tool call that waits, or does no more, `progress` how far one is.
     """
 
     attempt_id: int
@@ -217,6 +218,7 @@ class LiveDelta:
     index: int = 0
     waits_for: str = ""
     waiting: "ToolWaiting | None" = None
+    progress: ToolProgress | None = None
 
     @property
     def chars(self) -> int:
@@ -235,6 +237,14 @@ class ToolWaiting:
 def wait_shown(call: WaitingCall, *, is_over: bool = False) -> LiveDelta:
     """The live piece that says so."""
     return LiveDelta(0, call.step_id, call.iteration, waiting=ToolWaiting(call=call, is_over=is_over))
+
+
+@frozen
+class Live:
+    """Which live pieces a watcher wants: of what models say, and of how far tool calls are."""
+
+    deltas: bool = False
+    progress: bool = False
 
 
 @frozen

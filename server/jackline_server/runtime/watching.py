@@ -19,7 +19,7 @@ from jackline_server.runtime.store_ports import (
     Tenant,
 )
 from jackline_server.runtime.store_refusals import refusing_store_errors
-from jackline_server.runtime.use_cases import Frame
+from jackline_server.runtime.use_cases import Frame, Live
 
 HEARTBEAT_MS = 15_000
 POLL_MS = 1_000
@@ -34,7 +34,7 @@ class Watching:
         self._feed = feed
 
     async def watch(
-        self, tenant: Tenant, run_id: str, *, after_sequence: int, deltas: bool
+        self, tenant: Tenant, run_id: str, *, after_sequence: int, live: Live
     ) -> AsyncGenerator[Frame, None]:
         """The frames after that event; see `service_ports.RunUseCases.watch`."""
         with refusing_store_errors():
@@ -47,7 +47,7 @@ class Watching:
                 f"The run has no event {after_sequence}. Start after {row.head_sequence} or earlier.",
                 metadata={"head_sequence": str(row.head_sequence)},
             )
-        channel, watcher = self._feed.subscribe(run_id, deltas=deltas)
+        channel, watcher = self._feed.subscribe(run_id, deltas=live.deltas, progress=live.progress)
         try:
             stream = _Stream(self, row, channel, watcher, after_sequence)
             async with aclosing(stream.frames()) as frames:
@@ -93,7 +93,7 @@ class _Stream:
             if events:
                 self._position = events[-1].sequence
                 self._quiet_ms = 0
-            if events or self._watcher.deltas or self._watcher.reset or self._quiet_ms >= HEARTBEAT_MS:
+            if events or self._watcher.has_live or self._quiet_ms >= HEARTBEAT_MS:
                 self._quiet_ms = 0
                 yield self._frame(events)
             if not events:

@@ -112,7 +112,7 @@ class WorkerResult:
 
 @frozen
 class WorkerProgress:
-    """How far an invocation has come."""
+    """How far an invocation has come, unchecked. For `text` see `tool_reports.MOST_TEXT`."""
 
     invocation: str
     text: str
@@ -206,6 +206,11 @@ class WorkerSeat(Protocol):
         Raises:
             Refused: the stream has to end (WORKER_SESSION_TAKEN).
         """
+        ...
+
+    @property
+    def in_flight(self) -> int:
+        """How many invocations the worker has."""
         ...
 
     def hear(self, said: WorkerSays) -> None:

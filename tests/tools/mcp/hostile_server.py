@@ -90,7 +90,7 @@ def lines() -> list[str]:
 
 
 def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave
-    request: object, name: str, arguments: dict[str, object]
+    request: object, name: str, arguments: dict[str, object], token: object
 ) -> None:
     note(called=name, arguments=arguments)
     match MODE, name:
@@ -123,6 +123,8 @@ def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave
             refuse(request, -32042, "sign in first", {"elicitations": [page]})
         case "page_nowhere", "charge":
             refuse(request, -32042, "sign in first", ["https://x.example/in"])
+        case "steps", _:
+            say(request, text(str(steps(request, token))))
         case _, "asking":
             ask(request)
         case _, "odd":
@@ -147,6 +149,37 @@ ODD = {
         {"type": "resource", "resource": {"uri": "file:///b", "blob": "AAAA"}},
     ]
 }
+
+
+def step(token: object, **said: object) -> bytes:
+    params = {"progressToken": token, **said}
+    return json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).encode()
+
+
+def steps(request: object, token: object) -> int:
+    """How far it is, as this call's argument says; the number of things that were said."""
+    match os.environ["STEPS"]:
+        case "plain":
+            said = [step(token, progress=n, total=3, message=f"page {n}") for n in (1, 2, 3)]
+        case "odd":
+            said = [
+                step(token, progress=float("nan"), total=float("inf"), message=7),
+                step(token, progress=10**400, total=True, message="large"),
+                step(token, progress="1", message="words"),
+                step(token, message="x" * 2_000_000),
+                step([token], progress=1),
+                step("somebody's", progress=1),
+                step(1, progress=1),
+                step(request, progress=1),
+                b'{"jsonrpc": "2.0", "method": "notifications/progress"}',
+                b'{"jsonrpc": "2.0", "method": "notifications/progress", "params": []}',
+                step(token, progress=3, total=3, message="the last"),
+            ]
+        case _:
+            said = [step(token, progress=n, total=50_000, message="x" * 50) for n in range(1, 50_001)]
+    for chunk in range(0, len(said), 1_000):
+        write(b"\n".join(said[chunk : chunk + 1_000]))
+    return len(said)
 
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -204,7 +237,7 @@ def answer(message: dict[str, Any]) -> None:
         case "tools/list":
             say(request, listing(params.get("cursor")))
         case "tools/call":
-            call(request, params["name"], params.get("arguments") or {})
+            call(request, params["name"], params.get("arguments") or {}, params["_meta"].get("progressToken"))
         case _ if request is not None:
             refuse(request, -32601, "Method not found")
         case _:

@@ -18,6 +18,7 @@ from jackline_server.runtime.http_ports import Origin
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.runtime.secrets import Secret
+from jackline_server.runtime.tool_reports import Report
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool
@@ -89,6 +90,7 @@ class Scene:
         bound: dict[str, JsonValue] | None = None,
         step_input: dict[str, JsonValue] | None = None,
         reply: ToolReply | None = None,
+        report: Report | None = None,
     ) -> ToolResult:
         """One call of a tool, pinned as it is listed now unless a digest is given."""
         if not digest:
@@ -109,6 +111,7 @@ class Scene:
                 subject={},
                 timeout_ms=timeout_ms,
                 reply=reply,
+                report=report,
             )
         )
 

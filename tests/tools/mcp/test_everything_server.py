@@ -15,6 +15,7 @@ from jackline_server.core.facts import ToolAsk, ToolReply
 from jackline_server.core.plan import Effect, JsonValue
 from jackline_server.runtime.pinned_tools import ToolHint
 from jackline_server.runtime.ports import ToolEnding, ToolResult
+from jackline_server.runtime.tool_reports import ToolReport
 from tests.support.mcp_servers import HELD_SERVER, installed_npm_server
 from tests.tools.mcp.remote_server import until
 from tests.tools.mcp.scene import NAME, Scene, connection, process, reached
@@ -122,8 +123,11 @@ async def test_what_it_refuses_was_not_done(tmp_path: Path, effect: Effect) -> N
 
 async def test_an_operation_of_several_steps_is_waited_for(tmp_path: Path) -> None:
     async with everything(tmp_path) as scene:
-        result = await scene.call("trigger-long-running-operation", {"duration": 0.5, "steps": 3})
+        heard: list[ToolReport] = []
+        steps: dict[str, JsonValue] = {"duration": 0.5, "steps": 3}
+        result = await scene.call("trigger-long-running-operation", steps, report=heard.append)
         assert "completed" in words(result)
+        assert (heard[0].done, heard[0].total, len(heard)) == (1, 3, 3)
 
 
 @pytest.mark.parametrize(("effect", "ending"), [(Effect.READ, FAILED), (Effect.WRITE, UNCERTAIN)])

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jackline_server.core.frozen import change
 from jackline_server.core.plan import Effect, JsonValue, WorkerAction
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.machine import SystemClock
 from jackline_server.runtime.ports import ToolResult
+from jackline_server.runtime.tool_reports import Report
 from jackline_server.runtime.worker_ports import (
     CancelInvocation,
     InvokeTool,
@@ -19,6 +21,7 @@ from jackline_server.runtime.worker_ports import (
     WorkerErrorKind,
     WorkerFailure,
     WorkerOrder,
+    WorkerProgress,
     WorkerResult,
     WorkerSeat,
     WorkerTool,
@@ -106,6 +109,9 @@ class Hands:
         name = order if isinstance(order, str) else order.invocation
         self.seat.hear(WorkerResult(invocation=name, outcome=json.dumps(value).encode()))
 
+    def show(self, order: InvokeTool, text: str, fraction: float | None = None) -> None:
+        self.seat.hear(WorkerProgress(invocation=order.invocation, text=text, fraction=fraction))
+
     def fail(self, order: InvokeTool, kind: WorkerErrorKind, message: str = "no") -> None:
         failure = WorkerFailure(kind=kind, message=message)
         self.seat.hear(WorkerResult(invocation=order.invocation, outcome=failure))
@@ -133,6 +139,7 @@ class Scene:
         *,
         effect: Effect = Effect.READ,
         timeout_ms: int = SECONDS * 1000,
+        report: Report | None = None,
         **more: Any,
     ) -> "asyncio.Task[ToolResult]":
         fields: Mapping[str, Any] = {
@@ -140,7 +147,7 @@ class Scene:
         }  # fmt: skip
         action = WorkerAction(connection=POOL, tool=name, **fields)
         made = invocation(action, arguments, effect=effect, timeout_ms=timeout_ms)
-        return asyncio.create_task(self.calls.call(action, made))
+        return asyncio.create_task(self.calls.call(action, change(made, report=report)))
 
     async def waiting(self, count: int) -> None:
         """Until so many calls stand in line."""

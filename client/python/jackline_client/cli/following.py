@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from jackline.v1.event_pb2 import StepEvent
+from jackline.v1.event_pb2 import Delta, StepEvent
 from jackline.v1.run_pb2 import Run, RunState, View
 from jackline_client.cli.event_lines import EventLines, delta_text
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_state
@@ -21,7 +21,7 @@ from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.waits import LiveWaits
-from jackline_client.cli.wording import Line, short, summary
+from jackline_client.cli.wording import Line, far, short, summary
 from jackline_client.errors import JacklineError
 
 if TYPE_CHECKING:
@@ -248,9 +248,13 @@ class _LiveView:
         self._kinds = frozenset(how.kinds)
         self._text = ""
         self._waits = LiveWaits()
+        self._calls: dict[str, str] = {}
+        """How far each call under way is, as it said last."""
         self._degraded = False
 
     def frame(self, frame: "Frame") -> None:
+        if frame.resumed:
+            self._calls.clear()  # their ends may have been missed; who is still at it will say so
         if frame.reset is not None or frame.resumed:
             self._show_live("")
         if frame.resumed:
@@ -262,12 +266,20 @@ class _LiveView:
         self._degraded = frame.store_degraded
         for delta in frame.deltas:
             self._waits.delta(delta)
-        if frame.deltas or self._waits.text:
-            self._show_live(self._text + "".join(delta_text(delta) for delta in frame.deltas))
+        if frame.deltas or self._waits.text or (frame.events and self._calls):
+            self._show_live(self._text + "".join(self._added(delta) for delta in frame.deltas))
+
+    def _added(self, delta: Delta) -> str:
+        """What a delta adds to the text; how far a call is stands beside it."""
+        if delta.HasField("tool_progress"):
+            self._calls[delta.tool_progress.call_id] = far(delta.tool_progress)
+        return delta_text(delta)
 
     def _show(self, event: StepEvent) -> None:
         self._text = ""
         self._waits.event(event)
+        if event.HasField("tool_call_finished"):
+            self._calls.pop(event.tool_call_finished.call_id, None)
         number = f"{event.sequence:>5}  " if self._numbers else ""
         if event.run_id != self._run_id:
             number = f"[{event.run_id[-_ID_SHOWN:]}] {number}"
@@ -288,4 +300,4 @@ class _LiveView:
 
     def _show_live(self, text: str) -> None:
         self._text = text[-_LIVE_TEXT:]
-        self._screen.live(" ".join(filter(None, (self._text, self._waits.text))))
+        self._screen.live("  ".join(filter(None, (self._text, *self._calls.values(), self._waits.text))))

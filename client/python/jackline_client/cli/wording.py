@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from jackline.v1.event_pb2 import BoundsAdjusted, InterruptRaised
+from jackline.v1.event_pb2 import BoundsAdjusted, InterruptRaised, ToolProgress
 from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, RunBounds, StopReason, VisitBounds
 from jackline_client.cli.printable import printable
 
 SHORT = 60
 LONG = 600
 _ARGUMENTS = 160
+_WHOLE = 1e15
 _COMMAND_WORD = 200
 _NORMAL_SIGNALS = frozenset({"", "default"})
 _MEANINGS = {
@@ -143,6 +144,25 @@ def enum_word(name: Callable[[_Value], str], value: _Value, prefix: str) -> str:
 def count(number: int, noun: str) -> str:
     """Returns a number with its noun, in the plural where it needs one."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def far(progress: ToolProgress) -> str:
+    """How far a tool call is: `lookup: 3/10 reading page 3`."""
+    words = [f"{short(progress.tool)}:"]
+    if progress.HasField("done"):
+        words.append(_share(progress.done, progress.total if progress.HasField("total") else None))
+    words.append(short(progress.text))
+    return " ".join(filter(None, words))
+
+
+def _share(done: float, total: float | None) -> str:
+    if total == 1 and 0 <= done <= 1:
+        return f"{done:.0%}"
+    return _amount(done) if total is None else f"{_amount(done)}/{_amount(total)}"
+
+
+def _amount(number: float) -> str:
+    return f"{number:.0f}" if number.is_integer() and abs(number) < _WHOLE else f"{number:.3g}"
 
 
 def short(text: str) -> str:

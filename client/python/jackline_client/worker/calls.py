@@ -47,7 +47,10 @@ class Call:
     stopped: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def progress(self, text: str, fraction: float | None = None) -> None:
-        """Say how far it has come, 0 to 1. From any thread; may be dropped, and nobody is shown it yet."""
+        """Tell whoever watches the run how far it has come, 0 to 1. From any thread.
+
+        The newest counts; about four a second are shown. It gives the call no more time.
+        """
         self.show(text, fraction)
 
     @property

@@ -16,19 +16,19 @@ from google.protobuf.json_format import MessageToDict
 
 from jackline.v1 import tool_worker_pb2 as wire
 from jackline_client.worker.calls import Call, ToolFailed, ToolUncertain, TryAgain
+from jackline_client.worker.progress import Progress
 from jackline_client.worker.tools import Tool
 
 _log = logging.getLogger(__name__)
 
 _MOST_MESSAGE = 2_000
-_PROGRESS_S = 0.1
 
 
 @dataclass(slots=True, eq=False)
 class _Running:
     task: "asyncio.Task[None]"
     call: Call
-    shown_at: float = 0.0
+    progress: Progress
 
 
 class Invocations:
@@ -66,9 +66,10 @@ class Invocations:
         if tool is None:
             self._finish(name, _failure(wire.WORKER_ERROR_KIND_NOT_STARTED, "there is no such tool here"))
             return
-        call = self._call(invoke)
+        progress = Progress(name, self._say_of_running)
+        call = self._call(invoke, progress)
         task = asyncio.create_task(self._run(tool, invoke, call), name=f"invocation {name}")
-        self._running[name] = _Running(task, call)
+        self._running[name] = _Running(task, call, progress)
         self._idle.clear()
 
     def cancel(self, name: str) -> None:
@@ -93,6 +94,7 @@ class Invocations:
         self._finished.clear()
         for name in list(self._running):
             self.cancel(name)
+            self._running[name].progress.close()
         self._running.clear()
         self._look()
 
@@ -104,13 +106,8 @@ class Invocations:
 
     # --- one invocation --------------------------------------------------------------------------
 
-    def _call(self, invoke: wire.InvokeTool) -> Call:
+    def _call(self, invoke: wire.InvokeTool, progress: Progress) -> Call:
         loop = asyncio.get_running_loop()
-        name = invoke.invocation
-
-        def show(text: str, fraction: float | None) -> None:
-            loop.call_soon_threadsafe(self._show, name, text, fraction)
-
         return Call(
             key=invoke.call_key,
             attempt=invoke.attempt,
@@ -119,7 +116,7 @@ class Invocations:
             subject=MessageToDict(invoke.subject),
             traceparent=invoke.traceparent,
             deadline=loop.time() + invoke.timeout.ToTimedelta().total_seconds(),
-            show=show,
+            show=progress.report,
         )
 
     async def _run(self, tool: Tool, invoke: wire.InvokeTool, call: Call) -> None:
@@ -143,7 +140,7 @@ class Invocations:
         else:
             result = work.result()
         if self._running.get(name) is not None and self._running[name].call is call:
-            del self._running[name]
+            self._running.pop(name).progress.close()
             self._finish(name, result)
 
     async def _answer(self, tool: Tool, invoke: wire.InvokeTool, call: Call) -> wire.InvocationResult:
@@ -183,14 +180,9 @@ class Invocations:
         self._idle.clear()
         self.say(wire.ConnectRequest(result=result))
 
-    def _show(self, name: str, text: str, fraction: float | None) -> None:
-        running = self._running.get(name)
-        now = asyncio.get_running_loop().time()
-        if running is None or now - running.shown_at < _PROGRESS_S:
-            return
-        running.shown_at = now
-        progress = wire.InvocationProgress(invocation=name, text=text[:1_000], fraction=fraction)
-        self.say(wire.ConnectRequest(progress=progress))
+    def _say_of_running(self, message: wire.ConnectRequest) -> None:
+        """Whatever stream there is by then."""
+        self.say(message)
 
     def _look(self) -> None:
         if not self._running and not self._finished:

@@ -18,14 +18,19 @@ _ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToo
 
 def tool_call(
     tool: str, arguments: JsonObject, asked: Asked | None = None
-) -> Callable[[ClientSession], Coroutine[None, None, CallToolResult | InputRequiredResult]]:
-    """The request, for `McpSession.converse`; with the answers to what its first one ended with."""
+) -> Callable[[ClientSession, str], Coroutine[None, None, CallToolResult | InputRequiredResult]]:
+    """The request, for `McpSession.converse`; with the answers to what its first one ended with.
 
-    async def call(session: ClientSession) -> CallToolResult | InputRequiredResult:
+    It takes a token, under which the server may say how far it is.
+    """
+
+    async def call(session: ClientSession, token: str) -> CallToolResult | InputRequiredResult:
         more: JsonObject = {}
         if asked is not None:
             more = {"inputResponses": asked.answers, "requestState": asked.request_state}
-        params = CallToolRequestParams.model_validate({"name": tool, "arguments": dict(arguments), **more})
+        params = CallToolRequestParams.model_validate(
+            {"name": tool, "arguments": dict(arguments), "_meta": {"progressToken": token}, **more}
+        )
         request = CallToolRequest(params=params)
         return await session.send_request(request, _ANSWER)
 

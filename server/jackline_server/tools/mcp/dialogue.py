@@ -14,6 +14,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRe
 from pydantic import ValidationError
 
 from jackline_server.tools.mcp.failures import CallLate, CallLost, McpFailure, ServerDown
+from jackline_server.tools.mcp.progress import Told
 
 Answer = CallToolResult | InputRequiredResult
 _FAREWELL_S = 0.5
@@ -36,8 +37,10 @@ class Dialogue:
         failure: Callable[[MCPError], McpFailure | ServerDown],
         over: Callable[["Dialogue"], None],
         known: Callable[[ElicitRequestParams], ElicitResult | None],
+        told: Told,
     ) -> None:
         """Begins the call. `over` is called once it has ended."""
+        self.told = told
         self._task = asyncio.create_task(call)
         self._task.add_done_callback(lambda _: over(self))
         self._failure = failure

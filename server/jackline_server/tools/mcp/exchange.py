@@ -99,7 +99,7 @@ class Exchange:
         for _ in range(MOST_ROUNDS):
             session = await self.link.session()
             call = tool_call(self.tool.name, self.arguments, asked)
-            dialogue = session.converse(call, known=known)
+            dialogue = session.converse(call, known=known, report=self.invocation.report)
             answer = await dialogue.advance(timeout_s=self._left_s())
             if not isinstance(answer, InputRequiredResult):
                 return await self._result(dialogue, answer)
@@ -115,6 +115,7 @@ class Exchange:
         dialogue = self.link.held.take(token)
         if dialogue is not None:
             if not dialogue.has_ended:
+                dialogue.told.report = self.invocation.report
                 dialogue.reply(said(reply))
                 return await self._result(dialogue, await dialogue.advance(timeout_s=self._left_s()))
             await dialogue.end()  # its server died while a person was asked
@@ -136,6 +137,7 @@ class Exchange:
 
     async def _held(self, dialogue: Dialogue, question: Question) -> ToolResult:
         """Hold the call open until a person has answered."""
+        dialogue.told.report = None  # this attempt is over
         held = self.link.held
         if held.is_full:
             await dialogue.end()

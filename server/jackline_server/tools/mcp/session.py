@@ -29,6 +29,7 @@ from pydantic import ValidationError
 
 from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection, McpEndpoint, McpProcess
+from jackline_server.runtime.tool_reports import Report
 from jackline_server.tools.mcp.asking import first_page
 from jackline_server.tools.mcp.dialogue import Answer, Dialogue
 from jackline_server.tools.mcp.failures import (
@@ -40,6 +41,7 @@ from jackline_server.tools.mcp.failures import (
     SessionGone,
 )
 from jackline_server.tools.mcp.guarded import HTTP_UNSENT, SESSION_GONE, guarded_transport
+from jackline_server.tools.mcp.progress import ProgressDesk
 from jackline_server.tools.mcp.sse import sse_transport
 from jackline_server.tools.mcp.stdio import stdio_transport
 from jackline_server.tools.mcp.tidying import tidy
@@ -60,6 +62,7 @@ class McpSession:
 
     def __init__(self, connection: McpConnection, clients: HttpWays) -> None:
         self.stale = False
+        self._progress = ProgressDesk()
         self._dialogues: set[Dialogue] = set()
         self._connection = connection
         self._clients = clients
@@ -98,17 +101,28 @@ class McpSession:
 
     def converse(
         self,
-        call: Callable[[ClientSession], Coroutine[None, None, Answer]],
+        call: Callable[[ClientSession, str], Coroutine[None, None, Answer]],
         *,
         known: Callable[[ElicitRequestParams], ElicitResult | None],
+        report: Report | None,
     ) -> Dialogue:
-        """Begin a call that may ask in its midst. Raises ServerDown."""
+        """Begin a call that may ask in its midst, and say how far it is: `call` gets a token for that.
+
+        Raises ServerDown.
+        """
         session = self._session
         if session is None or self._stop.is_set():
             raise ServerDown("its session is over")
-        dialogue = Dialogue(call(session), failure=self._failure, over=self._dialogues.discard, known=known)
+        told = self._progress.open(report)
+        dialogue = Dialogue(
+            call(session, told.token), failure=self._failure, over=self._over, known=known, told=told
+        )
         self._dialogues.add(dialogue)
         return dialogue
+
+    def _over(self, dialogue: Dialogue) -> None:
+        self._dialogues.discard(dialogue)
+        self._progress.close(dialogue.told)
 
     async def _asked(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         """The server asks a person. The protocol does not say for which call: there has to be one only."""
@@ -186,7 +200,7 @@ class McpSession:
         """The life of the session, in one task from the first scope to the last."""
         problem = "it ended at once"
         try:
-            transport = tidy(self._transport())
+            transport = tidy(self._transport(), self._progress)
             async with Client(
                 transport,
                 cache=None,

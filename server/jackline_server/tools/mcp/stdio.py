@@ -22,6 +22,7 @@ from mcp_types.jsonrpc import jsonrpc_message_adapter
 from jackline_server.runtime.mcp_ports import McpProcess
 from jackline_server.tools.mcp.lines import LineCutter, TooLong
 from jackline_server.tools.mcp.process import ServerPipes, server_process
+from jackline_server.tools.mcp.progress import newest_only
 from jackline_server.tools.mcp.witness import Witness
 
 _log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class _Pipes:
         lines = LineCutter(cap=MAX_LINE_BYTES)
         try:
             while chunk := await self._process.stdout.read(_CHUNK):
-                for line in lines.feed(chunk):
+                for line in newest_only(list(lines.feed(chunk))):
                     for message in await self._messages(line):
                         await self._to_sdk.send(SessionMessage(message))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):

@@ -1,11 +1,12 @@
 """What of a server's messages the SDK would refuse or stumble over, made what it takes.
 
-Owns two mends. A block of a result whose type nobody knows, or that lacks what its type needs, becomes a
+Owns three mends. A block of a result whose type nobody knows, or that lacks what its type needs, becomes a
 note, so that the rest of the result is not lost with it. Structured content is held back from the SDK, which
-would walk through all of it on the event loop, half a second for four megabytes: it is ours to check.
+would walk through all of it on the event loop, half a second for four megabytes: it is ours to check. What
+says how far a call is never reaches it (`progress`).
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, cast
@@ -16,6 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 
 from jackline_server.core.plan import JsonValue
+from jackline_server.tools.mcp.progress import ProgressDesk
 
 
 class Held(dict[str, Any]):
@@ -41,8 +43,9 @@ _MAX_SHOWN = 40
 class _TidyStream:
     """A read stream whose messages are tidied."""
 
-    def __init__(self, inner: ReadStream[SessionMessage | Exception]) -> None:
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], desk: ProgressDesk) -> None:
         self._inner = inner
+        self._desk = desk
 
     @property
     def last_context(self) -> object:
@@ -50,7 +53,15 @@ class _TidyStream:
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return tidied(await self._inner.receive())
+        return await self._next(self._inner.receive)
+
+    async def _next(
+        self, inner: Callable[[], Awaitable[SessionMessage | Exception]]
+    ) -> SessionMessage | Exception:
+        while True:
+            item = await inner()
+            if not isinstance(item, SessionMessage) or not await self._desk.took(item.message):
+                return tidied(item)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -59,7 +70,7 @@ class _TidyStream:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return tidied(await self._inner.__anext__())
+        return await self._next(self._inner.__anext__)
 
     async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
@@ -75,10 +86,10 @@ class _TidyStream:
 
 
 @asynccontextmanager
-async def tidy(transport: Transport) -> AsyncGenerator[TransportStreams]:
-    """The transport with tidied messages."""
+async def tidy(transport: Transport, desk: ProgressDesk) -> AsyncGenerator[TransportStreams]:
+    """The transport with tidied messages. What servers say of how far they are goes to the desk."""
     async with transport as (reads, writes):
-        yield _TidyStream(reads), writes
+        yield _TidyStream(reads, desk), writes
 
 
 def tidied(item: SessionMessage | Exception) -> SessionMessage | Exception:

@@ -92,6 +92,7 @@ class _Call:
                 digest=self._action.tool_digest,
                 shunned=self._shunned,
                 reply=asyncio.get_running_loop().create_future(),
+                report=self._invocation.report,
             )
             try:
                 result = await self._tried(waiter)

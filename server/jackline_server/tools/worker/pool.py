@@ -22,6 +22,7 @@ from jackline_server.runtime.connection_views import (
 from jackline_server.runtime.pinned_tools import Catalog
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.tool_reports import Report
 from jackline_server.runtime.tool_waits import ToolWait, WaitFor
 from jackline_server.runtime.worker_ports import (
     CancelReason,
@@ -61,6 +62,7 @@ class Waiter:
     digest: str
     shunned: Collection[str]
     reply: "asyncio.Future[Reply]"
+    report: Report | None = None
     flight: Flight | None = None
     session: Session | None = None
     place: Place | None = None
@@ -269,7 +271,7 @@ class WorkerPool:
             del self._line[waiter.order.tool]
 
     def _give(self, waiter: Waiter, session: Session) -> None:
-        flight = Flight(order=waiter.order, reply=waiter.reply)
+        flight = Flight(order=waiter.order, reply=waiter.reply, report=waiter.report)
         waiter.flight, waiter.session = flight, session
         session.last_given = next(self._turns)
         session.give(flight)

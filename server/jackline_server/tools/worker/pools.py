@@ -116,6 +116,10 @@ class _Seat:
             resume_grace_ms=connection.resume_grace_ms,
         )
 
+    @property
+    def in_flight(self) -> int:
+        return len(self._session.flights)
+
     async def next_order(self) -> WorkerOrder:
         return await self._session.next_order(self._outbox)
 

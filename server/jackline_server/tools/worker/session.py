@@ -7,11 +7,12 @@ is given what (`pool`). Everything happens in one event loop.
 import asyncio
 import secrets
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
 from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.tool_reports import Report, ToolReport
 from jackline_server.runtime.worker_ports import (
     CancelInvocation,
     CancelReason,
@@ -47,7 +48,7 @@ class Flight:
     reply: "asyncio.Future[Reply] | None"
     told: bool = False
     why_not: CancelReason = CancelReason.ABORTED
-    on_progress: Callable[[str, float | None], None] | None = None
+    report: Report | None = None
 
     def resolve(self, reply: Reply) -> bool:
         """Hand the reply to whoever waits; False if nobody does."""
@@ -166,8 +167,9 @@ class Session:
     def show(self, progress: WorkerProgress) -> None:
         """Pass on how far an invocation has come, if somebody waits for it."""
         flight = self.flights.get(progress.invocation)
-        if flight is not None and flight.reply is not None and flight.on_progress is not None:
-            flight.on_progress(progress.text, progress.fraction)
+        if flight is not None and flight.reply is not None and flight.report is not None:
+            total = None if progress.fraction is None else 1.0
+            flight.report(ToolReport(text=progress.text, done=progress.fraction, total=total))
 
     def lose(self) -> None:
         """The worker is gone for good, and what it had with it."""

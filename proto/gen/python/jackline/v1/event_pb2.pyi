@@ -2658,9 +2658,12 @@ class Delta(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     TOOL_ARGUMENTS_FIELD_NUMBER: _builtins.int
     WAITING_FOR_MODEL_FIELD_NUMBER: _builtins.int
+    TOOL_PROGRESS_FIELD_NUMBER: _builtins.int
     TOOL_WAITING_FIELD_NUMBER: _builtins.int
     attempt_id: _builtins.int
-    """The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model` and `tool_waiting`."""
+    """The sequence of the ModelCallStarted event that it belongs to; 0 with `waiting_for_model`, `tool_waiting` and
+    `tool_progress`.
+    """
     step_id: _builtins.str
     """The step."""
     iteration: _builtins.int
@@ -2678,6 +2681,10 @@ class Delta(_message.Message):
         """To the arguments of a tool call."""
 
     @_builtins.property
+    def tool_progress(self) -> Global___ToolProgress:
+        """Nothing: a tool call under way says how far it is. It takes the place of what that call said before."""
+
+    @_builtins.property
     def tool_waiting(self) -> Global___ToolWaiting:
         """Nothing: a tool call waits before anything is called, or waits no more."""
 
@@ -2691,13 +2698,14 @@ class Delta(_message.Message):
         reasoning: _builtins.str = ...,
         tool_arguments: Global___ToolArgumentsDelta | None = ...,
         waiting_for_model: _builtins.str = ...,
+        tool_progress: Global___ToolProgress | None = ...,
         tool_waiting: Global___ToolWaiting | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "reasoning", b"reasoning", "text", b"text", "tool_arguments", b"tool_arguments", "tool_waiting", b"tool_waiting", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "reasoning", b"reasoning", "text", b"text", "tool_arguments", b"tool_arguments", "tool_progress", b"tool_progress", "tool_waiting", b"tool_waiting", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "iteration", b"iteration", "part", b"part", "reasoning", b"reasoning", "step_id", b"step_id", "text", b"text", "tool_arguments", b"tool_arguments", "tool_waiting", b"tool_waiting", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "iteration", b"iteration", "part", b"part", "reasoning", b"reasoning", "step_id", b"step_id", "text", b"text", "tool_arguments", b"tool_arguments", "tool_progress", b"tool_progress", "tool_waiting", b"tool_waiting", "waiting_for_model", b"waiting_for_model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text", "reasoning", "tool_arguments", "waiting_for_model", "tool_waiting"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text", "reasoning", "tool_arguments", "waiting_for_model", "tool_progress", "tool_waiting"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 
@@ -2734,6 +2742,58 @@ class ToolWaiting(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolWaiting: _TypeAlias = ToolWaiting  # noqa: Y015
+
+@_typing.final
+class ToolProgress(_message.Message):
+    """How far a tool call under way is, in the tool's own words and numbers: nobody checks them. Of each call the newest is
+    sent, a few a second at most; whoever begins to watch gets the newest of each call under way. The end of the call, which is
+    an event, ends it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    """The call, as in ToolCallStarted."""
+    tool: _builtins.str
+    """The step that stands for the tool."""
+    attempt: _builtins.int
+    """The attempt at the call, from 1."""
+    done: _builtins.float
+    """How much is done, in units of the tool's own. Unset: it did not say."""
+    total: _builtins.float
+    """How much there is to do, in the same units; 1 where `done` is a fraction. Unset: nobody knows."""
+    text: _builtins.str
+    """What it is doing, in at most 300 characters on one line. Content: empty unless the stream shows deltas or the view FULL."""
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        tool: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        done: _builtins.float | None = ...,
+        total: _builtins.float | None = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_done", b"_done", "_total", b"_total", "done", b"done", "total", b"total"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_done", b"_done", "_total", b"_total", "attempt", b"attempt", "call_id", b"call_id", "done", b"done", "text", b"text", "tool", b"tool", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__done: _TypeAlias = _typing.Literal["done"]  # noqa: Y015
+    _WhichOneofArgType__done: _TypeAlias = _typing.Literal["_done", b"_done"]  # noqa: Y015
+    _WhichOneofReturnType__total: _TypeAlias = _typing.Literal["total"]  # noqa: Y015
+    _WhichOneofArgType__total: _TypeAlias = _typing.Literal["_total", b"_total"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__done) -> _WhichOneofReturnType__done | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__total) -> _WhichOneofReturnType__total | None: ...
+
+Global___ToolProgress: _TypeAlias = ToolProgress  # noqa: Y015
 
 @_typing.final
 class ToolArgumentsDelta(_message.Message):

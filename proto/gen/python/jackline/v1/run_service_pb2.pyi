@@ -442,6 +442,7 @@ class StreamProgressRequest(_message.Message):
     KINDS_FIELD_NUMBER: _builtins.int
     INCLUDE_CHILDREN_FIELD_NUMBER: _builtins.int
     POSITIONS_FIELD_NUMBER: _builtins.int
+    INCLUDE_PROGRESS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Required. The run."""
     after_sequence: _builtins.int
@@ -449,11 +450,15 @@ class StreamProgressRequest(_message.Message):
     view: _run_pb2.View.ValueType
     """METADATA when unspecified."""
     include_deltas: _builtins.bool
-    """Also send live deltas of replies. Needs the scope `runs:content`."""
+    """Also send live deltas of replies, and what `include_progress` asks for. Needs the scope `runs:content`."""
     include_children: _builtins.bool
     """Also send the events of the runs that it starts, and of those that these start. The stream ends after the last of them
     has. Each event names its run; order and completeness hold for each run by itself. Live
     deltas are those of the run alone.
+    """
+    include_progress: _builtins.bool
+    """Also send how far the tool calls of the run are, as deltas. What tools say of it is content: in the view METADATA it
+    is numbers alone, unless `include_deltas` is set.
     """
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -478,10 +483,11 @@ class StreamProgressRequest(_message.Message):
         kinds: _abc.Iterable[_builtins.str] | None = ...,
         include_children: _builtins.bool = ...,
         positions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        include_progress: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_children", b"include_children", "include_deltas", b"include_deltas", "kinds", b"kinds", "positions", b"positions", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_children", b"include_children", "include_deltas", b"include_deltas", "include_progress", b"include_progress", "kinds", b"kinds", "positions", b"positions", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

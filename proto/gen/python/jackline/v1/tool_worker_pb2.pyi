@@ -461,7 +461,7 @@ Global___ResultAcknowledged: _TypeAlias = ResultAcknowledged  # noqa: Y015
 
 @_typing.final
 class InvocationProgress(_message.Message):
-    """How far an invocation has come. Taken as a sign of life and not kept; nobody is shown it yet."""
+    """How far an invocation has come: shown to whoever watches the run (`Delta.tool_progress`), and never kept."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -49,8 +49,9 @@ class ToolWorkerServiceStub:
     interrupt), and send its result all the same: CANCELLED if it was stopped, what it came to if it was not. Whatever it
     says is only counted. A `cancel` for an invocation that you have answered, or do not know, is to be ignored.
 
-    PROGRESS is a courtesy: at most about ten a second of one invocation, the newest is what counts, and any may be
-    dropped. After the result there is none.
+    PROGRESS is a courtesy to whoever watches the run: at most about ten a second of one invocation, the newest is what
+    counts, and any may be dropped. After the result there is none. It gives the invocation no more time. The server reads
+    a stream that brings far more of it slowly, and with it the results on that stream.
 
     HEARTBEAT. Both sides send `heartbeat` when they have sent nothing else for `WorkerWelcome.heartbeat`. Who hears
     nothing for three times as long takes the stream for broken: the server ends it with WORKER_SILENT; a worker cancels
@@ -137,8 +138,9 @@ class ToolWorkerServiceServicer:
     interrupt), and send its result all the same: CANCELLED if it was stopped, what it came to if it was not. Whatever it
     says is only counted. A `cancel` for an invocation that you have answered, or do not know, is to be ignored.
 
-    PROGRESS is a courtesy: at most about ten a second of one invocation, the newest is what counts, and any may be
-    dropped. After the result there is none.
+    PROGRESS is a courtesy to whoever watches the run: at most about ten a second of one invocation, the newest is what
+    counts, and any may be dropped. After the result there is none. It gives the invocation no more time. The server reads
+    a stream that brings far more of it slowly, and with it the results on that stream.
 
     HEARTBEAT. Both sides send `heartbeat` when they have sent nothing else for `WorkerWelcome.heartbeat`. Who hears
     nothing for three times as long takes the stream for broken: the server ends it with WORKER_SILENT; a worker cancels
@@ -242,8 +244,9 @@ class ToolWorkerService:
     interrupt), and send its result all the same: CANCELLED if it was stopped, what it came to if it was not. Whatever it
     says is only counted. A `cancel` for an invocation that you have answered, or do not know, is to be ignored.
 
-    PROGRESS is a courtesy: at most about ten a second of one invocation, the newest is what counts, and any may be
-    dropped. After the result there is none.
+    PROGRESS is a courtesy to whoever watches the run: at most about ten a second of one invocation, the newest is what
+    counts, and any may be dropped. After the result there is none. It gives the invocation no more time. The server reads
+    a stream that brings far more of it slowly, and with it the results on that stream.
 
     HEARTBEAT. Both sides send `heartbeat` when they have sent nothing else for `WorkerWelcome.heartbeat`. Who hears
     nothing for three times as long takes the stream for broken: the server ends it with WORKER_SILENT; a worker cancels
