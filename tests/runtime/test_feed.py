@@ -79,6 +79,18 @@ def test_an_attempt_that_is_given_up_takes_no_progress_with_it() -> None:
     assert watcher.take_deltas() == (far("a", 1),)
 
 
+def test_what_was_not_taken_of_a_call_that_has_ended_is_shown_no_more() -> None:
+    feed = Feed()
+    channel, watcher = feed.subscribe("run_a", deltas=True, progress=True)
+    channel.reports["a"] = lambda: far("a", 1)
+    channel.publish_progress(far("a", 1))
+    channel.publish_progress(far("b", 2))
+    channel.hush("a")
+    assert watcher.take_deltas() == (far("b", 2),)
+    _, late = feed.subscribe("run_a", deltas=False, progress=True)
+    assert not late.has_live
+
+
 def test_only_who_wants_progress_is_given_it() -> None:
     feed = Feed()
     channel, _ = feed.subscribe("run_a", deltas=False, progress=True)

@@ -163,10 +163,10 @@ def steps(request: object, token: object) -> int:
             said = [step(token, progress=n, total=3, message=f"page {n}") for n in (1, 2, 3)]
         case "odd":
             said = [
-                step(token, progress=float("nan"), total=float("inf"), message=7),
-                step(token, progress=10**400, total=True, message="large"),
-                step(token, progress="1", message="words"),
-                step(token, message="x" * 2_000_000),
+                step(token, progress=float("nan"), total=float("inf"), message=7, id=0),
+                step(token, progress=10**400, total=True, message="large", id=0),
+                step(token, progress="1", message="words", id=0),
+                step(token, message="x" * 2_000_000, id=0),
                 step([token], progress=1),
                 step("somebody's", progress=1),
                 step(1, progress=1),
