@@ -203,7 +203,10 @@ class Feed:
             self._drop_if_idle(run_id, channel)
 
     def subscribe(self, run_id: str, *, deltas: bool, progress: bool = False) -> tuple[Channel, Watcher]:
-        """Begin to watch; `unsubscribe` ends it. Who wants progress is told how far each call is already, who wants deltas what waits."""
+        """Begin to watch; `unsubscribe` ends it.
+
+        Who wants progress is told how far each call is already, who wants deltas what waits.
+        """
         channel = self._channels.setdefault(run_id, Channel())
         watcher = Watcher(
             wants_deltas=deltas, wants_progress=progress, reset=channel.last_reset if deltas else 0

@@ -183,7 +183,7 @@ class Invocation:
     `arguments` are what the caller chose (the model, or a visit of the step); `bound` are the engine's
     own values and win over them; `step_input` fills what neither has. `call_key` goes to the tool as
     idempotency key. `reply` is what a person said to what the last attempt asked. `on_wait` is told what the
-    attempt waits for before anything is called; `report` takes in how far it is, None if nobody wants to know.
+    attempt waits for before anything is called; `report` takes in how far it is, None where nobody asks.
     """
 
     step: ToolStep
