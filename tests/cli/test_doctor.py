@@ -362,3 +362,14 @@ async def test_a_script_that_is_not_there_is_named_with_its_line_of_the_config(p
 
     assert done.code == 2
     assert "jackline.toml:2: models.fast.script" in done.err
+
+
+async def test_a_pool_that_nobody_serves_is_no_mistake_of_a_file(project: Project):
+    pool = '[connections.depot]\nkind = "worker"\n'
+    project.config(project.till(more="trusted = true\n") + pool)
+    step = "{kind: worker, connection: depot, tool: pick, effect: read}"
+    project.write("flows/picker.yaml", f"name: picker\nflow: [pick]\nsteps:\n  pick: {step}\n")
+    code, checks = await examined(project)
+    assert code == 0, checks
+    assert verdicts(checks, "connection depot") == ["ok"]
+    assert verdicts(checks, "workflow flows/picker.yaml") == ["warning"]

@@ -661,6 +661,7 @@ def test_a_finding_has_its_code_weight_and_place(code: str, severity: Severity, 
         worker("track", pool="empty"),
         mcp("ref: q", "q: {kind: mcp, connection: nowhere, tool: x}"),
         till("No"),
+        changed(("shop.money:convert", "os:system"), ("kind: function, effect: read", "kind: function")),
     ],
 )
 def test_a_tool_that_can_not_be_had_is_one_error_and_not_also_undescribed_and_without_effect(text: str):

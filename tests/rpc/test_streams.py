@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from google.rpc import error_details_pb2  # pyright: ignore[reportMissingTypeStubs]  # ships its own types
 
 from jackline.v1 import event_pb2, run_pb2
 from jackline.v1.run_service_pb2 import StreamProgressRequest, StreamProgressResponse
@@ -290,6 +291,7 @@ async def test_a_watcher_that_takes_nothing_is_let_go(door: Harness) -> None:
     found = ended(failed.value)
     assert (found.code, found.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "SLOW_CONSUMER")
     assert int(found.info.metadata["sent_through"]) > 0
+    assert found.detail(error_details_pb2.RetryInfo).retry_delay.ToMilliseconds() == 1_000
 
 
 @pytest.mark.parametrize("limits", [replace(LIMITS, principal_streams_count=2)], indirect=True)

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from jackline.v1.run_service_pb2_grpc import RunServiceStub
 from jackline.v1.tool_worker_pb2_grpc import ToolWorkerServiceStub
 from jackline.v1.workflow_service_pb2_grpc import WorkflowServiceStub
-from jackline_client._statuses import cancelled_by_server, error_from_rpc
+from jackline_client._statuses import in_our_words
 
 # Only calls that change nothing, or that carry an id which makes them idempotent: the library always sets it.
 _RETRIED = ("GetRun", "ListRuns", "GetServerInfo", "ListConnections", "StartRun", "ForkRun", "Control")
@@ -59,12 +59,6 @@ CALLS_AT_ONCE = 96
 
 _Request = TypeVar("_Request", bound=Message)
 _Response = TypeVar("_Response", bound=Message)
-
-
-def is_being_cancelled() -> bool:
-    """True if this task is being cancelled; grpc.aio raises the same when the server cancels a call."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +114,8 @@ class Connection:
         request: _Request,
         timeout_s: float,
     ) -> _Response:
-        try:
+        with in_our_words():
             return await method(request, timeout=timeout_s, metadata=self.metadata)
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error) from error
-        except asyncio.CancelledError:
-            if is_being_cancelled():
-                raise
-            raise cancelled_by_server() from None
 
     async def close(self) -> None:
         """Ends all calls and closes both channels. May be repeated."""

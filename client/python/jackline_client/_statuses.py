@@ -3,6 +3,10 @@
 Owns reading `google.rpc.Status` out of trailing metadata. Does not own the classes (`errors`).
 """
 
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+
 import grpc.aio
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]  # ships its own types
@@ -23,9 +27,22 @@ def error_from_rpc(error: grpc.aio.AioRpcError) -> CallError:
     return make_call_error(message, code=code, details=_details(error))
 
 
-def cancelled_by_server() -> CallError:
-    """Makes the error for a call that the other side cancelled, which grpc.aio shows as a CancelledError."""
-    return Cancelled("the server cancelled the call")
+@contextmanager
+def in_our_words() -> Generator[None]:
+    """Turns whatever a call, or a stream of one, ends with into an error of the tree.
+
+    A call that the other side cancelled looks to grpc.aio as if this task was cancelled: that becomes an
+    error too, while a task that is really being cancelled stays so.
+    """
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error) from error
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() > 0:
+            raise
+        raise Cancelled("the server cancelled the call") from None
 
 
 def _details(error: grpc.aio.AioRpcError) -> ErrorDetails:

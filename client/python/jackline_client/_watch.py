@@ -18,8 +18,7 @@ import grpc.aio
 
 from jackline.v1.event_pb2 import Delta, Reset, StepEvent
 from jackline.v1.run_service_pb2 import StreamProgressRequest, StreamProgressResponse
-from jackline_client._connection import is_being_cancelled
-from jackline_client._statuses import cancelled_by_server, error_from_rpc
+from jackline_client._statuses import in_our_words
 from jackline_client.errors import (
     CallError,
     Cancelled,
@@ -160,16 +159,11 @@ class Watch:
     async def _response(self, stream: _Stream) -> StreamProgressResponse | None:
         """Reads one frame; None at an end with OK. Every other end is a CallError."""
         try:
-            async with asyncio.timeout(self._policy.silence_s):
-                response = await stream.read()
+            with in_our_words():
+                async with asyncio.timeout(self._policy.silence_s):
+                    response = await stream.read()
         except TimeoutError:
             raise Unavailable(f"the server sent nothing for {self._policy.silence_s:g} s") from None
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error) from error
-        except asyncio.CancelledError:
-            if is_being_cancelled():
-                raise
-            raise cancelled_by_server() from None
         return response if isinstance(response, StreamProgressResponse) else None
 
     def _accept(self, response: StreamProgressResponse) -> Frame:

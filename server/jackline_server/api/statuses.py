@@ -127,7 +127,7 @@ RULES: Mapping[str, Rule] = {
     "STREAM_LIMIT": _quota(1000),
     "COMMAND_LIMIT": _quota(1000),
     "STORE_FULL": _quota(5000),
-    "SLOW_CONSUMER": _quota(None),
+    "SLOW_CONSUMER": _quota(1000),
     "WORKER_LIMIT": _quota(5000),
     "DRAINING": _unavailable(),
     "STORE_UNAVAILABLE": _unavailable(),

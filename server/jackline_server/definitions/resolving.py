@@ -510,7 +510,8 @@ class Resolver:
             return self.workers.effect(step_id, shape)
         if isinstance(shape, HumanShape):
             return Effect.READ
-        if shape.effect is None:
+        is_unknown = isinstance(shape, FunctionShape) and step_id not in self._functions  # reported already
+        if shape.effect is None and not is_unknown:
             message = f"`{step_id}` declares no effect and counts as `write`: it is never run twice"
             self.report.warning("effect_undeclared", message, ("steps", step_id))
         return Effect(shape.effect or defaults.EFFECT.value)

@@ -11,8 +11,7 @@ import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
 from jackline.v1 import tool_worker_pb2 as wire
-from jackline_client._connection import is_being_cancelled
-from jackline_client._statuses import cancelled_by_server, error_from_rpc
+from jackline_client._statuses import in_our_words
 from jackline_client.errors import WorkerSilent
 from jackline_client.worker.invocations import Invocations
 
@@ -40,20 +39,15 @@ class Stream:
         """
         telling: asyncio.Task[None] | None = None
         try:
-            await call.write(wire.ConnectRequest(register=register))
-            welcome = await _within(call.read(), _WELCOME_S)
-            if welcome is grpc.aio.EOF:
-                await _ended(call)
-                return
-            self._welcomed(welcome.welcome, asked=register.session)
-            telling = asyncio.create_task(self._tell(call, told=register.draining), name="worker telling")
-            await self._hear(call)
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error) from error
-        except asyncio.CancelledError:
-            if is_being_cancelled():
-                raise
-            raise cancelled_by_server() from None
+            with in_our_words():
+                await call.write(wire.ConnectRequest(register=register))
+                welcome = await _within(call.read(), _WELCOME_S)
+                if welcome is grpc.aio.EOF:
+                    await _ended(call)
+                    return
+                self._welcomed(welcome.welcome, asked=register.session)
+                telling = asyncio.create_task(self._tell(call, told=register.draining), name="worker telling")
+                await self._hear(call)
         finally:
             self._invocations.say = lambda _: None
             if telling is not None:

@@ -84,7 +84,18 @@ def outside_checks(config: Config, bench: Workbench, *, limit_s: float) -> list[
             Check(subject=f"connection {name}", look=partial(_grpc, connection, bench))
             for name, connection in config.grpc_connections.items()
         ),
+        *(
+            Check(subject=f"connection {name}", look=partial(_pool, name))
+            for name in config.worker_connections
+        ),
     ]
+
+
+async def _pool(name: str) -> Sequence[Found]:
+    """Workers connect to a server that runs: here there is nothing to try."""
+    await asyncio.sleep(0)
+    what = "worker: its workers connect to a running server, which is asked with `jackline workers`"
+    return [ok(f"connection {name}", what)]
 
 
 # --- models ------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from jackline_server.commands.compiling import compiled, place_of
 from jackline_server.config import Config
 from jackline_server.core.plan import Plan
 from jackline_server.definitions.files import Loaded, load_folder
+from jackline_server.definitions.pinned_source import WORKER_WORDS
 from jackline_server.runtime.ports import Compilation, Severity
 
+_UNSERVED = "no mistake of the file: a worker of the pool connects to a running server; then put it again"
 _ADVICE = "correct the file; docs/workflow.md has every key"
 
 
@@ -67,7 +69,9 @@ async def _workflow(loaded: Loaded, folder: Path, bench: Workbench) -> Sequence[
 def _told(subject: str, compilation: Compilation, path: Path, name: str) -> Iterator[Found]:
     for finding in compilation.findings:
         what = f"{place_of(finding, path, name)}: {finding.message} [{finding.code}]"
-        if finding.severity is Severity.ERROR:
+        if finding.code == WORKER_WORDS.unavailable:
+            yield warning(subject, what, _UNSERVED)
+        elif finding.severity is Severity.ERROR:
             yield problem(subject, what, _ADVICE)
         elif finding.severity is Severity.WARNING:
             yield warning(subject, what)

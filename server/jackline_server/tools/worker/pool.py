@@ -35,6 +35,7 @@ from jackline_server.runtime.worker_ports import (
 )
 from jackline_server.tools.catalogs import ServerDown
 from jackline_server.tools.guards import NoPlace, Place
+from jackline_server.tools.worker.comings import Comings
 from jackline_server.tools.worker.offers import Offer
 from jackline_server.tools.worker.places import PoolPlaces
 from jackline_server.tools.worker.session import Flight, Outbox, Reply, Session
@@ -92,6 +93,7 @@ class WorkerPool:
         self._turns = count(1)
         self._numbers = count(1)
         self._leaving = False
+        self._comings = Comings(connection.name)
 
     @property
     def connection(self) -> WorkerConnection:
@@ -118,6 +120,7 @@ class WorkerPool:
             )
         session = Session(offer, principal=principal, started_unix_ms=self._clock.unix_ms())
         self._sessions[session.token] = session
+        self._comings.say("a worker has joined", session)
         return session, self._opened(session, session.resume(offer, ()), draining=draining)
 
     def resumed(
@@ -134,6 +137,7 @@ class WorkerPool:
         if (grace := self._graces.pop(token, None)) is not None:
             grace.cancel()
         outbox = session.resume(offer, frozenset(named))
+        self._comings.say("a worker has come back", session)
         return session, self._opened(session, outbox, draining=draining)
 
     def closed(self, session: Session, outbox: Outbox, *, leaving: bool) -> None:
@@ -142,15 +146,19 @@ class WorkerPool:
             return  # another stream has taken over
         session.outbox = None
         if leaving or self._leaving:
+            self._comings.say("a worker has left", session)
             self._lose(session)
             return
+        self._comings.say("a worker's stream has ended; it may come back", session)
         grace_s = self._connection.resume_grace_ms / 1000
         loop = asyncio.get_running_loop()
-        self._graces[session.token] = loop.call_later(grace_s, self._lose, session)
+        self._graces[session.token] = loop.call_later(grace_s, self._give_up, session)
         self._wake()
 
     def drained(self, session: Session) -> None:
         """The worker wants nothing more, and is told once nothing more can come."""
+        if not session.draining:
+            self._comings.say("a worker is leaving", session)
         session.draining = True
         if session.outbox is not None:
             session.outbox.put(ServerLeaves(grace_ms=None))
@@ -178,6 +186,10 @@ class WorkerPool:
         self._hand_out()
         self._wake()
         return outbox
+
+    def _give_up(self, session: Session) -> None:
+        self._comings.say("a worker is lost: it did not come back in time", session)
+        self._lose(session)
 
     def _lose(self, session: Session) -> None:
         self._graces.pop(session.token, None)

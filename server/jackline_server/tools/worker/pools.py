@@ -5,7 +5,8 @@ process's: a worker serves the runs of the server that it is connected to.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 
 from jackline_server.core.plan import Plan, ToolStep, WorkerAction
 from jackline_server.runtime.connection_views import ConnectionView
@@ -59,7 +60,7 @@ class WorkerPools(PinnedCatalogs[WorkerPool]):
     def pools(self, name: str = "") -> Sequence[PoolView]:
         """See `WorkerRegistry.pools`."""
         if name and name not in self._links:
-            raise _unknown(name)
+            raise _unknown(name, self._links)
         return [self._links[one].view() for one in sorted(self._links) if name in ("", one)]
 
     def views(self) -> list[ConnectionView]:
@@ -93,8 +94,16 @@ class WorkerPools(PinnedCatalogs[WorkerPool]):
         pool = self._links.get(name)
         allowed = None if pool is None else pool.connection.principals
         if pool is None or (allowed is not None and principal not in allowed):
-            raise _unknown(name)
+            raise _unknown(name, self._allowed(principal))
         return pool
+
+    def _allowed(self, principal: str) -> list[str]:
+        """The pools that a worker of theirs may join."""
+        return [
+            name
+            for name, pool in self._links.items()
+            if (allowed := pool.connection.principals) is None or principal in allowed
+        ]
 
 
 class _Seat:
@@ -137,9 +146,12 @@ class _Seat:
         self._pool.closed(self._session, self._outbox, leaving=leaving)
 
 
-def _unknown(name: str) -> Refused:
+def _unknown(name: str, known: Iterable[str]) -> Refused:
+    """`known` are those that the caller may know of."""
+    near = difflib.get_close_matches(name[:64], sorted(known), n=1)
+    instead = f"Did you mean {near[0]}?" if near else "The operator's config names them."
     return Refused(
         Reason.WORKER_POOL_NOT_FOUND,
-        "There is no such pool of workers for this caller. The operator's config names them.",
+        f"There is no pool of workers {name[:64]!a} for this caller. {instead}",
         metadata={"pool": name[:64]},
     )
