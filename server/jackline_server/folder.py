@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jackline_server.definitions.files import Loaded, load_folder
+from jackline_server.runtime.named_workflows import CHILD_UNKNOWN
 from jackline_server.runtime.ports import Finding, Severity, Source
 from jackline_server.runtime.refusals import Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
@@ -51,8 +52,9 @@ class WorkflowFolder:
         except OSError as error:
             self._tell(str(self._folder), f"the folder can't be opened: {error.strerror}")
             return
-        for found in loaded:
-            await self._import(found)
+        early = [found for found in loaded if await self._import(found)]
+        for found in early:  # what they run may have been put since
+            await self._tell_again(found)
 
     async def watch(self) -> None:
         """Import again and again, until cancelled."""
@@ -60,22 +62,37 @@ class WorkflowFolder:
             await asyncio.sleep(POLL_S)
             await self.import_all()
 
-    async def _import(self, found: Loaded) -> None:
+    async def _import(self, found: Loaded) -> bool:
+        """Put one workflow; true if it runs one that is not there yet: its findings are not told then."""
         for problem in found.problems:
             self._tell(found.file, f"{problem.message} [{problem.code}]")
         source = found.source
         if source is None or self._seen.get(found.file) == source:
-            return
+            return False
         try:
             compilation = await self._workflows.import_file(DEFAULT_TENANT, source)
         except Refused as refused:
             self._tell(found.file, refused.message)
-            return
+            return False
         if None not in compilation.catalogs.values():  # else its MCP server may answer the next time
             self._seen[found.file] = source
-        self._show(found.file, compilation.findings)
         if compilation.plan is not None:
             _log.info("workflow %s is served from %s", compilation.name, found.file)
+        if any(finding.code == CHILD_UNKNOWN for finding in compilation.findings):
+            return True
+        self._show(found.file, compilation.findings)
+        return False
+
+    async def _tell_again(self, found: Loaded) -> None:
+        """The findings as they are now that all of the folder was put."""
+        if found.source is None:
+            return
+        try:
+            checked = await self._workflows.check(DEFAULT_TENANT, found.source)
+        except Refused as refused:
+            self._tell(found.file, refused.message)
+        else:
+            self._show(found.file, checked.findings)
 
     def _show(self, file: str, findings: Sequence[Finding]) -> None:
         if self._findings.get(file) == findings:

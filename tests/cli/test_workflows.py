@@ -87,6 +87,49 @@ async def test_workflows_are_listed_put_and_described(console: Console, service:
     assert json.loads(as_json.out)["plan"]["flow"] == ["handle"]
 
 
+async def test_files_that_are_checked_together_are_sent_beside_each_other(
+    console: Console, service: ScriptedService
+) -> None:
+    (console.home / "a.yaml").write_text("name: a\n")
+    (console.home / "b.yaml").write_text("name: b\n")
+    error = wire.Finding(severity=wire.SEVERITY_ERROR, code="bad", message="m", file="workflow.yaml", line=3)
+    service.script(
+        "ValidateWorkflow",
+        wire.ValidateWorkflowResponse(valid=False, findings=[error]),
+        wire.ValidateWorkflowResponse(valid=True),
+    )
+    done = await console.run("validate", "a.yaml", "b.yaml")
+    assert (done.code, done.out) == (1, "a.yaml:3:0: error: m [bad]\nb.yaml: no findings\n")
+    sent = service.requests(wire.ValidateWorkflowRequest)
+    texts = [(one.workflow.yaml, [other.yaml for other in one.beside]) for one in sent]
+    assert texts == [("name: a\n", ["name: b\n"]), ("name: b\n", ["name: a\n"])]
+    (console.home / "large.yaml").write_text("x" * 240 * 1024)
+    for wrong in (("-", "-"), ("a.yaml", "large.yaml"), ("a.yaml",) * 65):
+        assert (await console.run("validate", *wrong)).code == 2
+
+
+async def test_a_step_that_runs_a_workflow_is_described_with_what_it_is_given(
+    console: Console, service: ScriptedService
+) -> None:
+    runs = StepPlan(step_id="check", kind="workflow")
+    runs.tool_step.child.workflow = "proofread@live"
+    runs.tool_step.child.share.token_budget = 4_000
+    scout = StepPlan(step_id="scout", kind="agent")
+    scout.model_step.as_tool.share.SetInParent()
+    plan = Plan(flow=["check"], steps=[runs, scout])
+    bounded, unbounded = wire.WorstCase(tokens=60_000, active_ms=9_000), wire.WorstCase(active_ms=9_000)
+    answers = [
+        wire.DescribeWorkflowResponse(revision=REVISION, plan=plan, worst_case=worst)
+        for worst in (bounded, unbounded)
+    ]
+    service.script("DescribeWorkflow", *answers)
+    shown = (await console.run("workflow", "describe", "refunds")).out
+    assert "runs the workflow proofread@live, given 4,000 tokens\n" in shown
+    assert "as a tool a run of its own, given an equal part of what is left\n" in shown
+    assert "at most 60,000 tokens, 9 s of active time, with all the runs that it starts" in shown
+    assert "nothing but time" in (await console.run("workflow", "describe", "refunds")).out
+
+
 async def test_a_workflow_is_printed_or_written_with_its_files_and_never_over_others(
     console: Console, service: ScriptedService
 ) -> None:

@@ -42,6 +42,14 @@ def family(extra: str = "", *, bounds: str = "", helper: str = "") -> str:
     )
 
 
+def runs(workflow: str, given: str = "") -> str:
+    """A flow that runs another workflow."""
+    return (
+        "name: family\nflow: [other]\nsteps:\n"
+        f"  other: {{kind: workflow, effect: read, workflow: {workflow}, input: {{{given}}}}}\n"
+    )
+
+
 def asks(more: str, *, question: str = "Who?") -> str:
     """A flow that asks a person, and then a model."""
     return (
@@ -64,6 +72,11 @@ CASES: list[tuple[str, Severity, str, str]] = [
     # runs of their own
     ("child_recursion", E, family().replace("refunds@live", "family"), "steps.other.workflow"),
     ("child_recursion", E, family(helper=", {ref: x}"), "steps.helper.tools[1].ref"),
+    ("child_recursion", E, family().replace("refunds@live", "back"), "steps.other.workflow"),
+    ("child_unknown", W, family().replace("refunds@live", "lettres"), "steps.other.workflow"),
+    ("child_input", W, runs("letters"), "steps.other.workflow"),
+    ("child_input", W, runs("letters", "tone: /input/tone"), "steps.other.input"),
+    ("child_input", W, runs("letters", "text: /input/a, tune: /input/b"), "steps.other.input.tune"),
     ("child_too_deep", W, family(bounds=", child_depth: 0"), "steps.x"),
     ("child_too_deep", W, family(bounds=", child_depth: 1", helper=", {ref: other}"), "steps.x"),
     ("child_key", E, family(", retry: {times: 1}"), "steps.other.retry"),
@@ -482,6 +495,8 @@ SHELF = "from: shelf, allow: [read]"
 
 NEAR: dict[str, str] = {
     "child_recursion": family(),
+    "child_unknown": family(),
+    "child_input": runs("letters", "text: /input/a, tone: /input/b"),
     "child_too_deep": family(bounds=", child_depth: 2", helper=", {ref: other}"),
     "human_key": asks("expiry: 3h, output_key: who, input: {a: /input}, result_chars: 500"),
     "bad_form": asks("schema: {type: object, properties: {a: {enum: [1, b]}, b: {type: array, items: {enum: [c]}}}}"),

@@ -13,7 +13,7 @@ from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.pinned_tools import PinnedTool
-from jackline_server.runtime.ports import Compilation, Source
+from jackline_server.runtime.ports import Compilation, Signature, Source
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
 from jackline_server.runtime.worker_ports import WorkerConnection
 
@@ -315,8 +315,26 @@ def compiler(shelves: Shelves | None = None) -> WorkflowCompiler:
     )
 
 
+KNOWN: dict[str, Signature | str] = {
+    "letters": Signature(
+        name="letters",
+        input_schema_json=(
+            '{"properties":{"text":{"type":"string"},"tone":{"type":"string"}},'
+            '"required":["text"],"additionalProperties":false}'
+        ),
+        runs=(),
+    ),
+    "open": Signature(name="open", input_schema_json=None, runs=()),
+    "back": Signature(name="back", input_schema_json=None, runs=("letters", "forth@live")),
+    "forth@live": Signature(name="forth", input_schema_json=None, runs=("back", "family")),
+    "lettres": "There is no such workflow. Did you mean letters?",
+}
+"""The workflows that those of the tests may run; others were not looked up."""
+
+
 def compile_text(text: str, files: dict[str, bytes] | None = None) -> Compilation:
-    return compiler().compile(Source(yaml=text, files=TONE if files is None else files, file="refunds.yaml"))
+    files = TONE if files is None else files
+    return compiler().compile(Source(yaml=text, files=files, file="refunds.yaml", known=KNOWN))
 
 
 def changed(*changes: tuple[str, str]) -> str:

@@ -180,8 +180,8 @@ class ScriptedWorkflows:
     def __init__(self, script: Script) -> None:
         self._script = script
 
-    async def check(self, source: Source) -> Checked:
-        return await self._script.ask("check", source)
+    async def check(self, tenant: Tenant, source: Source, *, beside: Sequence[Source] = ()) -> Checked:
+        return await self._script.ask("check", tenant, source, beside)
 
     async def put(self, caller: Caller, source: Source, *, alias: str, expect_digest: str) -> PutDone:
         return await self._script.ask("put", caller, source, alias, expect_digest)

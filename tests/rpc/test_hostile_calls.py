@@ -356,6 +356,11 @@ ROWS = [
     Row(name="no workflow", request=PutWorkflowRequest(), fields=("workflow.yaml",)),
     Row(name="no workflow to check", request=ValidateWorkflowRequest(), fields=("workflow.yaml",)),
     Row(
+        name="a crowd beside a workflow to check",
+        request=ValidateWorkflowRequest(workflow=InlineWorkflow(yaml="a"), beside=[InlineWorkflow()] * 65),
+        fields=("beside",),
+    ),
+    Row(
         name="BI27 a million states",
         request=raw(ListRunsRequest, b"\x0a\x80\x80\x04" + b"\x63" * 65_536),
         reason="FIELD_TOO_LARGE",

@@ -49,10 +49,13 @@ SOURCE = InlineWorkflow(yaml="name: refunds", files={"a.md": b"A"})
 
 async def test_a_check_lists_errors_first(door: Harness) -> None:
     door.script.always("check", Checked(findings=FINDINGS, plan=None))
-    answer = await door.ask(
-        "ValidateWorkflow", ValidateWorkflowRequest(workflow=SOURCE), ValidateWorkflowResponse
-    )
+    request = ValidateWorkflowRequest(workflow=SOURCE, beside=[InlineWorkflow(yaml="name: other")])
+    answer = await door.ask("ValidateWorkflow", request, ValidateWorkflowResponse)
     assert (answer.valid, [one.code for one in answer.findings]) == (False, ["bad", "worst"])
+    tenant, source, beside = door.script.asked[0][1]
+    assert (tenant, source.yaml, [one.yaml for one in beside]) == (
+        DEFAULT_TENANT, "name: refunds", ["name: other"],
+    )  # fmt: skip
 
 
 async def test_a_put_answers_with_the_revision(door: Harness) -> None:

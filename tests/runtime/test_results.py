@@ -23,6 +23,7 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import READ_RESULT, Effect, JsonObject, Plan
+from jackline_server.runtime.cut_results import KEPT_BYTES
 from jackline_server.runtime.ports import ModelRequest, Record
 from jackline_server.runtime.store_ports import BLOB_GRACE_MS, DEFAULT_TENANT, Store, Tenant
 from jackline_server.storage.memory import memory_store
@@ -30,7 +31,7 @@ from jackline_server.storage.sqlite import open_sqlite
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import Process, World, process
-from jackline_server.tools.results import KEPT_BYTES, completed
+from jackline_server.tools.results import completed
 from tests.conformance.stores import ManualTime
 
 LINES = "".join(f"line {number}: the berth is free\n" for number in range(1, 20_001))

@@ -6,13 +6,13 @@ import pytest
 from jackline_server.core.plan import Effect, HttpAction
 from jackline_server.egress.client import GuardedClients
 from jackline_server.runtime.connection_guards import FAILURES
+from jackline_server.runtime.cut_results import KEPT_BYTES
 from jackline_server.runtime.http_ports import HttpConnection
 from jackline_server.runtime.ports import ToolEnding, ToolResult
 from jackline_server.runtime.secrets import Secret
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool
-from jackline_server.tools.results import KEPT_BYTES
 from jackline_server.tools.toolbox import StepToolbox
 from tests.egress.raw_server import RawServer, Received, always, answer, serving
 from tests.tools.invocations import http_action, invocation

@@ -267,7 +267,10 @@ func (x *Revision) GetOwnedByFiles() bool {
 type ValidateWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The workflow.
-	Workflow      *InlineWorkflow `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Workflow *InlineWorkflow `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// Workflows that are going to be put beside it, at most 64: a step that runs one of them by its name finds it
+	// here before it is looked for in the store. They are not checked themselves.
+	Beside        []*InlineWorkflow `protobuf:"bytes,2,rep,name=beside,proto3" json:"beside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,6 +308,13 @@ func (*ValidateWorkflowRequest) Descriptor() ([]byte, []int) {
 func (x *ValidateWorkflowRequest) GetWorkflow() *InlineWorkflow {
 	if x != nil {
 		return x.Workflow
+	}
+	return nil
+}
+
+func (x *ValidateWorkflowRequest) GetBeside() []*InlineWorkflow {
+	if x != nil {
+		return x.Beside
 	}
 	return nil
 }
@@ -996,9 +1006,10 @@ const file_jackline_v1_workflow_service_proto_rawDesc = "" +
 	"\aaliases\x18\x03 \x03(\tR\aaliases\x129\n" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12$\n" +
-	"\x0eowned_by_files\x18\x05 \x01(\bR\fownedByFiles\"R\n" +
+	"\x0eowned_by_files\x18\x05 \x01(\bR\fownedByFiles\"\x87\x01\n" +
 	"\x17ValidateWorkflowRequest\x127\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1b.jackline.v1.InlineWorkflowR\bworkflow\"b\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1b.jackline.v1.InlineWorkflowR\bworkflow\x123\n" +
+	"\x06beside\x18\x02 \x03(\v2\x1b.jackline.v1.InlineWorkflowR\x06beside\"b\n" +
 	"\x18ValidateWorkflowResponse\x12\x14\n" +
 	"\x05valid\x18\x01 \x01(\bR\x05valid\x120\n" +
 	"\bfindings\x18\x02 \x03(\v2\x14.jackline.v1.FindingR\bfindings\"\x88\x01\n" +
@@ -1100,32 +1111,33 @@ var file_jackline_v1_workflow_service_proto_depIdxs = []int32{
 	0,  // 0: jackline.v1.Finding.severity:type_name -> jackline.v1.Severity
 	15, // 1: jackline.v1.Revision.created_at:type_name -> google.protobuf.Timestamp
 	16, // 2: jackline.v1.ValidateWorkflowRequest.workflow:type_name -> jackline.v1.InlineWorkflow
-	1,  // 3: jackline.v1.ValidateWorkflowResponse.findings:type_name -> jackline.v1.Finding
-	16, // 4: jackline.v1.PutWorkflowRequest.workflow:type_name -> jackline.v1.InlineWorkflow
-	2,  // 5: jackline.v1.PutWorkflowResponse.revision:type_name -> jackline.v1.Revision
-	1,  // 6: jackline.v1.PutWorkflowResponse.findings:type_name -> jackline.v1.Finding
-	2,  // 7: jackline.v1.GetWorkflowResponse.revision:type_name -> jackline.v1.Revision
-	16, // 8: jackline.v1.GetWorkflowResponse.workflow:type_name -> jackline.v1.InlineWorkflow
-	2,  // 9: jackline.v1.ListWorkflowsResponse.revisions:type_name -> jackline.v1.Revision
-	2,  // 10: jackline.v1.DescribeWorkflowResponse.revision:type_name -> jackline.v1.Revision
-	17, // 11: jackline.v1.DescribeWorkflowResponse.plan:type_name -> jackline.v1.Plan
-	12, // 12: jackline.v1.DescribeWorkflowResponse.tools:type_name -> jackline.v1.ToolDescription
-	13, // 13: jackline.v1.DescribeWorkflowResponse.worst_case:type_name -> jackline.v1.WorstCase
-	3,  // 14: jackline.v1.WorkflowService.ValidateWorkflow:input_type -> jackline.v1.ValidateWorkflowRequest
-	5,  // 15: jackline.v1.WorkflowService.PutWorkflow:input_type -> jackline.v1.PutWorkflowRequest
-	7,  // 16: jackline.v1.WorkflowService.GetWorkflow:input_type -> jackline.v1.GetWorkflowRequest
-	9,  // 17: jackline.v1.WorkflowService.ListWorkflows:input_type -> jackline.v1.ListWorkflowsRequest
-	11, // 18: jackline.v1.WorkflowService.DescribeWorkflow:input_type -> jackline.v1.DescribeWorkflowRequest
-	4,  // 19: jackline.v1.WorkflowService.ValidateWorkflow:output_type -> jackline.v1.ValidateWorkflowResponse
-	6,  // 20: jackline.v1.WorkflowService.PutWorkflow:output_type -> jackline.v1.PutWorkflowResponse
-	8,  // 21: jackline.v1.WorkflowService.GetWorkflow:output_type -> jackline.v1.GetWorkflowResponse
-	10, // 22: jackline.v1.WorkflowService.ListWorkflows:output_type -> jackline.v1.ListWorkflowsResponse
-	14, // 23: jackline.v1.WorkflowService.DescribeWorkflow:output_type -> jackline.v1.DescribeWorkflowResponse
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	16, // 3: jackline.v1.ValidateWorkflowRequest.beside:type_name -> jackline.v1.InlineWorkflow
+	1,  // 4: jackline.v1.ValidateWorkflowResponse.findings:type_name -> jackline.v1.Finding
+	16, // 5: jackline.v1.PutWorkflowRequest.workflow:type_name -> jackline.v1.InlineWorkflow
+	2,  // 6: jackline.v1.PutWorkflowResponse.revision:type_name -> jackline.v1.Revision
+	1,  // 7: jackline.v1.PutWorkflowResponse.findings:type_name -> jackline.v1.Finding
+	2,  // 8: jackline.v1.GetWorkflowResponse.revision:type_name -> jackline.v1.Revision
+	16, // 9: jackline.v1.GetWorkflowResponse.workflow:type_name -> jackline.v1.InlineWorkflow
+	2,  // 10: jackline.v1.ListWorkflowsResponse.revisions:type_name -> jackline.v1.Revision
+	2,  // 11: jackline.v1.DescribeWorkflowResponse.revision:type_name -> jackline.v1.Revision
+	17, // 12: jackline.v1.DescribeWorkflowResponse.plan:type_name -> jackline.v1.Plan
+	12, // 13: jackline.v1.DescribeWorkflowResponse.tools:type_name -> jackline.v1.ToolDescription
+	13, // 14: jackline.v1.DescribeWorkflowResponse.worst_case:type_name -> jackline.v1.WorstCase
+	3,  // 15: jackline.v1.WorkflowService.ValidateWorkflow:input_type -> jackline.v1.ValidateWorkflowRequest
+	5,  // 16: jackline.v1.WorkflowService.PutWorkflow:input_type -> jackline.v1.PutWorkflowRequest
+	7,  // 17: jackline.v1.WorkflowService.GetWorkflow:input_type -> jackline.v1.GetWorkflowRequest
+	9,  // 18: jackline.v1.WorkflowService.ListWorkflows:input_type -> jackline.v1.ListWorkflowsRequest
+	11, // 19: jackline.v1.WorkflowService.DescribeWorkflow:input_type -> jackline.v1.DescribeWorkflowRequest
+	4,  // 20: jackline.v1.WorkflowService.ValidateWorkflow:output_type -> jackline.v1.ValidateWorkflowResponse
+	6,  // 21: jackline.v1.WorkflowService.PutWorkflow:output_type -> jackline.v1.PutWorkflowResponse
+	8,  // 22: jackline.v1.WorkflowService.GetWorkflow:output_type -> jackline.v1.GetWorkflowResponse
+	10, // 23: jackline.v1.WorkflowService.ListWorkflows:output_type -> jackline.v1.ListWorkflowsResponse
+	14, // 24: jackline.v1.WorkflowService.DescribeWorkflow:output_type -> jackline.v1.DescribeWorkflowResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_workflow_service_proto_init() }

@@ -489,10 +489,12 @@ class JacklineClient:
     # Workflows.
 
     async def validate_workflow(
-        self, yaml: str, files: Mapping[str, bytes] | None = None
+        self, yaml: str, files: Mapping[str, bytes] | None = None, *, beside: Sequence[str] = ()
     ) -> workflow_wire.ValidateWorkflowResponse:
-        """Checks a workflow and stores nothing."""
-        request = workflow_wire.ValidateWorkflowRequest(workflow=inline_workflow(yaml, files))
+        """Checks a workflow and stores nothing. `beside` are the texts of workflows that it may run."""
+        request = workflow_wire.ValidateWorkflowRequest(
+            workflow=inline_workflow(yaml, files), beside=[inline_workflow(text, None) for text in beside]
+        )
         return await self._connection.call(
             self._connection.workflows.ValidateWorkflow, request, timeout_s=self._timeout_s
         )

@@ -33,6 +33,7 @@ _TOO_LARGE = "TOO_LARGE"
 
 COUNTS: Mapping[str, int] = {
     "jackline.v1.InlineWorkflow.files": LIMITS.files_count,
+    "jackline.v1.ValidateWorkflowRequest.beside": LIMITS.beside_count,
     "jackline.v1.StartRunRequest.labels": LIMITS.labels_count,
     "jackline.v1.ForkChanges.labels": LIMITS.labels_count,
     "jackline.v1.AppendMessagesRequest.messages": LIMITS.thread_messages_count,

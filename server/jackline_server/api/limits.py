@@ -39,6 +39,7 @@ class Limits:
     name_characters: int = 128
     request_id_characters: int = 128
     files_count: int = 200
+    beside_count: int = 64
     states_count: int = 16
     kinds_count: int = 64
     positions_count: int = 2_000

@@ -40,13 +40,15 @@ def source_of(workflow: run_service_pb2.InlineWorkflow) -> Source:
     return Source(yaml=workflow.yaml, files=dict(workflow.files))
 
 
-def read_validate(request: workflow_service_pb2.ValidateWorkflowRequest) -> Source:
-    """A workflow to check. One without a text is a workflow with an error: that it is empty."""
+def read_validate(request: workflow_service_pb2.ValidateWorkflowRequest) -> tuple[Source, list[Source]]:
+    """A workflow to check, and those beside it. One without a text has an error: that it is empty."""
     checks = Checks()
     checks.well_formed(request)
     check_source(checks, "workflow", request.workflow, may_be_empty=request.HasField("workflow"))
+    for index, workflow in enumerate(request.beside):
+        check_source(checks, f"beside[{index}]", workflow, may_be_empty=True)
     checks.finish()
-    return source_of(request.workflow)
+    return source_of(request.workflow), [source_of(workflow) for workflow in request.beside]
 
 
 def read_put(request: workflow_service_pb2.PutWorkflowRequest) -> Source:

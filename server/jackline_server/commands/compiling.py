@@ -4,21 +4,38 @@ Owns asking those servers before compiling again. Does not own compiling (`defin
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from jackline_server.bootstrap import Workbench
 from jackline_server.config import Config
+from jackline_server.core.frozen import change
 from jackline_server.definitions.files import Loaded, load_file, load_folder
-from jackline_server.runtime.ports import Compilation, Finding, Source
+from jackline_server.runtime.named_workflows import known_among
+from jackline_server.runtime.ports import Compilation, Finding, Signature, Source
 
 
-async def compiled(bench: Workbench, source: Source) -> Compilation:
-    """Compile, and once more when the MCP servers that it names have been asked."""
+async def compiled(bench: Workbench, source: Source, *, folder: Path | None = None) -> Compilation:
+    """Compile, and once more when the MCP servers that it names have been asked.
+
+    A workflow that it runs is looked for among those of the folder; elsewhere nobody looks.
+    """
     found = await asyncio.to_thread(bench.compiler.compile, source)
+    if found.runs and folder is not None:
+        source = change(source, known=await asyncio.to_thread(_known, bench, found.runs, folder))
+        found = await asyncio.to_thread(bench.compiler.compile, source)
     if found.catalogs:
         await bench.catalogs.refresh(found.catalogs)
         found = await asyncio.to_thread(bench.compiler.compile, source)
     return found
+
+
+def _known(bench: Workbench, runs: Sequence[str], folder: Path) -> dict[str, Signature | str]:
+    try:
+        beside = [one.source for one in load_folder(folder)]
+    except OSError:  # whoever reads the workflow itself says so
+        return {}
+    return known_among(runs, (bench.compiler.signature(one) for one in beside if one is not None))
 
 
 async def loaded_workflow(path: Path) -> Loaded:

@@ -203,12 +203,12 @@ async def _of_file(config: Config, path: Path) -> Plan:
         raise CannotReplay(f"{path} can't be read: {error.strerror}") from None
     if loaded.source is None:
         raise CannotReplay(*(f"{path}: {one.message}" for one in loaded.problems))
-    return _plan(await _compiled(config, loaded.source), loaded.file, path)
+    return _plan(await _compiled(config, loaded.source, folder=path.parent), loaded.file, path)
 
 
-async def _compiled(config: Config, source: Source) -> Compilation:
+async def _compiled(config: Config, source: Source, *, folder: Path | None = None) -> Compilation:
     async with workbench(config) as bench:
-        return await compiled(bench, source)
+        return await compiled(bench, source, folder=folder)
 
 
 def _plan(found: Compilation, name: str, path: Path | None) -> Plan:

@@ -124,7 +124,7 @@ async def tools_of_workflow(
     """The tools of all agents of a workflow, or of that step; a tool stands for itself. Raises NoTools."""
     if loaded.source is None:
         raise NoTools(*(f"{path}: {problem.message}" for problem in loaded.problems))
-    compilation = await compiled(bench, loaded.source)
+    compilation = await compiled(bench, loaded.source, folder=path.parent)
     if compilation.plan is None:
         raise NoTools(*_errors(compilation, path, loaded.file))
     plan = compilation.plan

@@ -5,7 +5,7 @@ Owns their shape. `control` says what each does to a run.
 
 from typing import assert_never
 
-from jackline_server.core.facts import AbortMode, ChildFinished, CommandKind, Phase, StopReason
+from jackline_server.core.facts import AbortMode, ChildFinished, CommandKind, Noticed, Phase, StopReason
 from jackline_server.core.frozen import frozen
 from jackline_server.core.new_bounds import NO_RUN_BOUNDS, NO_VISIT_BOUNDS, NewRunBounds, NewVisitBounds
 
@@ -67,10 +67,24 @@ class AdjustBounds:
 
 
 @frozen
+class LongResult:
+    """What became of a result that is too long for the log: its length, its end, and where the whole is."""
+
+    cut_from_bytes: int
+    tail: str
+    blob: str
+    notices: tuple[Noticed, ...]
+
+
+@frozen
 class EndChild:
-    """A child run has ended. Comes with the commit of that end, from nobody else."""
+    """A child run has ended. Comes with the commit of that end, from nobody else.
+
+    `long` is no part of what is sent: whoever takes it makes of a long result what the log can hold.
+    """
 
     finished: ChildFinished
+    long: LongResult | None = None
 
 
 def ended_id(child_run_id: str) -> str:

@@ -6,7 +6,7 @@ Owns the worst case and the estimate of a fixed prompt. Does not own the ledger 
 import math
 from collections.abc import Iterator
 
-from jackline_server.core.plan import ModelStep, Plan, StepPlan, ToolStep
+from jackline_server.core.plan import ChildAction, ModelStep, Plan, StepPlan, ToolStep
 from jackline_server.definitions.check_flow import Graph
 from jackline_server.definitions.child_steps import starts_children
 from jackline_server.definitions.model_choice import askable
@@ -27,7 +27,7 @@ def check(plan: Plan, found: Graph, report: Report) -> None:
     if report.has_errors:
         return
     most = worst_case(plan, found)
-    report.info("worst_case", f"one run spends at most {', '.join(_words(most))}")
+    report.info("worst_case", _sentence(most, with_children=starts_children(plan)))
 
 
 def worst_case(plan: Plan, found: Graph) -> WorstCase:
@@ -53,12 +53,15 @@ def worst_case(plan: Plan, found: Graph) -> WorstCase:
 
 
 def _with_children(plan: Plan) -> WorstCase:
-    """What children do is counted in their own runs: here it is bounded by what this one may spend in all."""
+    """What children do is counted in their own runs: here it is bounded by what this one may spend in all.
+
+    Their requests and calls are bounded by that alone.
+    """
     return WorstCase(
         model_requests=None,
         tool_calls=None,
         tokens=plan.bounds.token_budget,
-        cost_micros=plan.bounds.cost_budget_micros,
+        cost_micros=_capped(_cost_of_tokens(plan), plan.bounds.cost_budget_micros),
         active_ms=plan.bounds.run_timeout_ms,
     )
 
@@ -143,12 +146,36 @@ def _capped(amount: int | None, cap: int | None) -> int | None:
     return min(amount, cap)
 
 
-def _words(most: WorstCase) -> Iterator[str]:
+def _sentence(most: WorstCase, *, with_children: bool) -> str:
+    if not with_children:
+        return f"one run spends at most {', '.join(_words(most))}"
+    if most.tokens is None and most.cost_micros is None:
+        return "nothing but time bounds a run with all those that it starts: set `token_budget` in `bounds`"
+    known = list(_words(most, unknown=False))
+    return f"one run spends at most {', '.join(known)}, with all the runs that it starts"
+
+
+def _cost_of_tokens(plan: Plan) -> int | None:
+    """What the run's tokens cost at most, if all are spent here: by its own models, in runs of its agents."""
+    runs_others = any(
+        isinstance(step, ToolStep) and isinstance(step.action, ChildAction) for step in plan.steps.values()
+    )
+    prices = [model.price for model in plan.models.values()]
+    known = [price for price in prices if price is not None]
+    if runs_others or plan.bounds.token_budget is None or len(known) < len(prices):
+        return None
+    dearest = max((max(price.most_input, price.most_output) for price in known), default=0)
+    return math.ceil(plan.bounds.token_budget * dearest / 1_000_000)
+
+
+def _words(most: WorstCase, *, unknown: bool = True) -> Iterator[str]:
     for amount, what in (
         (most.model_requests, "model requests"),
         (most.tool_calls, "tool calls"),
         (most.tokens, "tokens"),
     ):
-        yield f"any number of {what}" if amount is None else f"{amount} {what}"
-    yield "an unknown price" if most.cost_micros is None else f"{most.cost_micros / 1_000_000:.6f} USD"
+        if amount is not None or unknown:
+            yield f"any number of {what}" if amount is None else f"{amount} {what}"
+    if most.cost_micros is not None or unknown:
+        yield "an unknown price" if most.cost_micros is None else f"{most.cost_micros / 1_000_000:.6f} USD"
     yield f"{(most.active_ms or 0) // 1_000} s of active time"

@@ -18,6 +18,7 @@ from jackline_server.definitions import (
     check_limits,
     check_names,
     check_stop,
+    child_inputs,
     child_steps,
     defaults,
     human_steps,
@@ -26,6 +27,7 @@ from jackline_server.definitions import (
 )
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog
+from jackline_server.definitions.child_inputs import ChildInputs
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.gating import Gating
 from jackline_server.definitions.grpc_steps import GrpcSteps
@@ -39,7 +41,7 @@ from jackline_server.definitions.resolving import Resolver
 from jackline_server.definitions.shapes import WorkflowShape
 from jackline_server.definitions.worker_steps import WorkerSteps
 from jackline_server.definitions.yaml_nodes import MapNode, Path, ScalarNode, scalars
-from jackline_server.runtime.ports import Compilation, Source, WorstCase
+from jackline_server.runtime.ports import Compilation, Signature, Source, WorstCase
 
 _REFERENCE = re.compile(r"\$\{\s*(?:env|file)\s*:", re.IGNORECASE)
 MAX_PATTERNS = 100
@@ -90,6 +92,16 @@ class WorkflowCompiler:
             worst_case=None,
         )
 
+    def signature(self, source: Source) -> Signature | None:
+        """See `Compiler.signature`."""
+        report = Report(file=source.file)
+        try:
+            root = _tree(source, report)
+            draft = None if root is None else reading.read(root, report)
+        except TooManyErrors:
+            draft = None
+        return None if draft is None else child_inputs.signature_of(draft)
+
     def _compiled(self, draft: Draft, source: Source, report: Report) -> Compilation:
         mcp = PinnedSource(source=source, known=self._catalog.mcp, report=report)
         parameters = Parameters(schemas=self._schemas, report=report)
@@ -99,8 +111,9 @@ class WorkflowCompiler:
         served = PinnedSource(source=source, known=self._catalog.workers, report=report, words=WORKER_WORDS)
         workers = WorkerSteps(source=served, parameters=parameters, report=report)
         draft = human_steps.expanded(steps.expanded(draft), report)
-        plan = self._plan(draft, source, _Pinned(mcp=steps, grpc=grpc, workers=workers))
-        worst = self._check(plan, draft, report)
+        runs = ChildInputs(known=source.known, parameters=parameters, report=report)
+        plan = self._plan(draft, source, _Elsewhere(mcp=steps, grpc=grpc, workers=workers, runs=runs))
+        worst = self._check(plan, draft, runs, report)
         pins = {**mcp.pins(), **methods.pins(), **served.pins()}
         if not report.has_errors:
             plan = dataclasses.replace(plan, revision=revision(source, pins))
@@ -112,10 +125,11 @@ class WorkflowCompiler:
             worst_case=worst,
             catalogs={**mcp.catalogs, **methods.catalogs, **served.catalogs},
             pins={} if report.has_errors else pins,
+            runs=child_inputs.references(draft.steps),
         )
 
-    def _plan(self, draft: Draft, source: Source, pinned: "_Pinned") -> Plan:
-        top, parameters, report = draft.top, pinned.mcp.parameters, pinned.mcp.report
+    def _plan(self, draft: Draft, source: Source, elsewhere: "_Elsewhere") -> Plan:
+        top, parameters, report = draft.top, elsewhere.mcp.parameters, elsewhere.mcp.report
         preset = PRESETS[top.preset]
         files = Assets(source=source, steps=draft.steps, report=report)
         resolver = Resolver(
@@ -123,9 +137,10 @@ class WorkflowCompiler:
             catalog=self._catalog,
             assets=files,
             parameters=parameters,
-            mcp=pinned.mcp,
-            grpc=pinned.grpc,
-            workers=pinned.workers,
+            mcp=elsewhere.mcp,
+            grpc=elsewhere.grpc,
+            workers=elsewhere.workers,
+            runs=elsewhere.runs,
             expressions=self._expressions,
             report=report,
             preset=preset,
@@ -151,10 +166,11 @@ class WorkflowCompiler:
             gates=gating.of_run(steps),
         )
 
-    def _check(self, plan: Plan, draft: Draft, report: Report) -> WorstCase | None:
+    def _check(self, plan: Plan, draft: Draft, runs: ChildInputs, report: Report) -> WorstCase | None:
         check_flow.check(plan, draft, report)
         found = check_flow.graph(plan)
         child_steps.check(plan, draft, report)
+        runs.check(plan, found.visited)
         check_names.check(plan, draft, self._expressions, report)
         check_stop.check(plan, self._catalog.functions, self._expressions, report)
         check_bounds.check(plan, found, report)
@@ -168,12 +184,13 @@ class WorkflowCompiler:
 
 
 @frozen
-class _Pinned:
-    """The steps that are made of tools which somebody else describes."""
+class _Elsewhere:
+    """The steps whose tools, or workflows, somebody else describes."""
 
     mcp: McpSteps
     grpc: GrpcSteps
     workers: WorkerSteps
+    runs: ChildInputs
 
 
 def revision(source: Source, pins: Mapping[str, bytes] | None = None) -> str:

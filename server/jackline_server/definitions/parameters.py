@@ -97,6 +97,8 @@ PAYLOAD: Document = {
 """What a model is asked for where nobody says what a run of its own takes."""
 
 _PAYLOAD = Signature(schema=PAYLOAD, names=frozenset({"payload"}), explicit=False)
+_UNKNOWN = Signature(schema=PAYLOAD, names=None, explicit=False)
+_DESCRIBED = FunctionShape | McpShape | GrpcShape | WorkerShape | ChildShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +150,8 @@ class Parameters:
             return _PAYLOAD
         if step.parameters is not None:
             return self._explicit(step.parameters, ("steps", entry.ref, "parameters"))
-        if isinstance(step, ChildShape):
-            return _PAYLOAD
+        if isinstance(step, ChildShape) and function is None:
+            return _UNKNOWN
         given = frozenset(step.input or ())
         if isinstance(step, HttpShape | SqlShape | HumanShape):
             every = self._names_in(step, entry.ref)
@@ -161,7 +163,7 @@ class Parameters:
                 "additionalProperties": False,
             }
             return Signature(schema=schema, names=frozenset(every), explicit=False)
-        if isinstance(step, FunctionShape | McpShape | GrpcShape | WorkerShape) and function is not None:
+        if isinstance(step, _DESCRIBED) and function is not None:
             described: Document = json.loads(function.parameters_json)
             names_known = frozenset(described.get("properties", {}))
             return Signature(schema=without(described, given), names=names_known, explicit=False)

@@ -52,6 +52,7 @@ from jackline_server.definitions import (
 )
 from jackline_server.definitions.assets import Assets
 from jackline_server.definitions.catalog import Catalog, FunctionDescription, nearest
+from jackline_server.definitions.child_inputs import ChildInputs
 from jackline_server.definitions.contract import contract_of
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.grpc_steps import GrpcSteps
@@ -105,6 +106,7 @@ class Resolver:
     mcp: McpSteps
     grpc: GrpcSteps
     workers: WorkerSteps
+    runs: ChildInputs
     expressions: ExpressionChecker
     report: Report
     preset: Preset
@@ -144,6 +146,8 @@ class Resolver:
                 return self.grpc.describe(step_id, shape)
             case WorkerShape():
                 return self.workers.describe(step_id, shape)
+            case ChildShape():
+                return self.runs.describe(step_id, shape)
             case _:
                 return None
 

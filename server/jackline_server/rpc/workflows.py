@@ -29,10 +29,11 @@ class WorkflowMethods:
         self._tokens = tokens
 
     async def validate_workflow(
-        self, request: workflow_service_pb2.ValidateWorkflowRequest, _call: Call
+        self, request: workflow_service_pb2.ValidateWorkflowRequest, call: Call
     ) -> workflow_service_pb2.ValidateWorkflowResponse:
         """ValidateWorkflow."""
-        return validate_response(await self._workflows.check(read_validate(request)))
+        source, beside = read_validate(request)
+        return validate_response(await self._workflows.check(call.tenant, source, beside=beside))
 
     async def put_workflow(
         self, request: workflow_service_pb2.PutWorkflowRequest, call: Call

@@ -210,7 +210,7 @@ def _scheduler(
                 codec=ring.codec,
                 clock=ring.clock,
                 threads=ThreadShares(threads=ring.store.threads, histories=histories, clock=ring.clock),
-                kin=Kin(codec=ring.codec, signals=ring.signals, masks=ring.masks),
+                kin=Kin(codec=ring.codec, signals=ring.signals, masks=ring.masks, results=effects.results),
             ),
             runner=RunnerTools(
                 effects=effects, instruments=ring.instruments, clock=ring.clock, chance=ring.chance

@@ -10,6 +10,7 @@ import hashlib
 from collections import OrderedDict
 
 from jackline_server.core.plan import ModelStep
+from jackline_server.runtime.named_workflows import digest_of
 from jackline_server.runtime.ports import Compilation, Compiler, Source
 
 MOST_ENTRIES = 256
@@ -77,6 +78,8 @@ def _key(source: Source) -> bytes:
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
+    if source.known:
+        digest.update(digest_of(source.known))
     return digest.digest()
 
 

@@ -7,7 +7,16 @@ comes between the two. Does not own what they mean (`control`), nor how children
 
 from collections.abc import Sequence
 
-from jackline_server.core.commands import Abort, Action, Command, EndChild, Pause, Resume, ended_id
+from jackline_server.core.commands import (
+    Abort,
+    Action,
+    Command,
+    EndChild,
+    LongResult,
+    Pause,
+    Resume,
+    ended_id,
+)
 from jackline_server.core.facts import (
     AbortMode,
     ChildFinished,
@@ -21,9 +30,12 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import change
 from jackline_server.core.reading import gate_lookup
+from jackline_server.core.reading.result_tool import text_of
 from jackline_server.core.state import AbortRequest, RunState
+from jackline_server.runtime.cut_results import cut, is_long
 from jackline_server.runtime.ports import Codec, Masks, Record, Signals
-from jackline_server.runtime.store_ports import Append, Message
+from jackline_server.runtime.results import Results
+from jackline_server.runtime.store_ports import Append, Message, Tenant
 
 _TELLING = (CommandApplied, TimerFired, Paused, Resumed, RunFinished)
 _ENDS = AbortRequest(mode=AbortMode.NOW, skip_routes=True, principal="", reason="")
@@ -32,10 +44,11 @@ _ENDS = AbortRequest(mode=AbortMode.NOW, skip_routes=True, principal="", reason=
 class Kin:
     """The way between driven runs and their kin."""
 
-    def __init__(self, *, codec: Codec, signals: Signals, masks: Masks) -> None:
+    def __init__(self, *, codec: Codec, signals: Signals, masks: Masks, results: Results) -> None:
         self._codec = codec
         self._signals = signals
         self._masks = masks
+        self._results = results
 
     def messages(self, noted: Sequence[tuple[Record, RunState]], state: RunState) -> list[Message]:
         """What a commit of these facts says to others. Each has the state before it; `state` follows all."""
@@ -56,17 +69,31 @@ class Kin:
         for message in append.messages:
             self._signals.nudge(message.run_id)
 
-    async def arriving(self, command: Command, state: RunState) -> Command:
-        """A command as its run may keep it: what a child came to is masked where results of tools are."""
-        action = command.action
-        gates = gate_lookup.here(state) if isinstance(action, EndChild) else None
-        plan = None if gates is None else gates.mask_results
-        if plan is None or not isinstance(action, EndChild):
+    async def arriving(self, command: Command, state: RunState, tenant: Tenant) -> Command:
+        """A command as its run may keep it: what a child came to is a result of a tool like any other.
+
+        It is masked where those are, and kept outside of the log where it is too long. Cancelling it leaves
+        at most a blob that nothing names.
+        """
+        if not isinstance(command.action, EndChild):
             return command
-        told = action.finished
-        result = None if told.result_json is None else self._masks.json(told.result_json, plan)
-        masked = change(told, result_json=result, error=self._masks.text(told.error, plan))
-        return change(command, action=EndChild(finished=masked))
+        told, gates = command.action.finished, gate_lookup.here(state)
+        plan = None if gates is None else gates.mask_results
+        if plan is not None:
+            result = None if told.result_json is None else self._masks.json(told.result_json, plan)
+            told = change(told, result_json=result, error=self._masks.text(told.error, plan))
+        if told.result_json is None or not is_long(told.result_json):
+            return change(command, action=EndChild(finished=told))
+        return change(command, action=await self._long(told, told.result_json, state, tenant))
+
+    async def _long(self, told: ChildFinished, result_json: str, state: RunState, tenant: Tenant) -> EndChild:
+        call = state.calls.get(told.call_id)
+        result = cut(text_of(result_json))
+        kept = await self._results.keep(result, "" if call is None else call.tool, state, tenant)
+        long = LongResult(
+            cut_from_bytes=result.cut_from_bytes, tail=result.tail, blob=kept.blob, notices=kept.notices
+        )
+        return EndChild(finished=change(told, result_json=result.output_json), long=long)
 
     def _of(self, record: Record, before: RunState, after: RunState) -> list[Message]:
         fact, family = record.fact, after.family

@@ -498,12 +498,26 @@ class Finding:
 
 
 @frozen
+class Signature:
+    """A workflow as those see it that run it. `runs` are the references of those that its own steps run."""
+
+    name: str
+    input_schema_json: str | None
+    runs: tuple[str, ...]
+
+
+@frozen
 class Source:
-    """A workflow as it was written. `file` is the name that findings cite for the YAML."""
+    """A workflow as it was written. `file` is the name that findings cite for the YAML.
+
+    `known` are the workflows that its steps run, and those that these run, by the reference that names them;
+    a text says why there is none. What was not looked up is left out.
+    """
 
     yaml: str
     files: Mapping[str, bytes]
     file: str = "workflow.yaml"
+    known: Mapping[str, Signature | str] = field(default_factory=dict[str, "Signature | str"])
 
 
 @frozen
@@ -524,6 +538,7 @@ class Compilation:
     `name` is the workflow's, empty if it has none; `revision` the SHA-256 of the source with its pins.
     `catalogs` are the MCP connections whose catalog was read, with the version that was, None if there was
     none. `pins` are files that keep what was read of them: a source with them needs no catalog to compile.
+    `runs` are the references of the workflows that its steps run.
     """
 
     name: str
@@ -533,6 +548,7 @@ class Compilation:
     worst_case: WorstCase | None
     catalogs: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     pins: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    runs: tuple[str, ...] = ()
 
 
 class Compiler(Protocol):
@@ -540,6 +556,10 @@ class Compiler(Protocol):
 
     def compile(self, source: Source) -> Compilation:
         """Check and compile. CPU only, bounded by the sizes of the source; raises nothing."""
+        ...
+
+    def signature(self, source: Source) -> Signature | None:
+        """What others need to know of it, unchecked; None if it can't be read. CPU only, raises nothing."""
         ...
 
 

@@ -336,7 +336,7 @@ class Scheduler:
             run.run_id,
             commands=store.commands,
             codec=self._tools.live.codec,
-            arriving=lambda command: kin.arriving(command, run.state),
+            arriving=lambda command: kin.arriving(command, run.state, run.tenant),
         )
         runner = Runner(
             run, inbox, tools=self._tools.runner, takes_place=self._has_place if errand else _always

@@ -131,8 +131,8 @@ class ThreadUseCases(Protocol):
 class WorkflowUseCases(Protocol):
     """Check, put, read."""
 
-    async def check(self, source: Source) -> Checked:
-        """Compile and store nothing."""
+    async def check(self, tenant: Tenant, source: Source, *, beside: Sequence[Source] = ()) -> Checked:
+        """Compile and store nothing. Workflows of `beside` are taken for stored."""
         ...
 
     async def put(self, caller: Caller, source: Source, *, alias: str, expect_digest: str) -> PutDone:

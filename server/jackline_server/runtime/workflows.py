@@ -2,14 +2,16 @@
 
 Owns the rule that a name read from the server's folder can't be put. Compiling (`compilations`) reads the
 catalogs of MCP servers as they were fetched last: they are fetched here, and a source is compiled again if
-one has changed.
+one has changed. So it is with the workflows that its steps run, as they are stored now.
 """
 
 from collections.abc import Sequence
 
+from jackline_server.core.frozen import change
 from jackline_server.core.plan import Plan
 from jackline_server.runtime.compilations import Compilations
 from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.named_workflows import CHILD_UNKNOWN, NamedWorkflows
 from jackline_server.runtime.pinned_tools import Catalogs
 from jackline_server.runtime.ports import Clock, Compilation, Compiler, Finding, Severity, Source
 from jackline_server.runtime.references import revision_of
@@ -35,18 +37,19 @@ class Workflows:
     ) -> None:
         self._revisions = revisions
         self._compilations = Compilations(compiler=compiler)
+        self._named = NamedWorkflows(revisions=revisions, compiler=compiler)
         self._catalogs = catalogs
         self._loading = loading
         self._clock = clock
 
-    async def check(self, source: Source) -> Checked:
-        """Compile and store nothing."""
-        compilation = await self._compile(source)
+    async def check(self, tenant: Tenant, source: Source, *, beside: Sequence[Source] = ()) -> Checked:
+        """Compile and store nothing. Workflows of `beside` are taken for stored."""
+        compilation = await self._compile(tenant, source, beside)
         return Checked(findings=compilation.findings, plan=compilation.plan)
 
     async def put(self, caller: Caller, source: Source, *, alias: str, expect_digest: str) -> PutDone:
         """Store a revision and move an alias."""
-        compilation = await self._compile(source)
+        compilation = await self._compile(caller.tenant, source)
         _require_plan(compilation)
         name = compilation.name
         with refusing_store_errors():
@@ -63,7 +66,7 @@ class Workflows:
 
     async def import_file(self, tenant: Tenant, source: Source) -> Compilation:
         """Store a revision that is read from the server's folder; a broken one is left out."""
-        compilation = await self._compile(source)
+        compilation = await self._compile(tenant, source)
         if compilation.plan is not None:
             await self._store(tenant, source, compilation, alias="", expect=None, owned_by_files=True)
         return compilation
@@ -112,18 +115,20 @@ class Workflows:
     async def describe(self, tenant: Tenant, reference: str) -> Described:
         """The revision with its plan."""
         row = await self.get_revision(tenant, reference)
-        compilation = await self._compile(Source(yaml=row.yaml, files=row.files))
+        compilation = await self._compile(tenant, Source(yaml=row.yaml, files=row.files))
         plan = _require_plan(compilation)
         if compilation.worst_case is None:
             raise TypeError("a compiled workflow has a worst case")
         return Described(revision=row, plan=plan, worst_case=compilation.worst_case)
 
     async def plan_for(self, tenant: Tenant, reference: str, inline: Source | None) -> Plan:
-        """The plan that a start names or brings. Raises Refused."""
+        """The plan that a start names or brings, if all is there that it names. Raises Refused."""
         if inline is None:
             row = await self.get_revision(tenant, reference)
             inline = Source(yaml=row.yaml, files=row.files)
-        plan = _require_plan(await self._compile(inline))
+        compilation = await self._compile(tenant, inline)
+        plan = _require_plan(compilation)
+        _require_children(compilation)
         await self.require_tools(plan)
         self._loading.keep(plan)
         return plan
@@ -146,13 +151,30 @@ class Workflows:
                 ),
             )
 
-    async def _compile(self, source: Source) -> Compilation:
+    async def _compile(self, tenant: Tenant, source: Source, beside: Sequence[Source] = ()) -> Compilation:
         found = await self._compilations.of(source)
+        if found.runs:
+            with refusing_store_errors():
+                known = await self._named.known(tenant, found.runs, beside)
+            source = change(source, known=known)
+            found = await self._compilations.of(source)
         if found.catalogs:
             now = await self._catalogs.refresh(found.catalogs)
             if None in now.values() or now != found.catalogs:
                 found = await self._compilations.again(source)
         return found
+
+
+def _require_children(compilation: Compilation) -> None:
+    """Refuse what runs a workflow that is not there. Raises Refused."""
+    missing = [finding for finding in compilation.findings if finding.code == CHILD_UNKNOWN]
+    if missing:
+        raise Refused(
+            Reason.INVALID_WORKFLOW,
+            f"The workflow runs {len(missing)} that can't be found: {missing[0].message}.",
+            metadata={"errors": str(len(missing))},
+            violations=tuple(_violation(finding) for finding in missing),
+        )
 
 
 def _require_plan(compilation: Compilation) -> Plan:

@@ -18,6 +18,7 @@ from jackline_server.runtime.ports import (
     ModelFailure,
     ModelRequest,
     ReasoningChunk,
+    Signature,
     Source,
     TextChunk,
     ToolCallChunk,
@@ -137,3 +138,7 @@ class FixedCompiler:
             model_requests=None, tool_calls=None, tokens=None, cost_micros=None, active_ms=None
         )
         return Compilation(name=plan.name, revision=plan.revision, plan=plan, findings=(), worst_case=nothing)
+
+    def signature(self, source: Source) -> Signature | None:
+        """See Compiler: nobody asks, since no plan of it names a workflow that it runs."""
+        raise AssertionError(f"unexpected question about {source.yaml!r}")

@@ -1,7 +1,7 @@
 """What a tool returned, made fit to keep: cleaned text, bounded JSON, bounded errors.
 
 Owns the caps. A result that leaves here has no lone surrogate, no control character but tab and line ends,
-no number without a value, and at most `KEPT_BYTES` of JSON for the log.
+no number without a value, and no more JSON than goes into the log (`runtime.cut_results`).
 """
 
 import dataclasses
@@ -18,16 +18,8 @@ from pydantic import BaseModel
 
 from jackline_server.core import json_text
 from jackline_server.core.plan import JsonValue
+from jackline_server.runtime.cut_results import cut, is_long
 from jackline_server.runtime.ports import ToolEnding, ToolResult
-
-KEPT_BYTES = 256 * 1024
-"""The longest JSON text of an output that goes into the log whole."""
-
-HEAD_BYTES = 192 * 1024
-"""The beginning of a longer one that does, as JSON."""
-
-TAIL_BYTES = 64 * 1024
-"""The end of it that does."""
 
 HARD_BYTES = 8 * 1024 * 1024
 """The longest output that is looked at, whatever its kind."""
@@ -70,18 +62,9 @@ def completed(value: JsonValue) -> ToolResult:
     `value` must come from `to_json` or `json_text.parse`.
     """
     text = json_text.write(value)
-    size = len(text) if text.isascii() else len(text.encode())
-    if size <= KEPT_BYTES:
+    if not is_long(text):
         return ToolResult(ending=ToolEnding.COMPLETED, output_json=text)
-    whole = value if isinstance(value, str) else text
-    data = whole.encode()
-    return ToolResult(
-        ending=ToolEnding.COMPLETED,
-        output_json=json_text.write(_head(whole, HEAD_BYTES)),
-        cut_from_bytes=len(data),
-        tail=data[-TAIL_BYTES:].decode(errors="ignore"),
-        whole=whole,
-    )
+    return cut(value if isinstance(value, str) else text)
 
 
 def is_dense(data: bytes) -> bool:
@@ -238,11 +221,3 @@ def _number(value: float) -> int | float:
     if isinstance(value, int) and not -_MAX_INTEGER < value < _MAX_INTEGER:
         raise NotJson("an integer of more than 64 bits")
     return value
-
-
-def _head(text: str, most: int) -> str:
-    """The longest beginning, near enough, whose JSON has at most `most` bytes."""
-    length = min(len(text), most)
-    while len(json_text.write(text[:length]).encode()) > most:
-        length = length * 9 // 10
-    return text[:length]

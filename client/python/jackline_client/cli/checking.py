@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jackline.v1.workflow_service_pb2 import Finding, Severity
+from jackline.v1.workflow_service_pb2 import Finding, Severity, ValidateWorkflowResponse
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import WorkflowFiles, read_workflow
 from jackline_client.cli.json_lines import json_line
@@ -17,37 +17,58 @@ from jackline_client.cli.wording import enum_word
 if TYPE_CHECKING:
     from jackline_client import JacklineClient
 
+_MOST_FILES = 64
+_MOST_BYTES = 240 * 1024
+"""Each is sent with the others, of which a request takes so many, and no more."""
+
 
 def validate(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A workflow file; - reads it from standard input.")
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Workflow files; - reads one from standard input.")
     ],
     *,
     as_json: JsonOption = False,
     address: AddressOption = None,
     context: ContextOption = None,
 ) -> None:
-    """Check a workflow file with the files it names. Stores nothing.
+    """Check workflow files with the files they name. Stores nothing.
 
-    Needs a server: the models, connections and functions that the file names are those of that server.
+    A step that runs another workflow finds it among the files given, else among those of the server.
+    Needs a server: the models, connections and functions that a file names are those of that server.
     Prints each finding as file:line:column: severity: message [code].
     """
-    given = read_workflow(file)
+    if len(files) > _MOST_FILES:
+        raise typer.BadParameter(f"at most {_MOST_FILES} files at once")
+    if files.count("-") > 1:
+        raise typer.BadParameter("- reads standard input, which can be read once")
+    every = [read_workflow(file) for file in files]
+    if len(every) > 1 and sum(len(given.yaml.encode()) for given in every) > _MOST_BYTES:
+        raise typer.BadParameter(
+            f"the files have more than {_MOST_BYTES} bytes together; check fewer at once"
+        )
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
-        answer = await client.validate_workflow(given.yaml, given.files)
-        for finding in answer.findings:
-            if as_json:
-                finding.file = given.path_of(finding.file)
-                screen.raw(json_line(finding))
-            else:
-                is_error = finding.severity == Severity.SEVERITY_ERROR
-                screen.line(finding_line(finding, given), style="bad" if is_error else "")
-        if answer.valid and not as_json and not answer.findings:
-            screen.line(f"{given.path}: no findings", style="good")
-        return ExitCode.OK if answer.valid else ExitCode.RUN_FAILED
+        valid = True
+        for given in every:
+            beside = [other.yaml for other in every if other is not given]
+            answer = await client.validate_workflow(given.yaml, given.files, beside=beside)
+            _show(answer, given, screen, as_json=as_json)
+            valid = valid and answer.valid
+        return ExitCode.OK if valid else ExitCode.RUN_FAILED
 
-    carry_out(work, server=Named(address=address, context=context), given=given)
+    carry_out(work, server=Named(address=address, context=context), given=every[0])
+
+
+def _show(answer: ValidateWorkflowResponse, given: WorkflowFiles, screen: Screen, *, as_json: bool) -> None:
+    for finding in answer.findings:
+        if as_json:
+            finding.file = given.path_of(finding.file)
+            screen.raw(json_line(finding))
+        else:
+            is_error = finding.severity == Severity.SEVERITY_ERROR
+            screen.line(finding_line(finding, given), style="bad" if is_error else "")
+    if answer.valid and not as_json and not answer.findings:
+        screen.line(f"{given.path}: no findings", style="good")
 
 
 def finding_line(finding: Finding, given: WorkflowFiles) -> str:

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jackline.v1.workflow_service_pb2 import (
-    DescribeWorkflowResponse,
-    GetWorkflowResponse,
-    Severity,
-    WorstCase,
-)
+from jackline.v1.workflow_service_pb2 import GetWorkflowResponse, Severity
 from jackline_client.cli import completing
 from jackline_client.cli.checking import finding_line
+from jackline_client.cli.describing import described
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.given import read_workflow
@@ -25,7 +21,7 @@ from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
-from jackline_client.cli.wording import Line, count, short
+from jackline_client.cli.wording import Line, short
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient
@@ -181,39 +177,8 @@ def describe_workflow(
     form = chosen_form(output, as_json)
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
-        shown = Output(screen=screen, listing=DESCRIPTION, form=form, lines=_described)
+        shown = Output(screen=screen, listing=DESCRIPTION, form=form, lines=described)
         shown.item(await client.describe_workflow(workflow))
         return ExitCode.OK
 
     carry_out(work, server=Named(address=address, context=context))
-
-
-def _described(found: DescribeWorkflowResponse) -> Iterator[Line]:
-    revision, plan = found.revision, found.plan
-    yield Line(text=f"workflow {short(revision.name)}@{revision.digest[:DIGEST]}", style="head")
-    if plan.preset:
-        yield Line(text=f"  preset: {short(plan.preset)}")
-    yield Line(text=f"  flow: {' → '.join(short(step) for step in plan.flow)}")
-    yield Line(text=f"  one run spends at most {', '.join(_worst(found.worst_case))}")
-    for step in plan.steps:
-        yield Line(text=f"step {short(step.step_id)} ({short(step.kind)})", style="head")
-        if step.description:
-            yield Line(text=f"  {step.description}")
-        routes = (f"{short(signal)} → {short(step.routes[signal])}" for signal in sorted(step.routes))
-        if step.routes:
-            yield Line(text=f"  routes: {', '.join(routes)}")
-        for tool in found.tools:
-            if tool.step_id == step.step_id:
-                yield Line(text=f"  tool {short(tool.name)}: {tool.description}")
-
-
-def _worst(most: WorstCase) -> Iterator[str]:
-    if most.HasField("model_requests"):
-        yield count(most.model_requests, "model call")
-    if most.HasField("tool_calls"):
-        yield count(most.tool_calls, "tool call")
-    if most.HasField("tokens"):
-        yield count(most.tokens, "token")
-    yield f"${most.cost_micros / 1_000_000:.4f}" if most.HasField("cost_micros") else "an unknown price"
-    if most.HasField("active_ms"):
-        yield f"{most.active_ms / 1000:,.0f} s of active time"

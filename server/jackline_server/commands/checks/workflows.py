@@ -56,7 +56,7 @@ async def _workflow(loaded: Loaded, folder: Path, bench: Workbench) -> Sequence[
     found = [problem(subject, one.message, _ADVICE) for one in loaded.problems]
     if loaded.source is None:
         return found
-    compilation = await compiled(bench, loaded.source)
+    compilation = await compiled(bench, loaded.source, folder=folder)
     found += _told(subject, compilation, folder / loaded.file, loaded.file)
     if compilation.plan is not None:
         found += await _changed(subject, compilation.plan, bench)

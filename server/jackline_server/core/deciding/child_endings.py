@@ -3,21 +3,25 @@
 Owns the facts that follow. A child that did not succeed is an error for whoever called it, named by its exit.
 """
 
+from jackline_server.core.commands import LongResult
 from jackline_server.core.facts import CallStatus, ChildFinished, Fact, Phase, StopReason, ToolCallFinished
 from jackline_server.core.frozen import change
 from jackline_server.core.state import RunState, ToolCall
 
 
-def ended(state: RunState, finished: ChildFinished) -> tuple[Fact, ...] | None:
+def ended(
+    state: RunState, finished: ChildFinished, long: LongResult | None = None
+) -> tuple[Fact, ...] | None:
     """The facts that follow from the end of a child; None if no such child lives here."""
     family = state.family
     if family is None or finished.child_run_id not in family.living:
         return None
     told = change(finished, result_json=None, error="")
-    return (
-        told,
-        _call_ended(state.calls[finished.call_id], finished, stopping=state.oversight.abort is not None),
-    )
+    call = _call_ended(state.calls[finished.call_id], finished, stopping=state.oversight.abort is not None)
+    if long is None or call.status is not CallStatus.COMPLETED:
+        return told, call
+    kept = change(call, cut_from_bytes=long.cut_from_bytes, tail=long.tail, blob=long.blob)
+    return (told, kept, *long.notices)
 
 
 def _call_ended(call: ToolCall, finished: ChildFinished, *, stopping: bool) -> ToolCallFinished:

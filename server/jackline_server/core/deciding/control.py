@@ -71,8 +71,8 @@ def settle(  # noqa: C901, PLR0911 - one case a command
             return _submit(state, command, action)
         case AdjustBounds():
             return _adjust(state, command, action, now)
-        case EndChild(finished=finished):
-            return child_endings.ended(state, finished) or (reject(command, Rejection.CALL_NOT_OPEN),)
+        case EndChild(finished=finished, long=long):
+            return child_endings.ended(state, finished, long) or (reject(command, Rejection.CALL_NOT_OPEN),)
         case _:
             assert_never(action)
 

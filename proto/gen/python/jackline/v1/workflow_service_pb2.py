@@ -27,43 +27,43 @@ from jackline.v1 import plan_pb2 as jackline_dot_v1_dot_plan__pb2
 from jackline.v1 import run_service_pb2 as jackline_dot_v1_dot_run__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"jackline/v1/workflow_service.proto\x12\x0bjackline.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16jackline/v1/plan.proto\x1a\x1djackline/v1/run_service.proto\"\x8b\x01\n\x07\x46inding\x12\'\n\x08severity\x18\x01 \x01(\x0e\x32\x15.jackline.v1.Severity\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0c\n\x04\x66ile\x18\x04 \x01(\t\x12\x0c\n\x04line\x18\x05 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x06 \x01(\r\x12\x0c\n\x04path\x18\x07 \x01(\t\"\x81\x01\n\x08Revision\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0eowned_by_files\x18\x05 \x01(\x08\"H\n\x17ValidateWorkflowRequest\x12-\n\x08workflow\x18\x01 \x01(\x0b\x32\x1b.jackline.v1.InlineWorkflow\"Q\n\x18ValidateWorkflowResponse\x12\r\n\x05valid\x18\x01 \x01(\x08\x12&\n\x08\x66indings\x18\x02 \x03(\x0b\x32\x14.jackline.v1.Finding\"i\n\x12PutWorkflowRequest\x12-\n\x08workflow\x18\x01 \x01(\x0b\x32\x1b.jackline.v1.InlineWorkflow\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x15\n\rexpect_digest\x18\x03 \x01(\t\"w\n\x13PutWorkflowResponse\x12\'\n\x08revision\x18\x01 \x01(\x0b\x32\x15.jackline.v1.Revision\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\x12&\n\x08\x66indings\x18\x03 \x03(\x0b\x32\x14.jackline.v1.Finding\"&\n\x12GetWorkflowRequest\x12\x10\n\x08workflow\x18\x01 \x01(\t\"m\n\x13GetWorkflowResponse\x12\'\n\x08revision\x18\x01 \x01(\x0b\x32\x15.jackline.v1.Revision\x12-\n\x08workflow\x18\x02 \x01(\x0b\x32\x1b.jackline.v1.InlineWorkflow\"=\n\x14ListWorkflowsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"Z\n\x15ListWorkflowsResponse\x12(\n\trevisions\x18\x01 \x03(\x0b\x32\x15.jackline.v1.Revision\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"+\n\x17\x44\x65scribeWorkflowRequest\x12\x10\n\x08workflow\x18\x01 \x01(\t\"^\n\x0fToolDescription\x12\x0f\n\x07step_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x17\n\x0fparameters_json\x18\x04 \x01(\x0c\"\xd3\x01\n\tWorstCase\x12\x1b\n\x0emodel_requests\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x17\n\ntool_calls\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12\x13\n\x06tokens\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\x18\n\x0b\x63ost_micros\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12\x16\n\tactive_ms\x18\x05 \x01(\x04H\x04\x88\x01\x01\x42\x11\n\x0f_model_requestsB\r\n\x0b_tool_callsB\t\n\x07_tokensB\x0e\n\x0c_cost_microsB\x0c\n\n_active_ms\"\xbd\x01\n\x18\x44\x65scribeWorkflowResponse\x12\'\n\x08revision\x18\x01 \x01(\x0b\x32\x15.jackline.v1.Revision\x12\x1f\n\x04plan\x18\x02 \x01(\x0b\x32\x11.jackline.v1.Plan\x12+\n\x05tools\x18\x03 \x03(\x0b\x32\x1c.jackline.v1.ToolDescription\x12*\n\nworst_case\x18\x04 \x01(\x0b\x32\x16.jackline.v1.WorstCase*a\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02\x12\x11\n\rSEVERITY_INFO\x10\x03\x32\xcf\x03\n\x0fWorkflowService\x12_\n\x10ValidateWorkflow\x12$.jackline.v1.ValidateWorkflowRequest\x1a%.jackline.v1.ValidateWorkflowResponse\x12P\n\x0bPutWorkflow\x12\x1f.jackline.v1.PutWorkflowRequest\x1a .jackline.v1.PutWorkflowResponse\x12P\n\x0bGetWorkflow\x12\x1f.jackline.v1.GetWorkflowRequest\x1a .jackline.v1.GetWorkflowResponse\x12V\n\rListWorkflows\x12!.jackline.v1.ListWorkflowsRequest\x1a\".jackline.v1.ListWorkflowsResponse\x12_\n\x10\x44\x65scribeWorkflow\x12$.jackline.v1.DescribeWorkflowRequest\x1a%.jackline.v1.DescribeWorkflowResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"jackline/v1/workflow_service.proto\x12\x0bjackline.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16jackline/v1/plan.proto\x1a\x1djackline/v1/run_service.proto\"\x8b\x01\n\x07\x46inding\x12\'\n\x08severity\x18\x01 \x01(\x0e\x32\x15.jackline.v1.Severity\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0c\n\x04\x66ile\x18\x04 \x01(\t\x12\x0c\n\x04line\x18\x05 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x06 \x01(\r\x12\x0c\n\x04path\x18\x07 \x01(\t\"\x81\x01\n\x08Revision\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0f\n\x07\x61liases\x18\x03 \x03(\t\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0eowned_by_files\x18\x05 \x01(\x08\"u\n\x17ValidateWorkflowRequest\x12-\n\x08workflow\x18\x01 \x01(\x0b\x32\x1b.jackline.v1.InlineWorkflow\x12+\n\x06\x62\x65side\x18\x02 \x03(\x0b\x32\x1b.jackline.v1.InlineWorkflow\"Q\n\x18ValidateWorkflowResponse\x12\r\n\x05valid\x18\x01 \x01(\x08\x12&\n\x08\x66indings\x18\x02 \x03(\x0b\x32\x14.jackline.v1.Finding\"i\n\x12PutWorkflowRequest\x12-\n\x08workflow\x18\x01 \x01(\x0b\x32\x1b.jackline.v1.InlineWorkflow\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x15\n\rexpect_digest\x18\x03 \x01(\t\"w\n\x13PutWorkflowResponse\x12\'\n\x08revision\x18\x01 \x01(\x0b\x32\x15.jackline.v1.Revision\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\x12&\n\x08\x66indings\x18\x03 \x03(\x0b\x32\x14.jackline.v1.Finding\"&\n\x12GetWorkflowRequest\x12\x10\n\x08workflow\x18\x01 \x01(\t\"m\n\x13GetWorkflowResponse\x12\'\n\x08revision\x18\x01 \x01(\x0b\x32\x15.jackline.v1.Revision\x12-\n\x08workflow\x18\x02 \x01(\x0b\x32\x1b.jackline.v1.InlineWorkflow\"=\n\x14ListWorkflowsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"Z\n\x15ListWorkflowsResponse\x12(\n\trevisions\x18\x01 \x03(\x0b\x32\x15.jackline.v1.Revision\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"+\n\x17\x44\x65scribeWorkflowRequest\x12\x10\n\x08workflow\x18\x01 \x01(\t\"^\n\x0fToolDescription\x12\x0f\n\x07step_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x17\n\x0fparameters_json\x18\x04 \x01(\x0c\"\xd3\x01\n\tWorstCase\x12\x1b\n\x0emodel_requests\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x17\n\ntool_calls\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12\x13\n\x06tokens\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\x18\n\x0b\x63ost_micros\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12\x16\n\tactive_ms\x18\x05 \x01(\x04H\x04\x88\x01\x01\x42\x11\n\x0f_model_requestsB\r\n\x0b_tool_callsB\t\n\x07_tokensB\x0e\n\x0c_cost_microsB\x0c\n\n_active_ms\"\xbd\x01\n\x18\x44\x65scribeWorkflowResponse\x12\'\n\x08revision\x18\x01 \x01(\x0b\x32\x15.jackline.v1.Revision\x12\x1f\n\x04plan\x18\x02 \x01(\x0b\x32\x11.jackline.v1.Plan\x12+\n\x05tools\x18\x03 \x03(\x0b\x32\x1c.jackline.v1.ToolDescription\x12*\n\nworst_case\x18\x04 \x01(\x0b\x32\x16.jackline.v1.WorstCase*a\n\x08Severity\x12\x18\n\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eSEVERITY_ERROR\x10\x01\x12\x14\n\x10SEVERITY_WARNING\x10\x02\x12\x11\n\rSEVERITY_INFO\x10\x03\x32\xcf\x03\n\x0fWorkflowService\x12_\n\x10ValidateWorkflow\x12$.jackline.v1.ValidateWorkflowRequest\x1a%.jackline.v1.ValidateWorkflowResponse\x12P\n\x0bPutWorkflow\x12\x1f.jackline.v1.PutWorkflowRequest\x1a .jackline.v1.PutWorkflowResponse\x12P\n\x0bGetWorkflow\x12\x1f.jackline.v1.GetWorkflowRequest\x1a .jackline.v1.GetWorkflowResponse\x12V\n\rListWorkflows\x12!.jackline.v1.ListWorkflowsRequest\x1a\".jackline.v1.ListWorkflowsResponse\x12_\n\x10\x44\x65scribeWorkflow\x12$.jackline.v1.DescribeWorkflowRequest\x1a%.jackline.v1.DescribeWorkflowResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'jackline.v1.workflow_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SEVERITY']._serialized_start=1651
-  _globals['_SEVERITY']._serialized_end=1748
+  _globals['_SEVERITY']._serialized_start=1696
+  _globals['_SEVERITY']._serialized_end=1793
   _globals['_FINDING']._serialized_start=140
   _globals['_FINDING']._serialized_end=279
   _globals['_REVISION']._serialized_start=282
   _globals['_REVISION']._serialized_end=411
   _globals['_VALIDATEWORKFLOWREQUEST']._serialized_start=413
-  _globals['_VALIDATEWORKFLOWREQUEST']._serialized_end=485
-  _globals['_VALIDATEWORKFLOWRESPONSE']._serialized_start=487
-  _globals['_VALIDATEWORKFLOWRESPONSE']._serialized_end=568
-  _globals['_PUTWORKFLOWREQUEST']._serialized_start=570
-  _globals['_PUTWORKFLOWREQUEST']._serialized_end=675
-  _globals['_PUTWORKFLOWRESPONSE']._serialized_start=677
-  _globals['_PUTWORKFLOWRESPONSE']._serialized_end=796
-  _globals['_GETWORKFLOWREQUEST']._serialized_start=798
-  _globals['_GETWORKFLOWREQUEST']._serialized_end=836
-  _globals['_GETWORKFLOWRESPONSE']._serialized_start=838
-  _globals['_GETWORKFLOWRESPONSE']._serialized_end=947
-  _globals['_LISTWORKFLOWSREQUEST']._serialized_start=949
-  _globals['_LISTWORKFLOWSREQUEST']._serialized_end=1010
-  _globals['_LISTWORKFLOWSRESPONSE']._serialized_start=1012
-  _globals['_LISTWORKFLOWSRESPONSE']._serialized_end=1102
-  _globals['_DESCRIBEWORKFLOWREQUEST']._serialized_start=1104
-  _globals['_DESCRIBEWORKFLOWREQUEST']._serialized_end=1147
-  _globals['_TOOLDESCRIPTION']._serialized_start=1149
-  _globals['_TOOLDESCRIPTION']._serialized_end=1243
-  _globals['_WORSTCASE']._serialized_start=1246
-  _globals['_WORSTCASE']._serialized_end=1457
-  _globals['_DESCRIBEWORKFLOWRESPONSE']._serialized_start=1460
-  _globals['_DESCRIBEWORKFLOWRESPONSE']._serialized_end=1649
-  _globals['_WORKFLOWSERVICE']._serialized_start=1751
-  _globals['_WORKFLOWSERVICE']._serialized_end=2214
+  _globals['_VALIDATEWORKFLOWREQUEST']._serialized_end=530
+  _globals['_VALIDATEWORKFLOWRESPONSE']._serialized_start=532
+  _globals['_VALIDATEWORKFLOWRESPONSE']._serialized_end=613
+  _globals['_PUTWORKFLOWREQUEST']._serialized_start=615
+  _globals['_PUTWORKFLOWREQUEST']._serialized_end=720
+  _globals['_PUTWORKFLOWRESPONSE']._serialized_start=722
+  _globals['_PUTWORKFLOWRESPONSE']._serialized_end=841
+  _globals['_GETWORKFLOWREQUEST']._serialized_start=843
+  _globals['_GETWORKFLOWREQUEST']._serialized_end=881
+  _globals['_GETWORKFLOWRESPONSE']._serialized_start=883
+  _globals['_GETWORKFLOWRESPONSE']._serialized_end=992
+  _globals['_LISTWORKFLOWSREQUEST']._serialized_start=994
+  _globals['_LISTWORKFLOWSREQUEST']._serialized_end=1055
+  _globals['_LISTWORKFLOWSRESPONSE']._serialized_start=1057
+  _globals['_LISTWORKFLOWSRESPONSE']._serialized_end=1147
+  _globals['_DESCRIBEWORKFLOWREQUEST']._serialized_start=1149
+  _globals['_DESCRIBEWORKFLOWREQUEST']._serialized_end=1192
+  _globals['_TOOLDESCRIPTION']._serialized_start=1194
+  _globals['_TOOLDESCRIPTION']._serialized_end=1288
+  _globals['_WORSTCASE']._serialized_start=1291
+  _globals['_WORSTCASE']._serialized_end=1502
+  _globals['_DESCRIBEWORKFLOWRESPONSE']._serialized_start=1505
+  _globals['_DESCRIBEWORKFLOWRESPONSE']._serialized_end=1694
+  _globals['_WORKFLOWSERVICE']._serialized_start=1796
+  _globals['_WORKFLOWSERVICE']._serialized_end=2259
 # @@protoc_insertion_point(module_scope)

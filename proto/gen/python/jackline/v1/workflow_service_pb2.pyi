@@ -145,18 +145,26 @@ class ValidateWorkflowRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKFLOW_FIELD_NUMBER: _builtins.int
+    BESIDE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workflow(self) -> _run_service_pb2.InlineWorkflow:
         """Required. The workflow."""
+
+    @_builtins.property
+    def beside(self) -> _containers.RepeatedCompositeFieldContainer[_run_service_pb2.InlineWorkflow]:
+        """Workflows that are going to be put beside it, at most 64: a step that runs one of them by its name finds it
+        here before it is looked for in the store. They are not checked themselves.
+        """
 
     def __init__(
         self,
         *,
         workflow: _run_service_pb2.InlineWorkflow | None = ...,
+        beside: _abc.Iterable[_run_service_pb2.InlineWorkflow] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["workflow", b"workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beside", b"beside", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
