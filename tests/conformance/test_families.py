@@ -5,6 +5,7 @@ import pytest
 from jackline_server.core.facts import Phase
 from jackline_server.runtime.store_ports import (
     DEFAULT_TENANT,
+    Below,
     Fenced,
     HeadMismatch,
     Message,
@@ -111,12 +112,12 @@ async def test_the_last_commit_of_a_child_wakes_a_parent_that_waits(store: Store
     assert claim.run_id == "run_b", "a parent that waits needs nobody"
 
     await store.journal.append(
-        finish(run_id="run_b", epoch=claim.epoch, messages=[told("run_a", "ended.run_b")])
+        finish(run_id="run_b", epoch=claim.epoch, messages=[told("run_a", "ended run_b")])
     )
 
     claims = await store.leases.claim("worker", limit=10, now_unix_ms=0)
     assert [one.run_id for one in claims] == ["run_a"]
-    assert await pending(store, "run_a") == ["ended.run_b"]
+    assert await pending(store, "run_a") == ["ended run_b"]
 
 
 async def test_an_accepted_command_comes_to_all_that_live_below_in_their_own_words(store: Store):
@@ -125,13 +126,17 @@ async def test_an_accepted_command_comes_to_all_that_live_below_in_their_own_wor
     assert row is not None
     await store.journal.append(finish(after=1, run_id="run_c", epoch=row.epoch))
 
-    await store.commands.submit("run_a", command_id="stop", payload=b"mine", limit=64, below=b"theirs")
+    await store.commands.submit(
+        "run_a", command_id="stop", payload=b"mine", limit=64, below=Below(command_id="on", payload=b"theirs")
+    )
     again, _ = await store.commands.submit(
-        "run_a", command_id="stop", payload=b"mine", limit=64, below=b"others"
+        "run_a", command_id="stop", payload=b"mine", limit=64, below=Below(command_id="on", payload=b"others")
     )
 
     assert again is Submission.REPEATED
-    found = {one: await store.commands.get(one, "stop") for one in ("run_a", "run_b", "run_c", "run_d")}
+    ids = {"run_a": "stop", "run_b": "on", "run_c": "on", "run_d": "on"}
+    found = {one: await store.commands.get(one, given) for one, given in ids.items()}
+    assert await store.commands.get("run_b", "stop") is None
     assert {one: row and row.payload for one, row in found.items()} == {
         "run_a": b"mine",
         "run_b": b"theirs",

@@ -354,6 +354,11 @@ ROWS = [
     Row(name="reference", request=StartRunRequest(workflow="a@"), fields=("workflow",)),
     Row(name="reference twice", request=GetWorkflowRequest(workflow="a@b@c"), fields=("workflow",)),
     Row(name="no workflow", request=PutWorkflowRequest(), fields=("workflow.yaml",)),
+    Row(
+        name="questions below no run",
+        request=ListInterruptsRequest(include_children=True),
+        fields=("run_id",),
+    ),
     Row(name="no workflow to check", request=ValidateWorkflowRequest(), fields=("workflow.yaml",)),
     Row(
         name="a crowd beside a workflow to check",

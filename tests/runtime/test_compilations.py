@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from jackline_server.runtime.compilations import Compilations
-from jackline_server.runtime.ports import Compilation, Source
+from jackline_server.runtime.ports import Compilation, Signature, Source
 
 
 class Slow:
@@ -28,6 +28,9 @@ class Slow:
         self.compiled.append(source.yaml)
         self._running -= 1
         return Compilation(name="x", revision="", plan=None, findings=(), worst_case=None)
+
+    def signature(self, source: Source) -> Signature | None:
+        raise AssertionError(f"unexpected question about {source.yaml!r}")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from jackline_server.core.commands import Abort, AdjustBounds, Pause, Resume
+from jackline_server.core.commands import Abort, AdjustBounds, Pause, Resume, Steer
 from jackline_server.core.facts import (
     AbortMode,
     CallStatus,
@@ -104,7 +104,9 @@ async def test_an_abort_at_the_top_reaches_the_bottom_and_all_end_from_there_up(
     assert [end_of(one).phase for one in (log, second, third)] == [Phase.ABORTED] * 3
     assert len(here.models.requests) == asked
     applied = [one.fact for one in third if isinstance(one.fact, CommandApplied)]
-    assert [(fact.command_id, fact.abort_cause) for fact in applied] == [("stop", StopReason.PARENT)]
+    assert [(fact.command_id, fact.abort_cause) for fact in applied] == [
+        (f"above {run_id} stop", StopReason.PARENT)
+    ]
     (call,) = [one.fact for one in log if isinstance(one.fact, ToolCallFinished)]
     assert call.status is CallStatus.CANCELLED
 
@@ -257,3 +259,37 @@ async def test_a_child_at_the_end_of_its_share_is_not_offered_to_have_it_raised(
         await jackline.control(run_id, STOP, wait=Stage.SETTLED)
     assert question.limit_leaf == "run.token_budget"
     assert "raise" not in question.options
+
+
+async def test_an_id_that_was_used_on_a_child_keeps_no_abort_of_its_parent_from_it() -> None:
+    here = scene()
+    here.tools.wait_ms = lambda _: 1_000_000
+    async with process(here.world) as jackline, asyncio.timeout(SECONDS):
+        await put_all(jackline)
+        run_id = await jackline.start(PARENT)
+        (below,) = await living(jackline, run_id)
+        await here.tools.called.wait()
+        guidance = Steer(text="Be brief.")
+        await jackline.control(below, guidance, command_id="stop", wait=Stage.ACCEPTED)
+        await jackline.control(run_id, STOP, command_id="stop", wait=Stage.SETTLED)
+        log, told = await jackline.follow(run_id), await jackline.follow(below)
+    assert end_of(log).phase is end_of(told).phase is Phase.ABORTED
+    assert end_of(told).stop_reason is StopReason.PARENT
+
+
+async def test_an_id_that_came_from_above_is_no_callers_and_leaves_theirs_to_them() -> None:
+    here = scene()
+    here.tools.wait_ms = lambda _: 30
+    async with process(here.world) as jackline, asyncio.timeout(SECONDS):
+        await put_all(jackline)
+        run_id = await jackline.start(PARENT)
+        (below,) = await living(jackline, run_id)
+        await here.tools.called.wait()
+        await jackline.control(run_id, Pause(), command_id="mine", wait=Stage.SETTLED)
+        await in_phase(jackline, below, Phase.PAUSED)
+        receipt = await jackline.control(below, STOP, command_id="mine", wait=Stage.SETTLED)
+        await jackline.control(run_id, Resume(), wait=Stage.SETTLED)
+        log, told = await jackline.follow(run_id), await jackline.follow(below)
+    assert receipt.reached
+    assert end_of(told).stop_reason is StopReason.OPERATOR
+    assert end_of(log).phase is Phase.SUCCEEDED

@@ -1949,9 +1949,12 @@ type ListInterruptsRequest struct {
 	// At most this many: 50 when 0, at most 500.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// From the last answer; empty for the first page. Valid with the same filters only.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// With `run_id`: those of the living runs below it as well, which it started itself or by others. Of a family of more
+	// than 1,000 living runs only the first are looked at.
+	IncludeChildren bool `protobuf:"varint,5,opt,name=include_children,json=includeChildren,proto3" json:"include_children,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListInterruptsRequest) Reset() {
@@ -2010,6 +2013,13 @@ func (x *ListInterruptsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListInterruptsRequest) GetIncludeChildren() bool {
+	if x != nil {
+		return x.IncludeChildren
+	}
+	return false
 }
 
 // Response of ListInterrupts.
@@ -2797,13 +2807,14 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\astep_id\x18\x02 \x01(\tR\x06stepId\x12\x14\n" +
 	"\x05visit\x18\x03 \x01(\rR\x05visit\"N\n" +
 	"\x17ListRunMessagesResponse\x123\n" +
-	"\bmessages\x18\x01 \x03(\v2\x17.jackline.v1.RunMessageR\bmessages\"\x91\x01\n" +
+	"\bmessages\x18\x01 \x03(\v2\x17.jackline.v1.RunMessageR\bmessages\"\xbc\x01\n" +
 	"\x15ListInterruptsRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12%\n" +
 	"\x04view\x18\x02 \x01(\x0e2\x11.jackline.v1.ViewR\x04view\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"x\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12)\n" +
+	"\x10include_children\x18\x05 \x01(\bR\x0fincludeChildren\"x\n" +
 	"\x16ListInterruptsResponse\x126\n" +
 	"\n" +
 	"interrupts\x18\x01 \x03(\v2\x16.jackline.v1.InterruptR\n" +

@@ -397,13 +397,25 @@ class JacklineClient:
         return list(answer.messages)
 
     def list_interrupts(
-        self, run_id: str = "", *, view: View.ValueType = View.VIEW_METADATA, page_size: int = 0
+        self,
+        run_id: str = "",
+        *,
+        children: bool = False,
+        view: View.ValueType = View.VIEW_METADATA,
+        page_size: int = 0,
     ) -> AsyncGenerator[Interrupt]:
-        """Yields the open interrupts of all runs or of one, oldest first, page by page."""
+        """Yields the open interrupts of all runs or of one, oldest first, page by page.
+
+        `children` are those of the living runs below that one as well.
+        """
 
         async def page(token: str) -> tuple[Iterable[Interrupt], str]:
             request = wire.ListInterruptsRequest(
-                run_id=run_id, view=view, page_size=page_size, page_token=token
+                run_id=run_id,
+                include_children=children,
+                view=view,
+                page_size=page_size,
+                page_token=token,
             )
             answer = await self._connection.call(
                 self._connection.runs.ListInterrupts, request, timeout_s=self._timeout_s

@@ -4,6 +4,7 @@ A page ends between two interrupts: its position is the run before, and the last
 in hand. Runs come oldest first, the interrupts of a run in the order in which they were raised.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -13,9 +14,13 @@ from jackline_server.api.run_requests import read_interrupts_page
 from jackline_server.api.views import is_full
 from jackline_server.codec.run_view import interrupt_messages
 from jackline_server.core.plan import JsonValue
+from jackline_server.runtime.refusals import Refused
 from jackline_server.runtime.service_ports import RunUseCases
 from jackline_server.runtime.store_ports import RunQuery, Tenant
 from jackline_server.runtime.use_cases import Snapshot
+
+MOST_OF_A_FAMILY = 1_000
+"""So many runs are looked at for the questions below one."""
 
 
 @dataclass(slots=True)
@@ -59,12 +64,44 @@ async def list_interrupts(
     page = _Page(limit=read_interrupts_page(request))
     if request.page_token:
         _resume(page, tokens.read(tenant, request, request.page_token))
-    if request.run_id:
+    if request.run_id and request.include_children:
+        done = await _take_family(page, runs, tenant, request)
+    elif request.run_id:
         done = page.take(await runs.get(tenant, request.run_id), full=is_full(request.view))
     else:
         done = await _fill(page, runs, tenant, full=is_full(request.view))
     token = "" if done else tokens.make(tenant, request, page.position())
     return run_service_pb2.ListInterruptsResponse(interrupts=page.interrupts, next_page_token=token)
+
+
+async def _take_family(
+    page: _Page, runs: RunUseCases, tenant: Tenant, request: run_service_pb2.ListInterruptsRequest
+) -> bool:
+    """Fill the page from a run and the living ones below it; true if nothing is left to show."""
+    family = sorted(await _family(runs, tenant, request.run_id), key=_place)
+    for snapshot in family:
+        if page.before is not None and _place(snapshot) <= page.before:
+            continue
+        if not page.take(snapshot, full=is_full(request.view)):
+            return False
+    return True
+
+
+async def _family(runs: RunUseCases, tenant: Tenant, run_id: str) -> list[Snapshot]:
+    """The run, and those below it that live. A run that is gone meanwhile has no question any more."""
+    found = [await runs.get(tenant, run_id)]
+    for above in found:  # grows as it goes
+        family = above.state.family
+        for child in () if family is None else family.living:
+            if len(found) == MOST_OF_A_FAMILY:
+                return found
+            with suppress(Refused):
+                found.append(await runs.get(tenant, child))
+    return found
+
+
+def _place(snapshot: Snapshot) -> tuple[int, str]:
+    return snapshot.row.created_unix_ms, snapshot.row.run_id
 
 
 async def _fill(page: _Page, runs: RunUseCases, tenant: Tenant, *, full: bool) -> bool:

@@ -271,6 +271,8 @@ def read_interrupts_page(request: run_service_pb2.ListInterruptsRequest) -> int:
     checks.well_formed(request)
     if request.run_id:
         checks.run_id("run_id", request.run_id)
+    elif request.include_children:
+        checks.fail("run_id", "required with include_children", "REQUIRED")
     limit = checks.page_size("page_size", request.page_size)
     checks.finish()
     return limit

@@ -87,9 +87,24 @@ class EndChild:
     long: LongResult | None = None
 
 
+# Runs speak to each other under ids with a space in them, which no caller can give: else whoever has used an
+# id on a run first would keep its kin from being heard.
+
+
 def ended_id(child_run_id: str) -> str:
     """The id of the command by which a child tells of its end: one for each child."""
-    return f"ended.{child_run_id}"
+    return f"ended {child_run_id}"
+
+
+def passed_on_id(run_id: str, command_id: str) -> str:
+    """The id under which the runs below get what a command to the run, or to one above it, makes of them.
+
+    One for each command, whichever way it comes down.
+    """
+    return command_id if command_id.startswith(_PASSED_ON) else f"{_PASSED_ON}{run_id} {command_id}"
+
+
+_PASSED_ON = "above "
 
 
 Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult | AdjustBounds | EndChild

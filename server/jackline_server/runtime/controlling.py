@@ -5,7 +5,15 @@ a fact of it. What is certain to be rejected is refused at once, with the same r
 """
 
 from jackline_server import failpoints
-from jackline_server.core.commands import Abort, AdjustBounds, Answer, Command, Steer, SubmitToolResult
+from jackline_server.core.commands import (
+    Abort,
+    AdjustBounds,
+    Answer,
+    Command,
+    Steer,
+    SubmitToolResult,
+    passed_on_id,
+)
 from jackline_server.core.deciding import adjusting, control
 from jackline_server.core.deciding.adjusting import Misfit
 from jackline_server.core.facts import CommandRejected, Phase, StopReason
@@ -21,6 +29,7 @@ from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.snapshots import Snapshots
 from jackline_server.runtime.store_ports import (
+    Below,
     CommandRow,
     Commands,
     CommandState,
@@ -95,19 +104,20 @@ class Controlling:
             command_id=command.command_id,
             payload=payload,
             limit=_limit(command),
-            below=self._below(command),
+            below=self._below(row, command),
         )
         if submission is Submission.FULL:
             raise _full(_limit(command))
         return stored, submission is Submission.REPEATED
 
-    def _below(self, command: Command) -> bytes | None:
+    def _below(self, row: RunRow, command: Command) -> Below | None:
         """What the runs below one are told by the same commit: that they end, where it does."""
         if not isinstance(command.action, Abort):
             return None
         ends = change(command.action, cause=StopReason.PARENT)
-        told = change(command, action=ends, expect_phase=None, expect_sequence=None)
-        return self._codec.encode_command(told)
+        given = passed_on_id(row.run_id, command.command_id)
+        told = change(command, command_id=given, action=ends, expect_phase=None, expect_sequence=None)
+        return Below(command_id=given, payload=self._codec.encode_command(told))
 
     async def _nudge(self, row: RunRow, command: Command) -> None:
         self._signals.nudge(row.run_id)

@@ -16,6 +16,7 @@ from jackline_server.core.commands import (
     Pause,
     Resume,
     ended_id,
+    passed_on_id,
 )
 from jackline_server.core.facts import (
     AbortMode,
@@ -106,7 +107,8 @@ class Kin:
 
     def _to_child(self, run_id: str, order: Action, record: Record, state: RunState) -> Message:
         fact, abort = record.fact, state.oversight.abort
-        given = fact.command_id if isinstance(fact, CommandApplied) else f"parent.{record.envelope.sequence}"
+        cause = fact.command_id if isinstance(fact, CommandApplied) else f"at {record.envelope.sequence}"
+        given = passed_on_id(state.run_id, cause)
         command = Command(
             command_id=given,
             ordinal=0,

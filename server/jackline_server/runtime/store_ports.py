@@ -202,6 +202,14 @@ class CommandRow:
 
 
 @frozen
+class Below:
+    """What a command to a run makes of the runs below it: one to each of them, of an own id."""
+
+    command_id: str
+    payload: bytes
+
+
+@frozen
 class Message:
     """A command of one run to another of its tenant: its parent or a child.
 
@@ -375,12 +383,12 @@ class Commands(Protocol):
     """The command table: unique by run and command id, durable before it is acknowledged."""
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: Below | None = None
     ) -> tuple[Submission, CommandRow | None]:
         """Store a command unless its id is known, the run is terminal, or `limit` are pending.
 
         A known id answers REPEATED with the stored row, whatever the run's state. The row is None
-        for TERMINAL and FULL. With an accepted command, `below` comes under the same id to every run that
+        for TERMINAL and FULL. With an accepted command, `below` comes to every run that
         lives and that the run has started, or a run below it, over any limit: in the same commit.
         """
         ...

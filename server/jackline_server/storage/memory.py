@@ -10,6 +10,7 @@ from dataclasses import replace
 from jackline_server.core.facts import Phase
 from jackline_server.runtime.store_ports import (
     Append,
+    Below,
     Claim,
     CommandOutcome,
     CommandRow,
@@ -168,7 +169,7 @@ class MemoryCommands:
         self._tables = tables
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: Below | None = None
     ) -> tuple[Submission, CommandRow | None]:
         """As the port says. A run that is not there is TERMINAL."""
         run = self._tables.runs.get(run_id)
@@ -184,7 +185,8 @@ class MemoryCommands:
         row = insert(run, command_id, payload)
         if below is not None:
             for one in living_below(self._tables, run_id):
-                deliver(one, Message(run_id=one.new.run_id, command_id=command_id, payload=below))
+                told = Message(run_id=one.new.run_id, command_id=below.command_id, payload=below.payload)
+                deliver(one, told)
         return Submission.ACCEPTED, row
 
     async def pending(self, run_id: str) -> Sequence[CommandRow]:

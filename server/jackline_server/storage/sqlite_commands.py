@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from jackline_server.runtime.store_ports import (
+    Below,
     CommandOutcome,
     CommandRow,
     CommandState,
@@ -50,7 +51,7 @@ class SqliteCommands:
         self._readers = readers
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: Below | None = None
     ) -> tuple[Submission, CommandRow | None]:
         """As the port says. A run that is not there is TERMINAL."""
         return await self._writer.run(_submit, (run_id, command_id, payload, limit, below))
@@ -83,7 +84,7 @@ def settle(session: Session, head: Head, outcomes: Sequence[CommandOutcome]) -> 
 
 
 def _submit(
-    session: Session, command: tuple[str, str, bytes, int, bytes | None]
+    session: Session, command: tuple[str, str, bytes, int, Below | None]
 ) -> tuple[Submission, CommandRow | None]:
     run_id, command_id, payload, limit, below = command
     session.flush()
@@ -103,7 +104,7 @@ def _submit(
         deliver(
             session,
             [
-                Message(run_id=one, command_id=command_id, payload=below)
+                Message(run_id=one, command_id=below.command_id, payload=below.payload)
                 for one in living_below(session, run_id)
             ],
         )

@@ -7,9 +7,10 @@ import typer
 
 import jackline_client
 from jackline.v1.control_pb2 import ReceiptStage
-from jackline.v1.run_pb2 import Run, View
+from jackline.v1.run_pb2 import Interrupt, View
 from jackline.v1.run_service_pb2 import ControlResponse
 from jackline_client import ControlOptions, JacklineClient
+from jackline_client.cli.below import asked_below, has_living_children
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import read_file, read_json
 from jackline_client.cli.options import (
@@ -178,32 +179,41 @@ def answer(
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         if interrupt_id is not None and option is not None:
-            chosen, word = interrupt_id, option
+            of, chosen, word = run_id, interrupt_id, option
         else:
-            run = await client.get_run(run_id, view=View.VIEW_METADATA)
-            if option is None or len(run.interrupts) != 1:
-                _show_answers(screen, run, server.flag)
+            found = await _open_questions(client, run_id)
+            if option is None or len(found) != 1:
+                _show_answers(screen, run_id, found, server.flag)
                 return ExitCode.USAGE if option is None else ExitCode.REFUSED
-            chosen, word = run.interrupts[0].interrupt_id, option
+            of, chosen, word = found[0].run_id or run_id, found[0].interrupt_id, option
         try:
-            response = await client.answer(run_id, chosen, word, text=text, **control_options(reason, wait))
+            response = await client.answer(of, chosen, word, text=text, **control_options(reason, wait))
         except (UnknownOption, InterruptNotFound):
-            _show_answers(screen, await client.get_run(run_id, view=View.VIEW_METADATA), server.flag)
+            _show_answers(screen, run_id, await _open_questions(client, run_id), server.flag)
             raise
-        asked = Asked(run_id=run_id, name="answer", wait=wait, as_json=as_json, server=server)
+        asked = Asked(run_id=of, name="answer", wait=wait, as_json=as_json, server=server)
         return await report(client, screen, response, asked)
 
     carry_out(work, server=server)
 
 
-def _show_answers(screen: Screen, run: Run, flag: str) -> None:
-    """Says on standard error which answers the run takes, as commands for typing."""
-    if not run.interrupts:
-        screen.problem(f"jackline: the run {run.run_id} has no open question")
+async def _open_questions(client: "JacklineClient", run_id: str) -> list[Interrupt]:
+    """The open questions of a run; of those below it where it has none itself."""
+    run = await client.get_run(run_id, view=View.VIEW_METADATA)
+    if run.interrupts or not has_living_children(run):
+        return list(run.interrupts)
+    return await asked_below(client, run_id, view=View.VIEW_METADATA)
+
+
+def _show_answers(screen: Screen, run_id: str, found: list[Interrupt], flag: str) -> None:
+    """Says on standard error which answers there are, as commands for typing."""
+    if not found:
+        screen.problem(f"jackline: the run {run_id} has no open question")
         return
-    screen.problem(f"jackline: the run {run.run_id} has {count(len(run.interrupts), 'open question')}:")
-    for interrupt in run.interrupts:
-        for command in answer_commands(run.run_id, interrupt, flag):
+    where = "" if all(one.run_id == run_id for one in found) else " below it"
+    screen.problem(f"jackline: the run {run_id} has {count(len(found), 'open question')}{where}:")
+    for interrupt in found:
+        for command in answer_commands(interrupt.run_id or run_id, interrupt, flag):
             screen.problem(f"  {command}")
 
 

@@ -141,8 +141,7 @@ class EventLines:
     def _run_recovered(self, event: StepEvent) -> Iterator[Line]:
         # A run that goes on after it was paused or asked something: that was said by what woke it.
         if event.run_recovered.cause != RecoveryCause.RECOVERY_CAUSE_WAKE or self._held_tokens:
-            cause = enum_word(RecoveryCause.Name, event.run_recovered.cause, "RECOVERY_CAUSE_")
-            yield Line(text=f"taken over by a worker ({cause})", style="dim")
+            yield Line(text=_recovered(event.run_recovered.cause), style="dim")
         if self._held_tokens:
             tokens = count(self._held_tokens, "token")
             yield Line(text=f"  the model call under way was lost: charged {tokens} (estimated)", style="dim")
@@ -410,3 +409,9 @@ def delta_text(delta: Delta) -> str:
             return f"(waiting for a place at the model {delta.waiting_for_model})"
         case _:
             return ""
+
+
+def _recovered(cause: RecoveryCause.ValueType) -> str:
+    if cause == RecoveryCause.RECOVERY_CAUSE_QUEUE:  # nobody had it before
+        return "begun by a worker: there is a place for it"
+    return f"taken over by a worker ({enum_word(RecoveryCause.Name, cause, 'RECOVERY_CAUSE_')})"

@@ -12,6 +12,7 @@ import typer
 
 from jackline.v1.event_pb2 import StepEvent
 from jackline.v1.run_pb2 import View
+from jackline_client.cli.below import asked_below, below_lines
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Column, Listing, Output, chosen_form
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
@@ -43,6 +44,7 @@ def explain_run(
 ) -> None:
     """Show why a run ended: the chain of causes from its log, what does not fit together, what it spent."""
     form = chosen_form(output, as_json)
+    server = Named(address=address, context=context)
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         shown = Output(screen=screen, listing=_LISTING, form=form, lines=explanation_lines)
@@ -50,9 +52,14 @@ def explain_run(
         if not found.ended:
             found = replace(found, waiting=tuple(waiting_words(await client.get_run(run_id))))
         shown.item(found)
+        shown.item(found)
+        if form is None and found.waits_for:
+            view = View.VIEW_FULL if found.with_content else View.VIEW_METADATA
+            for line in below_lines(await asked_below(client, run_id, view=view), server.flag):
+                screen.line(line.text, style=line.style)
         return ExitCode.OK
 
-    carry_out(work, server=Named(address=address, context=context))
+    carry_out(work, server=server)
 
 
 async def _events(client: "JacklineClient", run_id: str, *, metadata: bool) -> list[StepEvent]:
@@ -141,9 +148,12 @@ def _finding(found: Finding) -> str:
 
 def _share(share: Share) -> str:
     used = _amount(share.used, share.unit)
+    if share.held:
+        used += f" used, {_amount(share.held, share.unit)} held"
     if share.limit is None:
         return f"{share.what}: {used}"
-    return f"{share.what}: {used} of {_amount(share.limit, share.unit)} ({100 * share.used // share.limit} %)"
+    part = 100 * (share.used + share.held) // share.limit
+    return f"{share.what}: {used} of {_amount(share.limit, share.unit)} ({part} %)"
 
 
 def _amount(number: int, unit: str) -> str:

@@ -18,6 +18,7 @@ from jackline_client.cli.event_lines import EventLines, delta_text
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_state
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.printable import printable_lines
+from jackline_client.cli.questions_below import QuestionsBelow
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.waits import LiveWaits
@@ -83,10 +84,13 @@ async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Fol
         children=how.children,
         on_cut=connection.cut,
     )
-    async with aclosing(frames), aclosing(connection):
+    below = QuestionsBelow(client, run_id, view=how.view, show=show.frame)
+    async with aclosing(frames), aclosing(connection), aclosing(below):
         async for frame in frames:
             connection.mended()
             show.frame(frame)
+            if not how.as_json and not how.children:
+                below.heed(frame)
             for event in frame.events:
                 screen.progress.about(_waited_for(event))
                 if event.HasField("run_finished") and event.run_id == run_id:

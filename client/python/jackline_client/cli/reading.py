@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import jackline_client
-from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, RunState, StopReason, View
+from jackline.v1.run_pb2 import ChildRun, Interrupt, InterruptKind, Run, RunState, StopReason, View
 from jackline_client.cli import completing
+from jackline_client.cli.below import asked_below, below_lines, has_living_children
+from jackline_client.cli.budgets import budget_lines
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.given import read_labels
@@ -45,8 +47,12 @@ def get(
     server = Named(address=address, context=context)
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
-        shown = Output(screen=screen, listing=RUNS, form=form, lines=lambda run: _details(run, server.flag))
-        shown.item(await client.get_run(run_id, view=View.VIEW_FULL))
+        run = await client.get_run(run_id, view=View.VIEW_FULL)
+        below = await asked_below(client, run_id) if form is None and has_living_children(run) else []
+        shown = Output(
+            screen=screen, listing=RUNS, form=form, lines=lambda run: _details(run, below, server.flag)
+        )
+        shown.item(run)
         return ExitCode.OK
 
     carry_out(work, server=server)
@@ -126,6 +132,15 @@ def inbox(
         str,
         typer.Argument(metavar="[RUN]", help="Only those of this run.", autocompletion=completing.runs),
     ] = "",
+    parent: Annotated[
+        str,
+        typer.Option(
+            "--parent",
+            metavar="RUN",
+            help="Only those of runs that this one started, and of all below.",
+            autocompletion=completing.runs,
+        ),
+    ] = "",
     *,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -133,6 +148,8 @@ def inbox(
     context: ContextOption = None,
 ) -> None:
     """List the open questions of all runs, oldest first, with the commands that answer them."""
+    if run_id and parent:
+        raise typer.BadParameter("give RUN for its own questions, or --parent for those below it")
     form = chosen_form(output, as_json)
     server = Named(address=address, context=context)
 
@@ -140,9 +157,11 @@ def inbox(
         shown = Output(
             screen=screen, listing=INTERRUPTS, form=form, lines=lambda one: _question(one, server.flag)
         )
-        async with aclosing(client.list_interrupts(run_id, view=View.VIEW_FULL)) as interrupts:
+        asked = client.list_interrupts(run_id or parent, children=bool(parent), view=View.VIEW_FULL)
+        async with aclosing(asked) as interrupts:
             async for interrupt in interrupts:
-                shown.item(interrupt)
+                if interrupt.run_id != parent:
+                    shown.item(interrupt)
         shown.end()
         return ExitCode.OK
 
@@ -155,6 +174,8 @@ def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
     yield Line(
         text=f"{interrupt.run_id}  {kind}, step {short(interrupt.step_id)}, since {raised}", style="head"
     )
+    if interrupt.parent_run_id:
+        yield Line(text=f"  started by {interrupt.parent_run_id}")
     yield Line(text=f"  ? {interrupt.question or interrupt.interrupt_id}", style="ask")
     if interrupt.tool:
         yield Line(text=f"    about {short(interrupt.tool)}({arguments(interrupt.arguments_json)})")
@@ -172,10 +193,11 @@ def _states(names: list[str]) -> tuple[RunState.ValueType, ...]:
     return tuple(known[name] for name in names)
 
 
-def _details(run: Run, address_flag: str) -> Iterator[Line]:
+def _details(run: Run, below: list[Interrupt], address_flag: str) -> Iterator[Line]:
     yield Line(text=f"run {run.run_id} of {printable(run.workflow, limit=_NAME)}", style="head")
     yield from _standing(run)
     yield summary(run)
+    yield from budget_lines(run)
     for step in run.steps:
         tokens = count(step.ledger.tokens, "token")
         yield Line(text=f"  step {step.step_id} (visit {step.visit}): {step.signal}, {tokens}")
@@ -183,6 +205,7 @@ def _details(run: Run, address_flag: str) -> Iterator[Line]:
         yield Line(text=f"  ? {interrupt.question or interrupt.interrupt_id}", style="ask")
         for command in answer_commands(run.run_id, interrupt, address_flag):
             yield Line(text=f"    {command}", style="ask")
+    yield from below_lines(below, address_flag)
     if run.outcome.error:
         word = "why" if run.stop_reason == StopReason.STOP_REASON_OPERATOR else "error"
         yield Line(text=f"  {word}: {run.outcome.error}", style="bad")
@@ -190,6 +213,11 @@ def _details(run: Run, address_flag: str) -> Iterator[Line]:
         yield Line(text="  result:")
         for text in printable_lines(run.outcome.result_json.decode("utf-8", "replace")):
             yield Line(text=f"    {text}")
+
+
+def _living(child: ChildRun) -> str:
+    given = f", given {count(child.token_share, 'token')}" if child.HasField("token_share") else ""
+    return f"lives{given}"
 
 
 def _standing(run: Run) -> Iterator[Line]:
@@ -208,7 +236,7 @@ def _standing(run: Run) -> Iterator[Line]:
     if run.parent_run_id:
         yield Line(text=f"  started by {run.parent_run_id}")
     for child in run.children:
-        how = f"{child.signal}, {count(child.tokens, 'token')}" if child.signal else "lives"
+        how = f"{child.signal}, {count(child.tokens, 'token')}" if child.signal else _living(child)
         yield Line(text=f"  child {child.run_id} of {short(child.workflow)}: {how}")
     yield from waiting_lines(run)
     for key in sorted(run.labels):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from jackline.v1.event_pb2 import StepEvent
 from jackline_client.explaining.accounts import Share, shares
-from jackline_client.explaining.causes import chain, on_the_way, standing
+from jackline_client.explaining.causes import chain, living, on_the_way, standing
 from jackline_client.explaining.findings import Finding, contradictions, cycles
 from jackline_client.explaining.history import read
 from jackline_client.explaining.telling import Cause
@@ -49,6 +49,8 @@ class Explanation:
     """Facts that only a newer version knows."""
     waiting: tuple[str, ...] = ()
     """What calls of the run wait for just now. No event says that: whoever has asked the server sets it."""
+    waits_for: tuple[str, ...] = ()
+    """The runs that it started and that live, by their ids."""
 
 
 def explain(events: Iterable[StepEvent]) -> Explanation:
@@ -70,6 +72,7 @@ def explain(events: Iterable[StepEvent]) -> Explanation:
         with_content=history.with_content,
         missing=history.missing,
         unknown_facts=history.unknown_facts,
+        waits_for=living(history),
     )
 
 

@@ -12,12 +12,16 @@ from jackline_client.explaining.history import History
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """One thing that is counted. `limit` is None without a bound; `unit` is `micros`, `ms` or empty."""
+    """One thing that is counted. `limit` is None without a bound; `unit` is `micros`, `ms` or empty.
+
+    `held` is kept for calls under way and for runs below that live.
+    """
 
     what: str
     used: int
     limit: int | None
     unit: str = ""
+    held: int = 0
 
 
 def shares(history: History) -> Iterator[Share]:
@@ -26,15 +30,21 @@ def shares(history: History) -> Iterator[Share]:
         return
     first = history.of("run_started")
     bounds = _bounds_now(first[0].run_started.bounds, history) if first else None
-    tokens, cost = _spent(history)
+    tokens, cost, held_tokens, held_cost = _spent(history)
     timeout = bounds.run_timeout.ToMilliseconds() if bounds is not None else 0
     found = [
-        Share(what="tokens", used=tokens, limit=None if bounds is None else bounds.token_budget or None),
+        Share(
+            what="tokens",
+            used=tokens,
+            limit=None if bounds is None else bounds.token_budget or None,
+            held=held_tokens,
+        ),
         Share(
             what="cost",
             used=cost,
             limit=None if bounds is None else bounds.cost_budget_micros or None,
             unit="micros",
+            held=held_cost,
         ),
         Share(what="active time", used=history.events[-1].active_ms, limit=timeout or None, unit="ms"),
         Share(
@@ -60,9 +70,13 @@ def _bounds_now(started: RunBounds, history: History) -> RunBounds:
     return bounds
 
 
-def _spent(history: History) -> tuple[int, int]:
-    """Tokens and millionths of a dollar. A call that was lost with its worker costs what it had reserved."""
+def _spent(history: History) -> tuple[int, int, int, int]:
+    """Tokens and millionths of a dollar, and what is held of both at the last event.
+
+    A call that was lost with its worker costs what it had reserved.
+    """
     tokens = cost = held_tokens = held_cost = 0
+    given: dict[str, tuple[int, int]] = {}
     for event in history.events:
         match event.WhichOneof("fact"):
             case "model_call_started":
@@ -74,7 +88,11 @@ def _spent(history: History) -> tuple[int, int]:
                 tokens += found.usage.prompt_tokens + found.usage.completion_tokens
                 cost += found.cost_micros
                 held_tokens = held_cost = 0
+            case "child_started":
+                started = event.child_started
+                given[started.child_run_id] = started.token_share, started.cost_share_micros
             case "child_finished":
+                given.pop(event.child_finished.child_run_id, None)
                 tokens += event.child_finished.tokens
                 cost += event.child_finished.cost_micros
             case "run_recovered":
@@ -82,4 +100,6 @@ def _spent(history: History) -> tuple[int, int]:
                 held_tokens = held_cost = 0
             case _:
                 pass
-    return tokens, cost
+    held_tokens += sum(share for share, _ in given.values())
+    held_cost += sum(share for _, share in given.values())
+    return tokens, cost, held_tokens, held_cost

@@ -73,6 +73,13 @@ def standing(history: History) -> str:
     return f"not ended, as of event {history.events[-1].sequence}: {_open(history).text}"
 
 
+def living(history: History) -> tuple[str, ...]:
+    """The runs that it started and that had not ended as of the last event."""
+    ended = {event.child_finished.child_run_id for event in history.of("child_finished")}
+    begun = (event.child_started.child_run_id for event in history.of("child_started"))
+    return tuple(run_id for run_id in begun if run_id not in ended)
+
+
 def chain(history: History) -> Cause | None:
     """The end with what led to it; of a run that goes on, what it does or waits for. None for no events."""
     end = history.end
@@ -133,6 +140,12 @@ def _open(history: History) -> Cause:
             text=f"it waits for an answer{said(last.content.text)}",
             causes=tuple(tell_call(call) for call in causes if call is not None),
         )
+    below = living(history)
+    if below:
+        started = history.of("child_started")[-1]
+        them = f"the run {below[0]}" if len(below) == 1 else f"{len(below)} runs"
+        text = f"it waits for {them} that it started in step {started.step_id}"
+        return Cause(sequence=started.sequence, kind="child_started", text=text)
     newest = history.events[-1]
     place = f" in step {newest.step_id}" if newest.step_id else ""
     match newest.WhichOneof("fact"):

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from jackline_server.runtime.store_ports import (
     Append,
+    Below,
     Claim,
     CommandRow,
     Created,
@@ -154,7 +155,7 @@ class FaultyCommands:
     store: Store
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: Below | None = None
     ) -> tuple[Submission, CommandRow | None]:
         """As the port says."""
         return await self.line.ask(

@@ -1093,6 +1093,7 @@ class ListInterruptsRequest(_message.Message):
     VIEW_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    INCLUDE_CHILDREN_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Only this run; all when empty."""
     view: _run_pb2.View.ValueType
@@ -1101,6 +1102,10 @@ class ListInterruptsRequest(_message.Message):
     """At most this many: 50 when 0, at most 500."""
     page_token: _builtins.str
     """From the last answer; empty for the first page. Valid with the same filters only."""
+    include_children: _builtins.bool
+    """With `run_id`: those of the living runs below it as well, which it started itself or by others. Of a family of more
+    than 1,000 living runs only the first are looked at.
+    """
     def __init__(
         self,
         *,
@@ -1108,10 +1113,11 @@ class ListInterruptsRequest(_message.Message):
         view: _run_pb2.View.ValueType = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        include_children: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_children", b"include_children", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
