@@ -14,6 +14,7 @@ from jackline_server.runtime.ports import Invocation, ModelRequest, ToolEnding, 
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import (
     DEFAULT_TENANT,
+    Below,
     CommandRow,
     Commands,
     RunPage,
@@ -46,7 +47,7 @@ class LossyCommands:
     pendings: int = 0
 
     async def submit(
-        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: bytes | None = None
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: Below | None = None
     ) -> tuple[Submission, CommandRow | None]:
         answer = await self.table.submit(
             run_id, command_id=command_id, payload=payload, limit=limit, below=below

@@ -27,12 +27,12 @@ def _visit(run: Run) -> Iterator[Line]:
     if not run.HasField("visit_ledger") or not run.HasField("visit_bounds"):
         return
     ledger, bounds, of = run.visit_ledger, run.visit_bounds, " of the visit"
-    for what, used, name in (
-        ("turns", ledger.iterations, "max_iterations"),
-        ("model calls", ledger.model_requests, "model_requests"),
-        ("tool calls", ledger.tool_calls, "tool_calls"),
-    ):
-        yield from _line(what + of, used, 0, getattr(bounds, name) if bounds.HasField(name) else None)
+    turns = bounds.max_iterations if bounds.HasField("max_iterations") else None
+    yield from _line("turns" + of, ledger.iterations, 0, turns)
+    requests = bounds.model_requests if bounds.HasField("model_requests") else None
+    yield from _line("model calls" + of, ledger.model_requests, 0, requests)
+    calls = bounds.tool_calls if bounds.HasField("tool_calls") else None
+    yield from _line("tool calls" + of, ledger.tool_calls, 0, calls)
     if bounds.HasField("token_budget"):
         yield from _line("tokens" + of, ledger.tokens, ledger.reserved_tokens, bounds.token_budget)
     if bounds.HasField("cost_budget_micros"):
