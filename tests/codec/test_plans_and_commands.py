@@ -60,8 +60,9 @@ def _sendable(command: Command) -> Command:
     """The command as somebody can send it. The end of a child is named by the child, and expects nothing."""
     action = command.action
     if isinstance(action, EndChild):
-        named = ended_id(action.finished.child_run_id)
-        return replace(command, command_id=named, reason="", expect_phase=None, expect_sequence=None)
+        named, sent = ended_id(action.finished.child_run_id), EndChild(finished=action.finished)
+        told = replace(command, command_id=named, reason="", expect_phase=None, expect_sequence=None)
+        return replace(told, action=sent)
     if isinstance(action, SubmitToolResult) and action.output_json is not None:
         return replace(command, action=replace(action, error=""))
     return command

@@ -52,7 +52,6 @@ def explain_run(
         if not found.ended:
             found = replace(found, waiting=tuple(waiting_words(await client.get_run(run_id))))
         shown.item(found)
-        shown.item(found)
         if form is None and found.waits_for:
             view = View.VIEW_FULL if found.with_content else View.VIEW_METADATA
             for line in below_lines(await asked_below(client, run_id, view=view), server.flag):
