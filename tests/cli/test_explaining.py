@@ -72,7 +72,7 @@ async def test_a_run_that_goes_on_is_explained_up_to_now_and_not_waited_for(
     service: ScriptedService, console: Console
 ) -> None:
     events = recorded("open_waiting")
-    service.script("GetRun", head_at(len(events)))
+    service.script("GetRun", head_at(len(events)), head_at(len(events)))
     frame = StreamProgressResponse(events=events, sent_through=len(events), head_sequence=len(events))
     service.streams.append(StreamScript(frames=(frame,), hang=True))
     done = await console.run("explain", events[0].run_id)
