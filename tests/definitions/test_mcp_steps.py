@@ -126,3 +126,14 @@ def test_the_text_of_pins_is_the_same_for_equal_catalogs(tmp_path: Path):
     text = pins_text(tools)
     assert pins_text(dict(reversed(tools.items()))) == text
     assert read_pins(text) == tools
+
+
+def test_a_tool_that_runs_as_a_task_alone_is_refused_and_its_pins_say_so():
+    study = next(one for one in SHELF if one.needs_task)
+    done = compile_text(mcp("from: shelf, allow: [read, study]"), {})
+
+    assert done.plan is None
+    assert "tool_needs_task" in {finding.code for finding in done.findings}
+    assert read_pins(pins_text({study.name: study})) == {study.name: study}
+    assert dataclasses.replace(study, needs_task=False).digest != study.digest
+    assert b"needsTask" not in pins_text({READ.name: READ}).encode()

@@ -1,7 +1,7 @@
 """A small world to compile in: a catalog, a compiler, and a workflow that is right."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jackline_server.core.gate_plans import HookPlan, OnHookError, Point
@@ -142,6 +142,7 @@ SHELF = [
     described("list-all", annotations='{"readOnlyHint":true}'),
     described("tidy", annotations='{"idempotentHint":true,"destructiveHint":false}'),
     described("write"),
+    replace(described("study"), needs_task=True),
     described("burn", annotations='{"destructiveHint":true,"idempotentHint":true}'),
     described("remote", schema=REMOTE),
     described("1st"),

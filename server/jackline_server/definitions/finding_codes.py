@@ -113,6 +113,7 @@ GROUPS: Mapping[str, Mapping[str, FindingCode]] = {
         share_unused=("A share of an agent that is no tool.", "Leave it out.", _WARNING),
         bad_parameters=("`parameters` that are no object.", "Write a schema of `type: object`."),
         unknown_connection=("The server's config has no such connection or data source of that kind.", "Correct the name, or add it."),
+        tool_needs_task=("A tool that its MCP server runs as a task alone.", "Leave it out with `allow`."),
         mcp_unavailable=("An MCP server gives no list of its tools.", "Look at it with `jackline doctor`."),
         grpc_unavailable=("A gRPC service does not say what it serves.", "Look at it with `jackline doctor`, or set `descriptors`."),
         worker_unavailable=("No worker serves the pool, so that nobody says what its tool takes.", "Connect a worker, or give the step `parameters` and `effect`."),

@@ -123,6 +123,10 @@ class McpSteps:
         tool = self.mcp.tool(shape.connection, shape.tool, (*path, "tool"))
         if tool is None:
             return None
+        if tool.needs_task:
+            message = f"`{tool.name[:64]}` can be called as a task alone; leave it out with `allow`"
+            self.report.error("tool_needs_task", message, path)
+            return None
         self._tools[step_id] = tool
         schema: Document = json.loads(tool.input_schema_json)
         if schema.get("type") != "object" or not self.parameters.check_schema(schema, path):

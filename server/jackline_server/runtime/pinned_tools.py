@@ -36,13 +36,17 @@ class ToolHint(Enum):
 
 @frozen
 class PinnedTool:
-    """A tool as its server describes it. `output_schema_json` is None if it promises no structure."""
+    """A tool as its server describes it. `output_schema_json` is None if it promises no structure.
+
+    One that `needs_task` can be called only as a task, which is fetched later: nobody here can.
+    """
 
     name: str
     description: str
     input_schema_json: str
     output_schema_json: str | None
     annotations_json: str
+    needs_task: bool = False
 
     @property
     def digest(self) -> str:
@@ -111,6 +115,7 @@ def _read_tool(name: str, value: JsonValue) -> PinnedTool:
         input_schema_json=json_text.write(schema),
         output_schema_json=json_text.write(output) if isinstance(output, dict) else None,
         annotations_json=json_text.write(annotations),
+        needs_task=fields.get("needsTask") is True,
     )
     if fields.get("digest") != tool.digest:
         raise BadPins(
@@ -126,13 +131,14 @@ def _shown(name: str) -> str:
 
 def _described(tool: PinnedTool) -> JsonObject:
     output = tool.output_schema_json
-    return {
+    described: JsonObject = {
         "name": tool.name,
         "description": tool.description,
         "inputSchema": json_text.parse(tool.input_schema_json),
         "outputSchema": None if output is None else json_text.parse(output),
         "annotations": json_text.parse(tool.annotations_json),
     }
+    return {**described, "needsTask": True} if tool.needs_task else described
 
 
 def _canonical(value: JsonValue) -> str:

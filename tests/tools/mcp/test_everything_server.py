@@ -62,6 +62,7 @@ async def test_what_it_offers_is_what_may_be_asked_of_us(tmp_path: Path) -> None
         assert {"trigger-elicitation-request", "trigger-url-elicitation"} <= catalog.keys()
         assert not {"trigger-sampling-request", "get-roots-list"} & catalog.keys()
         assert catalog["get-sum"].hint is ToolHint.READ
+        assert [name for name, tool in catalog.items() if tool.needs_task] == ["simulate-research-query"]
         assert catalog["gzip-file-as-resource"].hint is ToolHint.IDEMPOTENT
         assert catalog["trigger-elicitation-request"].hint is ToolHint.NONE
 

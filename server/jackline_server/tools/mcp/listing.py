@@ -55,6 +55,7 @@ def _tool(tool: Tool) -> PinnedTool:
             input_schema_json=_sane(tool.input_schema),
             output_schema_json=None if output is None else _sane(output),
             annotations_json=_sane(annotations),
+            needs_task=tool.execution is not None and tool.execution.task_support == "required",
         )
     except ValueError:
         raise ServerDown(f"it describes the tool {tool.name[:64]!r} with what is not JSON") from None

@@ -4,13 +4,17 @@ Owns the links. Does not own calls (`tool`), nor what a pinned catalog is asked 
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
+from typing import Protocol
 
 from jackline_server.runtime.connection_views import ConnectionView
 from jackline_server.runtime.http_streams import HttpWays
 from jackline_server.runtime.mcp_ports import McpConnection
 from jackline_server.tools.catalogs import PinnedCatalogs
 from jackline_server.tools.mcp.link import Link
+
+_log = logging.getLogger(__name__)
 
 _CLOSE_S = 10.0
 
@@ -34,6 +38,25 @@ class McpServers(PinnedCatalogs[Link]):
     async def close(self) -> None:
         """End every session and process. Bounded."""
         self.forget()
-        closing = [asyncio.create_task(link.close()) for link in self._links.values()]
-        if closing:
-            await asyncio.wait(closing, timeout=_CLOSE_S)
+        await close_all(self._links)
+
+
+class Closes(Protocol):
+    """What can be closed."""
+
+    async def close(self) -> None:
+        """Let go of all that it holds."""
+        ...
+
+
+async def close_all(links: Mapping[str, Closes], *, most_s: float = _CLOSE_S) -> None:
+    """Close each, at once and for so long at most; what goes wrong is logged, and harms no other."""
+    closing = {name: asyncio.create_task(link.close()) for name, link in links.items()}
+    if not closing:
+        return
+    await asyncio.wait(closing.values(), timeout=most_s)
+    for name, task in closing.items():
+        if not task.done():
+            _log.warning("MCP server %s: its session was not closed within %g s", name, most_s)
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("MCP server %s: its session could not be closed", name, exc_info=error)
