@@ -67,6 +67,8 @@ from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.grpc.targets import GrpcTargets
 from jackline_server.tools.grpc.tool import GrpcCalls
 from jackline_server.tools.http import HttpTool
+from jackline_server.tools.isolated.hiding import hide_this_process
+from jackline_server.tools.isolated.homes import Homes, temporary_homes
 from jackline_server.tools.isolated.process import IsolatedFunctions
 from jackline_server.tools.mcp.servers import McpServers
 from jackline_server.tools.mcp.tool import McpToolCalls
@@ -117,7 +119,7 @@ async def running(
 
     async with AsyncExitStack() as stack:
         store, name = await _open_store(config, stack, on_broken)
-        tools = await _tools(config, stack)
+        tools = await _tools(config, stack, keeps_data=not config.server.volatile)
         models = await _models(config, stack, tools, environ)
         consultants = _consultants(config, stack, tools)
         runtime = assemble(_ring(config, store, models, tools, consultants), _scheduling(config))
@@ -167,7 +169,7 @@ async def workbench(config: Config) -> AsyncGenerator[Workbench]:
     Opens no store and listens nowhere. An MCP server starts when it is first asked, and ends with the block.
     """
     async with AsyncExitStack() as stack:
-        tools = await _tools(config, stack)
+        tools = await _tools(config, stack, keeps_data=False)
         policies = PolicyServices(config.policies, masks=PiiMasks())
         stack.push_async_callback(policies.close)
         yield Workbench(
@@ -282,7 +284,7 @@ class _Tools:
     hooks: HookCatalog
 
 
-async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
+async def _tools(config: Config, stack: AsyncExitStack, *, keeps_data: bool) -> _Tools:
     clients = LateClients(own_ports=frozenset({config.server.listen.port} - {0}))
     mcp = McpServers(config.mcp_connections, clients=clients)
     stack.push_async_callback(mcp.close)
@@ -292,8 +294,7 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
     stack.push_async_callback(workers.close)
     sql = SqlTool(config.data_sources)
     stack.push_async_callback(sql.close)
-    isolated = IsolatedFunctions(roots=config.function_roots, processes=config.function_processes)
-    stack.push_async_callback(isolated.close)
+    isolated = _isolated(config, stack, keeps_data=keeps_data)
     return _Tools(
         clients=clients,
         http=HttpTool(clients=clients, connections=config.connections),
@@ -306,6 +307,21 @@ async def _tools(config: Config, stack: AsyncExitStack) -> _Tools:
         sql=sql,
         hooks=HookCatalog(tuple(config.hooks.values())),
     )
+
+
+def _isolated(config: Config, stack: AsyncExitStack, *, keeps_data: bool) -> IsolatedFunctions:
+    """`keeps_data`: there is a data folder, and it is ours."""
+    processes = config.function_processes
+    usual = config.server.data / "functions" if keeps_data else temporary_homes()
+    homes = Homes(processes.folder or usual)
+    stack.push_async_callback(homes.close)
+    isolated = IsolatedFunctions(roots=config.function_roots, processes=processes, homes=homes)
+    stack.push_async_callback(isolated.close)
+    if config.function_roots:
+        homes.tidy()
+        if processes.hide_server:
+            hide_this_process()
+    return isolated
 
 
 def _consultants(config: Config, stack: AsyncExitStack, tools: _Tools) -> EveryConsultant:

@@ -578,8 +578,11 @@ def test_functions_get_processes_of_their_own_as_the_operator_says(load: Load) -
     usual = load("[functions]\nroots = ['a']\n").function_processes
     said = load(
         "[functions]\nroots = ['a']\nisolate = true\n[functions.process]\nmemory_mib = 64\ncpu = '1500ms'\n"
-        "files = 20\nenv = {A = '${env:THE_KEY}'}\n"
+        "files = 20\nenv = {A = '${env:THE_KEY}'}\nfolder = 'work'\nhide_server = false\n"
     ).function_processes
+    assert (usual.folder, usual.hide_server) == (None, True)
+    assert said.folder is not None
+    assert (said.folder.is_absolute(), said.folder.name, said.hide_server) == (True, "work", False)
     assert (usual.always, usual.memory_bytes, usual.environment) == (False, None, None)
     assert (said.always, said.memory_bytes, said.cpu_s, said.files) == (True, 64 * 1024**2, 2, 20)
     assert said.environment is not None
@@ -587,6 +590,8 @@ def test_functions_get_processes_of_their_own_as_the_operator_says(load: Load) -
     assert "from-env" not in repr(said)
 
 
-@pytest.mark.parametrize("key", ["files = 1", "memory = 5", "cpu = 'x'", "env = {'1a' = 'b'}"])
+@pytest.mark.parametrize(
+    "key", ["files = 1", "memory = 5", "cpu = 'x'", "env = {'1a' = 'b'}", "hide_server = 1"]
+)
 def test_what_a_function_process_can_not_have_is_a_problem(load: Load, key: str) -> None:
     assert problems_of(load, f"[functions]\nroots = ['a']\n[functions.process]\n{key}\n")

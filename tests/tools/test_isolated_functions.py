@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,7 +24,10 @@ from jackline_server.runtime.secrets import Secret
 from jackline_server.tools.function import FunctionTool
 from jackline_server.tools.function_catalog import FunctionCatalog
 from jackline_server.tools.http import HttpTool
+from jackline_server.tools.isolated.folders import remove
+from jackline_server.tools.isolated.homes import Homes
 from jackline_server.tools.isolated.process import IsolatedFunctions
+from jackline_server.tools.isolated.strays import MARK
 from jackline_server.tools.toolbox import StepToolbox
 from tests.tools.invocations import ROOT, function_action, invocation
 from tests.tools.mcp.test_hostile_servers import a_moment, until_gone
@@ -40,8 +44,9 @@ def apart(name: str, *, module: str = "apart") -> FunctionAction:
 class Box:
     """A toolbox whose functions may have processes of their own."""
 
-    def __init__(self, processes: FunctionProcesses) -> None:
-        self.isolated = IsolatedFunctions(roots=[ROOT], processes=processes)
+    def __init__(self, processes: FunctionProcesses, homes: Homes) -> None:
+        self.homes = homes
+        self.isolated = IsolatedFunctions(roots=[ROOT], processes=processes, homes=homes)
         self.tools = StepToolbox(
             http=HttpTool(clients=GuardedClients(), connections={}),
             functions=FunctionTool(catalog=FunctionCatalog(roots=[ROOT]), isolated=self.isolated),
@@ -61,15 +66,22 @@ class Box:
 
 
 @asynccontextmanager
-async def box(**processes: Any) -> AsyncGenerator[Box]:
-    made = Box(FunctionProcesses(**processes))
-    yield made
-    await made.isolated.close()
-    assert made.isolated.lost == 0
+async def box(homes: Homes | None = None, **processes: Any) -> AsyncGenerator[Box]:
+    with tempfile.TemporaryDirectory() as parent:
+        made = Box(FunctionProcesses(**processes), homes or Homes(Path(parent)))
+        yield made
+        await made.isolated.close()
+        await made.homes.close()
+        assert made.isolated.lost == 0
+        assert is_empty(parent)
 
 
 def is_there(folder: str) -> bool:
     return Path(folder).exists()
+
+
+def is_empty(folder: str) -> bool:
+    return not any(Path(folder).iterdir())
 
 
 def written(note: Path) -> str:
@@ -105,7 +117,13 @@ async def test_arguments_are_checked_and_an_async_function_is_awaited():
 
 async def test_a_process_has_nothing_of_the_server_but_what_the_operator_gives_it():
     assert "PYTEST_CURRENT_TEST" in os.environ, "what the server has and no function may see"
-    limits = {"memory_bytes": 4 * 1024**3, "cpu_s": 77, "files": 99, "file_bytes": 12_345, "processes": 4_000}
+    limits: dict[str, Any] = {
+        "memory_bytes": 4 * 1024**3,
+        "cpu_s": 77,
+        "files": 99,
+        "file_bytes": 12_345,
+        "processes": 4_000,
+    }
     held = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(held, True)
     try:
@@ -116,7 +134,7 @@ async def test_a_process_has_nothing_of_the_server_but_what_the_operator_gives_i
     folder = told["folder"]
     assert told["pid"] == told["session"] != os.getsid(0)
     assert told["environment"].items() >= {"SHOP": "north", "HOME": folder, "TMPDIR": folder}.items()
-    assert set(told["environment"]) <= {"SHOP", "HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE"}
+    assert set(told["environment"]) <= {"SHOP", "HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE", MARK}
     assert len(told["descriptors"]) <= 6, "its three, the two of the call, and the one that lists them"
     assert (told["mode"], told["umask"], told["stdin"]) == (0o700, 0o077, "")
     assert told["limits"] == {
@@ -221,18 +239,125 @@ async def test_a_folder_of_any_depth_is_removed_and_its_place_given_back():
     async with box(concurrency=1) as made:
         there = output(await made.call("nests", {"levels": sys.getrecursionlimit() + 20}))
         assert output(await made.call("count")) == 1
-        assert not is_there(there)
+    assert not is_there(there)
 
 
-async def test_a_process_that_has_no_folder_is_not_started_and_its_place_is_given_back(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    async with box(concurrency=1) as made:
-        with monkeypatch.context() as there:
-            there.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-            result = await made.call("count", effect=Effect.WRITE)
-            assert (result.ending, result.may_pass) == (ToolEnding.FAILED, True)
+async def test_a_process_that_has_no_folder_is_not_started_and_its_place_is_given_back(tmp_path: Path):
+    place = tmp_path / "functions"
+    place.write_text("in the way")
+    async with box(Homes(place), concurrency=1) as made:
+        result = await made.call("count", effect=Effect.WRITE)
+        assert (result.ending, result.may_pass) == (ToolEnding.FAILED, True)
+        place.unlink()
         assert output(await made.call("count")) == 1
+
+
+async def test_a_folder_that_resists_its_removal_holds_no_place():
+    let_go = threading.Event()
+
+    def slowly(folder: str) -> None:
+        let_go.wait(60)
+        remove(folder)
+
+    with tempfile.TemporaryDirectory() as parent:
+        async with box(Homes(Path(parent), remove=slowly), concurrency=1) as made:
+            there = output(await made.call("finds_folder"))
+            assert output(await made.call("count")) == 1
+            assert (Path(there) / "left").exists()
+            let_go.set()
+        assert is_empty(parent)
+
+
+async def test_what_a_server_that_is_no_more_has_left_is_removed_and_nothing_of_one_that_lives(
+    tmp_path: Path,
+):
+    living = Homes(tmp_path)
+    kept = living.made()
+    left = tmp_path / "server-00000000" / "call-x" / "deep"
+    left.mkdir(parents=True)
+    other = tmp_path / "somebody-elses"
+    other.mkdir()
+    booted = Homes(tmp_path)
+    booted.tidy()
+    async with asyncio.timeout(60):
+        while left.parent.parent.exists():
+            await a_moment()
+    await booted.close()
+    assert is_there(kept)
+    assert other.exists()
+    await living.close()
+    assert other.exists()
+
+
+async def test_folders_are_made_only_where_nobody_else_can_have_put_a_link(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "real")
+    with pytest.raises(PermissionError):
+        Homes(link).made()
+    assert not any((tmp_path / "real").iterdir())
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir(mode=0o777)
+    homes = Homes(open_to_all)
+    made = Path(homes.made())
+    assert {one.stat().st_mode & 0o077 for one in (open_to_all, made.parent, made)} == {0}
+
+
+async def test_what_has_left_its_session_ends_with_the_call():
+    async with box() as made:
+        for pid in output(await made.call("escapes", {"note": ""})):
+            await until_gone(pid)
+
+
+async def test_a_function_that_closes_all_its_files_fails_and_no_other():
+    async with box() as made:
+        result = await made.call("closes_everything", effect=Effect.WRITE)
+        assert result.ending is ToolEnding.UNCERTAIN
+        assert output(await made.call("count")) == 1
+
+
+async def test_many_calls_at_once_wait_for_their_places():
+    async with box(concurrency=3) as made:
+        results = await asyncio.gather(*(made.call("count") for _ in range(9)))
+        assert [output(one) for one in results] == [1] * 9
+
+
+_HIDDEN = """
+import os, sys
+from jackline_server.tools.isolated.hiding import hide_this_process
+if os.geteuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+    import ctypes; ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # changing the user has hidden it already
+def seen():
+    pid = os.fork()
+    if pid == 0:
+        found = 0
+        for number, name in enumerate(("environ", "mem", "fd")):
+            try:
+                path = f"/proc/{os.getppid()}/{name}"
+                os.listdir(path) if name == "fd" else open(path, "rb").read(0 if name == "mem" else 1)
+                found |= 1 << number
+            except OSError:
+                pass
+        os._exit(found)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+before = seen()
+assert hide_this_process()
+print(before, seen(), open("/proc/self/stat").read() != "", os.listdir("/proc/self/fd") != [])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hides a process")
+async def test_a_server_that_hides_shows_its_environment_memory_and_files_to_nobody_of_its_user():
+    hidden = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _HIDDEN,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    told, _ = await hidden.communicate()
+    assert told.split() == [b"7", b"0", b"True", b"True"]
 
 
 async def test_a_child_that_holds_the_pipes_of_a_dead_process_does_not_hold_the_call(tmp_path: Path):
@@ -295,15 +420,18 @@ async def test_a_server_without_such_processes_does_not_call_it_in_its_own():
     assert (await tools.call(invocation(apart("count")))).ending is ToolEnding.FAILED
 
 
-async def test_a_function_does_not_outlive_a_server_that_is_killed(tmp_path: Path):
-    note = tmp_path / "pid"
+@pytest.mark.parametrize("function", ["blocks", "escapes"])
+async def test_a_function_does_not_outlive_a_server_that_is_killed(function: str, tmp_path: Path):
+    note, parent = tmp_path / "pid", tmp_path / "functions"
     program = (
         "import asyncio, sys\n"
-        "from tests.tools.test_isolated_functions import Box, FunctionProcesses\n"
-        "asyncio.run(Box(FunctionProcesses()).call('blocks', {'note': sys.argv[1]}))\n"
+        "from tests.tools.test_isolated_functions import Box, FunctionProcesses, Homes, Path\n"
+        "box = Box(FunctionProcesses(), Homes(Path(sys.argv[1])))\n"
+        "asyncio.run(box.call(sys.argv[2], {'note': sys.argv[3]}))\n"
     )
     server = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, str(note), env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        *(sys.executable, "-c", program, str(parent), function, str(note)),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
         async with asyncio.timeout(60):
@@ -312,4 +440,11 @@ async def test_a_function_does_not_outlive_a_server_that_is_killed(tmp_path: Pat
     finally:
         server.kill()
         await server.wait()
-    await until_gone(int(written(note)))
+    homes = Homes(parent)
+    homes.tidy()
+    for pid in written(note).split():
+        await until_gone(int(pid))
+    async with asyncio.timeout(60):
+        while any(parent.iterdir()):
+            await a_moment()
+    await homes.close()

@@ -317,6 +317,8 @@ def read_function_processes(section: Section) -> FunctionProcesses:
         files=table.integer("files", default=usual.files or 0, least=16, most=_MILLION),
         file_bytes=None if file_mib is None else file_mib * _MIB,
         environment=read_environment(table),
+        folder=table.path("folder"),
+        hide_server=table.boolean("hide_server", default=True) is not False,
     )
     table.finish()
     return processes

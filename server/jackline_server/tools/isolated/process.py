@@ -4,7 +4,8 @@ Owns the process from its start until nothing of its group is left: its time, it
 its end means. A process has a session, a fresh folder and an environment of its own, and no file of the
 server's. Whether the function was called at all is always known; how far it came is not, once it ended early.
 
-A process that leaves its group (`setsid`) is out of reach, as is one that the kernel does not let die.
+A process that leaves its group (`setsid`) is looked for once the call has ended (`homes`); one that the
+kernel does not let die is out of reach.
 """
 
 import asyncio
@@ -13,7 +14,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -24,8 +24,9 @@ from jackline_server.core import json_text
 from jackline_server.core.plan import FunctionAction, JsonObject
 from jackline_server.runtime.function_ports import FunctionProcesses
 from jackline_server.runtime.ports import Invocation, ToolResult
-from jackline_server.tools.isolated.folders import remove
 from jackline_server.tools.isolated.frames import BEGAN, FAILURE, HEAD_BYTES, MOST_BYTES, VALUE
+from jackline_server.tools.isolated.homes import Homes
+from jackline_server.tools.isolated.strays import MARK
 from jackline_server.tools.process_groups import POLL_S, is_gone, signal_group
 from jackline_server.tools.results import HARD_BYTES, clean_json, completed, failed
 
@@ -42,8 +43,10 @@ _KILLED_S = 2.0
 class IsolatedFunctions:
     """Calls functions of the roots, each in a process of its own. Use it in one event loop."""
 
-    def __init__(self, *, roots: Sequence[str], processes: FunctionProcesses) -> None:
+    def __init__(self, *, roots: Sequence[str], processes: FunctionProcesses, homes: Homes) -> None:
+        """`homes` are whoever's made them to close."""
         self._roots = list(roots)
+        self._homes = homes
         self._settings = processes
         self._free = asyncio.Semaphore(processes.concurrency)
         self._ending: set[asyncio.Task[None]] = set()
@@ -75,7 +78,7 @@ class IsolatedFunctions:
             return failed(message, may_pass=True)
         folder = ""
         try:
-            folder = tempfile.mkdtemp(prefix="jackline-function-")
+            folder = self._homes.made()
             started = self._started(folder)
         except OSError as error:
             self._end(None, folder)
@@ -152,6 +155,7 @@ class IsolatedFunctions:
                     "HOME": folder,
                     "TMPDIR": folder,
                     **environment,
+                    MARK: folder,
                 },
                 cwd=folder,
                 start_new_session=True,
@@ -182,10 +186,9 @@ class IsolatedFunctions:
                 "a function's process can't be killed and is left behind", extra={"pid": process.pid}
             )
             return
-        try:
-            await asyncio.to_thread(remove, folder)
-        finally:
-            self._free.release()
+        if folder:
+            await self._homes.give_up(folder)
+        self._free.release()
 
 
 @dataclass(frozen=True, slots=True)

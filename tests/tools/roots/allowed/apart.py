@@ -117,3 +117,37 @@ def nests(levels: int) -> str:
         os.chdir("d")
     Path("d").mkdir(mode=0)
     return str(top)
+
+
+def escapes(note: str) -> list[int]:
+    """Starts processes that leave its session: a program, and forks of forks. With a note it never ends."""
+    program = "import os, time; os.chdir('/'); print(os.getpid(), flush=True); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    pids = [int(child.stdout.readline())]
+    reads, writes = os.pipe()
+    for _ in range(20):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.write(writes, f"{os.getpid()}\n".encode())
+                time.sleep(600)
+            os._exit(0)
+    with os.fdopen(reads) as told:
+        pids += [int(told.readline()) for _ in range(20)]
+    if note:
+        Path(note).write_text(" ".join(map(str, pids)))
+        threading.Event().wait()
+    return pids
+
+
+def closes_everything() -> str:
+    """Closes every file that its process has."""
+    os.closerange(0, 256)
+    return "closed"
+
+
+def finds_folder() -> str:
+    """Leaves a file in its folder."""
+    Path("left").write_text("left")
+    return str(Path.cwd())
