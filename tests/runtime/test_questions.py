@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,8 @@ from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Answer
 from jackline_server.core.facts import InterruptRaised, Phase, RunFinished, ToolCallStarted
 from jackline_server.core.frozen import change
-from jackline_server.core.plan import END, HumanAction, Plan, ToolStep
-from jackline_server.runtime.ports import Invocation, ModelRequest, ToolResult
+from jackline_server.core.plan import END, HumanAction, McpAction, Plan, ToolStep
+from jackline_server.runtime.ports import Invocation, ModelRequest, ToolAsk, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Claim, Leases, Store
 from jackline_server.runtime.use_cases import ForkRun, Stage, TighterBounds
@@ -22,6 +22,7 @@ from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, ScriptedReply
 from jackline_server.testing.harness import CALLER, Process, World, process
 from jackline_server.tools import human
+from jackline_server.tools.results import completed
 from tests.runtime.families import sealed
 
 FORM = '{"type":"object","properties":{"nights":{"type":"integer"}},"required":["nights"]}'
@@ -61,6 +62,15 @@ class Asks:
         action = invocation.step.action
         assert isinstance(action, HumanAction)
         return human.asked(action, invocation)
+
+
+class AsksInTheMidst:
+    """A toolbox whose one tool asks, and is content with any answer."""
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        if invocation.reply is not None:
+            return completed(invocation.reply.option)
+        return ToolResult(ending=ToolEnding.ASKING, ask=ToolAsk(text="Shall it?", schema_json=FORM))
 
 
 def no_model(request: ModelRequest) -> ScriptedReply:
@@ -117,6 +127,24 @@ async def test_an_answer_that_does_not_fit_is_refused_with_its_reason_and_the_qu
     assert [one.field for one in refused.value.violations] == ["answer.text"]
     assert receipt.applied
     assert (end.phase, end.result_json) == (Phase.SUCCEEDED, '{"nights":2}')
+
+
+async def test_words_that_a_tool_would_never_be_told_are_refused_and_the_question_stays_open() -> None:
+    midst = plans.tool(
+        "ask",
+        kind="mcp",
+        action=McpAction(connection="desk", tool="ask", arguments_json="{}", tool_digest=""),
+        routes={"*": END},
+    )
+    there = replace(world(step=midst), toolbox=AsksInTheMidst())
+    async with process(there) as jackline, asyncio.timeout(60):
+        run_id = await jackline.start()
+        question = await asked(jackline, run_id)
+        with pytest.raises(Refused) as refused:
+            await jackline.control(run_id, answer(question, "not today", "decline"))
+        receipt = await jackline.control(run_id, answer(question, "", "decline"), wait=Stage.SETTLED)
+    assert refused.value.reason is Reason.INVALID_ANSWER
+    assert receipt.applied
 
 
 async def test_a_run_that_waits_for_an_answer_is_in_nobodys_hands() -> None:

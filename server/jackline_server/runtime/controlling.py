@@ -158,9 +158,15 @@ class Controlling:
     def _admit_words(self, state: RunState, answer: Answer) -> None:
         """Refuse words that are not what an open question asks for: it stays open."""
         asked = state.oversight.interrupts.get(answer.interrupt_id)
-        if asked is None or not asked.schema_json or answer.option != ACCEPT:
+        if asked is None or answer.option not in asked.options:
             return
-        problem = question_forms.misfit(asked.schema_json, answer.text, self._schemas)
+        problem = None
+        if answer.text and question_forms.loses_words(state, asked, answer.option):
+            problem = (
+                "the tool is told no words with this answer; leave them out, or give a reason for the record"
+            )
+        elif asked.schema_json and answer.option == ACCEPT:
+            problem = question_forms.misfit(asked.schema_json, answer.text, self._schemas)
         if problem is None:
             return
         violation = Violation(field="answer.text", description=problem, reason="misfit")

@@ -1,4 +1,4 @@
-"""`jackline pause`, `resume`, `steer`, `abort`, `answer` and `submit`."""
+"""`jackline pause`, `resume`, `steer`, `abort` and `submit`."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
@@ -7,10 +7,8 @@ import typer
 
 import jackline_client
 from jackline.v1.control_pb2 import ReceiptStage
-from jackline.v1.run_pb2 import Interrupt, View
 from jackline.v1.run_service_pb2 import ControlResponse
 from jackline_client import ControlOptions, JacklineClient
-from jackline_client.cli.below import asked_below, has_living_children
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import read_file, read_json
 from jackline_client.cli.options import (
@@ -24,8 +22,6 @@ from jackline_client.cli.receipts import WAIT_S, Asked, Stage, report
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
-from jackline_client.cli.wording import answer_commands, count
-from jackline_client.errors import InterruptNotFound, UnknownOption
 
 if TYPE_CHECKING:
     from jackline_client import ControlOptions, JacklineClient
@@ -145,76 +141,6 @@ def abort(
             server=Named(address=address, context=context),
         ),
     )
-
-
-def answer(
-    run_id: OpenRunArgument,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[INTERRUPT] OPTION", help="INTERRUPT may be left out if exactly one is open."
-        ),
-    ] = None,
-    *,
-    text: Annotated[
-        str, typer.Option("--text", metavar="TEXT", help="Words for the model, or for the record.")
-    ] = "",
-    reason: ReasonOption = "",
-    wait: WaitOption = Stage.EFFECTIVE,
-    as_json: JsonOption = False,
-    address: AddressOption = None,
-    context: ContextOption = None,
-) -> None:
-    """Answer an open question of a run. Without OPTION: list the answers that there are."""
-    match words or []:
-        case []:
-            interrupt_id = option = None
-        case [option]:
-            interrupt_id = None
-        case [interrupt_id, option]:
-            pass
-        case _:
-            raise typer.BadParameter("write RUN [INTERRUPT] OPTION")
-    server = Named(address=address, context=context)
-
-    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
-        if interrupt_id is not None and option is not None:
-            of, chosen, word = run_id, interrupt_id, option
-        else:
-            found = await _open_questions(client, run_id)
-            if option is None or len(found) != 1:
-                _show_answers(screen, run_id, found, server.flag)
-                return ExitCode.USAGE if option is None else ExitCode.REFUSED
-            of, chosen, word = found[0].run_id or run_id, found[0].interrupt_id, option
-        try:
-            response = await client.answer(of, chosen, word, text=text, **control_options(reason, wait))
-        except (UnknownOption, InterruptNotFound):
-            _show_answers(screen, run_id, await _open_questions(client, run_id), server.flag)
-            raise
-        asked = Asked(run_id=of, name="answer", wait=wait, as_json=as_json, server=server)
-        return await report(client, screen, response, asked)
-
-    carry_out(work, server=server)
-
-
-async def _open_questions(client: "JacklineClient", run_id: str) -> list[Interrupt]:
-    """The open questions of a run; of those below it where it has none itself."""
-    run = await client.get_run(run_id, view=View.VIEW_METADATA)
-    if run.interrupts or not has_living_children(run):
-        return list(run.interrupts)
-    return await asked_below(client, run_id, view=View.VIEW_METADATA)
-
-
-def _show_answers(screen: Screen, run_id: str, found: list[Interrupt], flag: str) -> None:
-    """Says on standard error which answers there are, as commands for typing."""
-    if not found:
-        screen.problem(f"jackline: the run {run_id} has no open question")
-        return
-    where = "" if all(one.run_id == run_id for one in found) else " below it"
-    screen.problem(f"jackline: the run {run_id} has {count(len(found), 'open question')}{where}:")
-    for interrupt in found:
-        for command in answer_commands(interrupt.run_id or run_id, interrupt, flag):
-            screen.problem(f"  {command}")
 
 
 def submit(

@@ -65,6 +65,11 @@ def read_input(text: str | None, file: str | None, pairs: Iterable[str]) -> byte
     return json.dumps({**cast("dict[str, object]", value), **added}, ensure_ascii=False).encode()
 
 
+def read_fields(pairs: Iterable[str]) -> str:
+    """Reads `key=text` and `key:=JSON` as one JSON object."""
+    return json.dumps(_pairs(pairs, flag="-f"), ensure_ascii=False)
+
+
 def input_hints(violations: Iterable[FieldViolation], pairs: Iterable[str]) -> Iterator[str]:
     """Yields what to write instead of pairs that gave a text where the workflow wants another type."""
     wrong = {violation.field for violation in violations if " type " in violation.description}
@@ -115,26 +120,26 @@ def _parsed(given: bytes, *, name: str = "the input") -> object:
         raise typer.BadParameter(f"{name} is nested too deeply") from error
 
 
-def _pairs(pairs: Iterable[str]) -> dict[str, object]:
+def _pairs(pairs: Iterable[str], *, flag: str = "-i") -> dict[str, object]:
     added: dict[str, object] = {}
     for pair in pairs:
-        key, item = _pair(pair)
+        key, item = _pair(pair, flag)
         if key in added:
-            raise typer.BadParameter(f"-i {pair!r}: {key} was given before; give each key once")
+            raise typer.BadParameter(f"{flag} {pair!r}: {key} was given before; give each key once")
         added[key] = item
     return added
 
 
-def _pair(pair: str) -> tuple[str, object]:
+def _pair(pair: str, flag: str) -> tuple[str, object]:
     key, separator, value = pair.partition("=")
     if not separator or not key.removesuffix(":"):
-        raise typer.BadParameter(f"-i {pair!r}: write key=text, or key:=JSON")
+        raise typer.BadParameter(f"{flag} {pair!r}: write key=text, or key:=JSON")
     if not key.endswith(":"):
         return key, value
     try:
         return key.removesuffix(":"), json.loads(value)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise typer.BadParameter(f"-i {pair!r}: what follows := is not JSON") from error
+        raise typer.BadParameter(f"{flag} {pair!r}: what follows := is not JSON") from error
 
 
 def read_labels(pairs: Iterable[str]) -> dict[str, str]:

@@ -46,7 +46,7 @@ _OWN: Mapping[str, _Own] = {
     "resume": _Own(target="controlling:resume", summary="Let a paused run go on."),
     "steer": _Own(target="controlling:steer", summary="Put guidance into a run's conversation."),
     "abort": _Own(target="controlling:abort", summary="End a run."),
-    "answer": _Own(target="controlling:answer", summary="Answer an open question of a run."),
+    "answer": _Own(target="answering:answer", summary="Answer an open question of a run."),
     "submit": _Own(target="controlling:submit", summary="Say what a tool call of unknown outcome returned."),
     "adjust": _Own(target="adjusting:adjust", summary="Change the bounds of a live run."),
     "inbox": _Own(target="reading:inbox", summary="List the open questions of all runs."),

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 from jackline.v1.event_pb2 import BoundsAdjusted, InterruptRaised, ToolProgress
 from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, RunBounds, StopReason, VisitBounds
+from jackline_client.cli.answer_forms import form_of
 from jackline_client.cli.printable import printable
 
 SHORT = 60
@@ -30,7 +31,7 @@ _AT_A_LIMIT = {
     "final_answer": "one more call without tools, then the step ends",
     "give_up": "end the step with what there is",
 }
-_ACCEPT, _DECLINE = "accept", "decline"
+ACCEPT, DECLINE = "accept", "decline"
 _Value = TypeVar("_Value", bound=int)
 
 
@@ -57,7 +58,7 @@ def summary(run: Run) -> Line:
 def answer_commands(
     run_id: str, asked: Interrupt | InterruptRaised, flag: str, *, form: bytes = b""
 ) -> Iterator[str]:
-    """Yields one command to type for each option of an interrupt, and below it what it means, if known.
+    """Yields one command to type for each option of an interrupt, and below it what it means or takes.
 
     `form` is the schema of the answer, where the interrupt has it beside itself.
     """
@@ -68,31 +69,10 @@ def answer_commands(
             yield "  " + _MEANINGS[option].format(submit=submit)
         if asked.kind == InterruptKind.INTERRUPT_KIND_LIMIT_REACHED and option in _AT_A_LIMIT:
             yield "  " + _AT_A_LIMIT[option].format(bound=_raised(asked))
-        if asked.kind == InterruptKind.INTERRUPT_KIND_QUESTION and list(asked.options) == [_ACCEPT, _DECLINE]:
+        if asked.kind == InterruptKind.INTERRUPT_KIND_QUESTION and list(asked.options) == [ACCEPT, DECLINE]:
             own = asked.schema_json if isinstance(asked, Interrupt) else form
-            yield "  " + (_wanted(own) if option == _ACCEPT else "whoever asks hears no")
-
-
-def _wanted(schema_json: bytes) -> str:
-    """What goes into `--text` with `accept`."""
-    try:
-        schema: object = json.loads(schema_json or b"null")
-    except (ValueError, RecursionError):
-        schema = None
-    if not isinstance(schema, dict):
-        return "go on"
-    form = cast("dict[str, object]", schema)
-    choices = form.get("enum")
-    if isinstance(choices, list):
-        words = ", ".join(str(choice) for choice in cast("list[object]", choices))
-        return "`--text` has one of: " + printable(words, limit=LONG)
-    if form.get("type") == "string":
-        return "`--text` has the answer, in words"
-    fields = form.get("properties")
-    names = ", ".join(cast("dict[str, object]", fields)) if isinstance(fields, dict) else ""
-    return "`--text` has the answer, as a JSON object" + (
-        f" of {printable(names, limit=LONG)}" if names else ""
-    )
+            for line in form_of(own).lines if option == ACCEPT else ("whoever asks hears no",):
+                yield "  " + line
 
 
 def _raised(asked: Interrupt | InterruptRaised) -> str:

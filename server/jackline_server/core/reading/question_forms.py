@@ -5,10 +5,12 @@ Words are a JSON object, or stand for themselves where the schema is of type `st
 
 from jackline_server.core import json_text
 from jackline_server.core.instruments import SchemaValidator
-from jackline_server.core.plan import JsonValue
-from jackline_server.core.state import RunState, ToolCall
+from jackline_server.core.plan import JsonValue, McpAction, ToolStep
+from jackline_server.core.reading import result_tool
+from jackline_server.core.state import Interrupt, RunState, ToolCall
 
 _BEGINS = "question-"
+_ACCEPT = "accept"
 
 
 def next_id(call: ToolCall) -> str:
@@ -24,6 +26,15 @@ def is_one(interrupt_id: str) -> bool:
 def has_expired(state: RunState, call: ToolCall) -> bool:
     """True if nobody answered the last question of a call in time."""
     return f"{_BEGINS}{call.ordinal}-{call.asked}" in state.oversight.expired
+
+
+def loses_words(state: RunState, asked: Interrupt, option: str) -> bool:
+    """True if words beside that answer would reach nobody: a tool's server takes data, and a bare refusal."""
+    call = state.calls.get(asked.call_id)
+    step = None if call is None else result_tool.behind(state.plan, call.tool)
+    if not isinstance(step, ToolStep) or not isinstance(step.action, McpAction):
+        return False
+    return option != _ACCEPT or not asked.schema_json
 
 
 def read(schema_json: str, text: str) -> JsonValue:

@@ -1,0 +1,163 @@
+"""`jackline answer`: the data of a form, what a question wants, and what is said of a bad answer."""
+
+import json
+
+import grpc
+import pytest
+
+from jackline.v1 import run_service_pb2 as wire
+from jackline.v1.event_pb2 import Content, InterruptRaised, QuestionContent, StepEvent
+from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run
+from tests.cli.console import Console
+from tests.cli.test_lines import lines
+from tests.support.scripted_service import RUN_ID, Failure, ScriptedService, receipt
+
+FORM = {
+    "type": "object",
+    "properties": {
+        "nights": {"type": "integer", "minimum": 1, "maximum": 9, "description": "How long?"},
+        "room": {"enum": ["single", "double"], "default": "single"},
+        "note": {"type": ["string", "null"]},
+    },
+    "required": ["nights"],
+}
+MANY_FIELDS: dict[str, object] = {f"f{number}": {} for number in range(40)}
+SHOWN = (
+    "nights* (integer, at least 1, at most 9): How long?",
+    "room (one of: single, double, else single)",
+    "note (string or null)",
+)
+
+
+def waiting(schema: object = FORM, count: int = 1) -> wire.GetRunResponse:
+    interrupts = [
+        Interrupt(
+            interrupt_id=f"question-1-{number}",
+            kind=InterruptKind.INTERRUPT_KIND_QUESTION,
+            options=["accept", "decline"],
+            question="How long does Ann stay?",
+            schema_json=json.dumps(schema).encode() if schema else b"",
+        )
+        for number in range(1, count + 1)
+    ]
+    return wire.GetRunResponse(run=Run(run_id=RUN_ID, interrupts=interrupts))
+
+
+@pytest.mark.parametrize("words", [("question-1-1", "accept"), ("accept",), ()])
+async def test_fields_become_the_data_of_the_answer(
+    console: Console, service: ScriptedService, words: tuple[str, ...]
+) -> None:
+    if len(words) < 2:
+        service.script("GetRun", waiting())
+    service.script("Control", receipt())
+    done = await console.run("answer", RUN_ID, *words, "-f", "nights:=2", "-f", "note=a=b")
+    assert done.code == 0, done.err
+    (request,) = service.requests(wire.ControlRequest)
+    assert (request.answer.interrupt_id, request.answer.option) == ("question-1-1", "accept")
+    assert json.loads(request.answer.text) == {"nights": 2, "note": "a=b"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("accept", "-f", "nights"),
+        ("accept", "-f", "nights:=two"),
+        ("accept", "-f", "a=1", "-f", "a=2"),
+        ("accept", "-f", "a=1", "--text", "{}"),
+    ],
+)
+async def test_fields_that_are_none_are_refused_before_anything_is_sent(
+    console: Console, service: ScriptedService, words: tuple[str, ...]
+) -> None:
+    assert (await console.run("answer", RUN_ID, *words)).code == 2
+    assert service.requests(wire.ControlRequest) == []
+
+
+@pytest.mark.parametrize("words", [("question-1-1", "accept"), ("accept",)])
+async def test_a_form_without_data_says_its_fields_and_sends_nothing(
+    console: Console, service: ScriptedService, words: tuple[str, ...]
+) -> None:
+    service.script("GetRun", waiting())
+    done = await console.run("answer", RUN_ID, *words)
+    assert (done.code, done.out) == (2, "")
+    for shown in SHOWN:
+        assert shown in done.err
+    assert service.requests(wire.ControlRequest) == []
+
+
+async def test_a_question_that_wants_nothing_is_accepted_without_words(
+    console: Console, service: ScriptedService
+) -> None:
+    service.script("GetRun", waiting(None))
+    service.script("Control", receipt())
+    assert (await console.run("answer", RUN_ID, "accept")).code == 0
+
+
+async def test_an_answer_that_does_not_fit_is_met_with_the_form_and_what_to_type(
+    console: Console, service: ScriptedService
+) -> None:
+    problem = "/nights: '2' is not of type 'integer'"
+    service.script(
+        "Control",
+        Failure(
+            code=grpc.StatusCode.INVALID_ARGUMENT,
+            reason="INVALID_ANSWER",
+            violations=(("answer.text", problem),),
+        ),
+    )
+    service.script("GetRun", waiting())
+    done = await console.run("answer", RUN_ID, "question-1-1", "accept", "-f", "nights=2")
+    assert (done.code, done.out) == (65, "")
+    for shown in (*SHOWN, problem, "-f nights:=2"):
+        assert shown in done.err
+
+
+@pytest.mark.parametrize("reason", ["ALREADY_DECIDED", "INTERRUPT_EXPIRED"])
+async def test_an_answer_that_comes_late_names_the_question_that_is_open_now(
+    console: Console, service: ScriptedService, reason: str
+) -> None:
+    service.script("Control", Failure(code=grpc.StatusCode.FAILED_PRECONDITION, reason=reason))
+    service.script("GetRun", waiting(count=2))
+    done = await console.run("answer", RUN_ID, "question-1-0", "decline")
+    assert (done.code, done.out) == (65, "")
+    for number in (1, 2):
+        assert f"jackline answer {RUN_ID} question-1-{number} accept\n" in done.err
+
+
+async def test_the_inbox_says_the_fields_of_a_question(console: Console, service: ScriptedService) -> None:
+    service.script("ListInterrupts", wire.ListInterruptsResponse(interrupts=waiting().run.interrupts))
+    done = await console.run("inbox")
+    for shown in SHOWN:
+        assert shown in done.out
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        (FORM, SHOWN),
+        ({"type": "string", "enum": ["red", "blue"]}, ("`--text` has one of: red, blue",)),
+        ({"type": "string", "maxLength": 9}, ("in words: 9 characters at most",)),
+        ({"type": "object", "properties": MANY_FIELDS},
+         ("f0 (any value)", "and 10 more")),
+        ({"type": "object", "properties": {"a\u001b[31m": {"anyOf": [{"const": 1}, {"type": "null"}]}}},
+         ("always 1 or null",)),
+        ({"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}},
+         ("tags (array of string)",)),
+        ({"type": "object", "properties": [1], "required": 5}, ("as a JSON object",)),
+        ([1], ("go on",)),
+    ],
+)  # fmt: skip
+def test_a_watcher_is_told_what_a_question_wants_whatever_its_form(
+    schema: object, shown: tuple[str, ...]
+) -> None:
+    raised = InterruptRaised(
+        interrupt_id="question-1-1",
+        kind=InterruptKind.INTERRUPT_KIND_QUESTION,
+        options=["accept", "decline"],
+    )
+    question = QuestionContent(text="How long?", schema_json=json.dumps(schema).encode())
+    event = StepEvent(run_id=RUN_ID, interrupt_raised=raised, content=Content(question=question))
+    told = "\n".join(lines([event]))
+    assert "\x1b" not in told
+    for words in shown:
+        assert words in told
