@@ -71,6 +71,9 @@ async def box(homes: Homes | None = None, **processes: Any) -> AsyncGenerator[Bo
         made = Box(FunctionProcesses(**processes), homes or Homes(Path(parent)))
         yield made
         await made.isolated.close()
+        async with asyncio.timeout(60):  # longer than a server that ends would wait for it
+            while has_calls(parent):
+                await a_moment()
         await made.homes.close()
         assert made.isolated.lost == 0
         assert is_empty(parent)
@@ -82,6 +85,10 @@ def is_there(folder: str) -> bool:
 
 def is_empty(folder: str) -> bool:
     return not any(Path(folder).iterdir())
+
+
+def has_calls(parent: str) -> bool:
+    return any(Path(parent).glob("*/*"))
 
 
 def written(note: Path) -> str:
@@ -265,6 +272,9 @@ async def test_a_folder_that_resists_its_removal_holds_no_place():
             assert output(await made.call("count")) == 1
             assert (Path(there) / "left").exists()
             let_go.set()
+            async with asyncio.timeout(60):
+                while has_calls(parent):
+                    await a_moment()
         assert is_empty(parent)
 
 
