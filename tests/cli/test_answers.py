@@ -33,6 +33,7 @@ def waiting(schema: object = FORM, count: int = 1) -> wire.GetRunResponse:
     interrupts = [
         Interrupt(
             interrupt_id=f"question-1-{number}",
+            run_id=RUN_ID,
             kind=InterruptKind.INTERRUPT_KIND_QUESTION,
             options=["accept", "decline"],
             question="How long does Ann stay?",

@@ -78,13 +78,10 @@ def answer(
             if option is None or (chosen is None and asked is None):
                 _show_answers(screen, run_id, found, server.flag)
                 return ExitCode.USAGE if option is None else ExitCode.REFUSED
-            if asked is not None and option == ACCEPT and not said and form_of(asked.schema_json).is_wanted:
-                screen.problem("jackline: say what the answer is:")
+            if option == ACCEPT and not said and _wants_data(asked):
                 _show_form(screen, asked)
                 return ExitCode.USAGE
-            if chosen is None and asked is not None:
-                of = asked.run_id or run_id
-            chosen = chosen or (asked.interrupt_id if asked else "")
+            of, chosen = (asked.run_id or run_id, asked.interrupt_id) if asked else (run_id, chosen or "")
         try:
             response = await client.answer(of, chosen, option, text=said, **control_options(reason, wait))
         except InvalidAnswer as error:
@@ -149,7 +146,14 @@ def _show_answers(screen: Screen, run_id: str, found: Sequence[Interrupt], flag:
             screen.problem(f"  {command}")
 
 
-def _show_form(screen: Screen, asked: Interrupt) -> None:
+def _wants_data(asked: Interrupt | None) -> bool:
+    return asked is not None and form_of(asked.schema_json).is_wanted
+
+
+def _show_form(screen: Screen, asked: Interrupt | None) -> None:
+    if asked is None or not asked.schema_json:
+        return
+    screen.problem("jackline: say what the answer is:")
     for line in form_of(asked.schema_json).lines:
         screen.problem(f"  {line}")
 
@@ -164,8 +168,7 @@ async def _show_what_fits(
     """Says on standard error what the question wants, and which fields were given as another type."""
     run_id, interrupt_id = question
     asked = _meant(await _open_questions(client, run_id), interrupt_id)
-    if asked is not None and asked.schema_json:
-        _show_form(screen, asked)
+    _show_form(screen, asked)
     for violation in error.field_violations:
         for hint in hints(pairs, violation.description):
             screen.problem(f"  {hint}")
