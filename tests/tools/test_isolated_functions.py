@@ -430,9 +430,8 @@ async def test_a_server_without_such_processes_does_not_call_it_in_its_own():
     assert (await tools.call(invocation(apart("count")))).ending is ToolEnding.FAILED
 
 
-@pytest.mark.parametrize("function", ["blocks", "escapes"])
-async def test_a_function_does_not_outlive_a_server_that_is_killed(function: str, tmp_path: Path):
-    note, parent = tmp_path / "pid", tmp_path / "functions"
+async def kill_a_server_that_calls(function: str, note: Path, parent: Path) -> list[int]:
+    """The processes that the function has noted; the server that called it is dead."""
     program = (
         "import asyncio, sys\n"
         "from tests.tools.test_isolated_functions import Box, FunctionProcesses, Homes, Path\n"
@@ -450,10 +449,23 @@ async def test_a_function_does_not_outlive_a_server_that_is_killed(function: str
     finally:
         server.kill()
         await server.wait()
+    return [int(pid) for pid in written(note).split()]
+
+
+async def test_what_a_function_started_ends_with_a_server_that_is_killed(tmp_path: Path):
+    name = "holds_the_interpreter_with_a_child"
+    for pid in await kill_a_server_that_calls(name, tmp_path / "pids", tmp_path / "functions"):
+        await until_gone(pid)
+
+
+@pytest.mark.parametrize("function", ["blocks", "escapes"])
+async def test_a_function_does_not_outlive_a_server_that_is_killed(function: str, tmp_path: Path):
+    parent = tmp_path / "functions"
+    pids = await kill_a_server_that_calls(function, tmp_path / "pid", parent)
     homes = Homes(parent)
     homes.tidy()
-    for pid in written(note).split():
-        await until_gone(int(pid))
+    for pid in pids:
+        await until_gone(pid)
     async with asyncio.timeout(60):
         while any(parent.iterdir()):
             await a_moment()

@@ -6,6 +6,7 @@ as long as the server lives and wants the call; its end is that of this process 
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
@@ -15,7 +16,6 @@ import threading
 from typing import Any
 
 _HEAD = 8
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 def main() -> None:
@@ -23,8 +23,8 @@ def main() -> None:
     control, answers = (int(text) for text in sys.argv[1:3])
     for descriptor in (control, answers):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no name
-    _end_with_the_server()
     call: dict[str, Any] = json.loads(_exactly(control, int.from_bytes(_exactly(control, _HEAD), "big")))
+    _end_with(control)
     threading.Thread(target=_watch, args=(control,), name="jackline-watch", daemon=True).start()
     _limit(call["limits"])
     sys.path[:] = call["path"]
@@ -36,13 +36,17 @@ def main() -> None:
     threading.Event().wait()  # the server ends this process, with whatever is left of it
 
 
-def _end_with_the_server() -> None:
-    """Be killed when the server is, also while native code holds up the watch."""
+def _end_with(control: int) -> None:
+    """Have the system kill the whole group at the end of the pipe, also while native code holds up the watch.
+
+    Not a signal for the death of a parent: it would reach this process alone, and mostly before its watch
+    could end what it has started. Whoever reads nothing more of the pipe may arm it: whatever comes kills.
+    """
     if not sys.platform.startswith("linux"):
         return
-    import ctypes  # noqa: PLC0415 - on Linux alone
-
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    fcntl.fcntl(control, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(control, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(control, fcntl.F_SETFL, fcntl.fcntl(control, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _watch(control: int) -> None:

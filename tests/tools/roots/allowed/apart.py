@@ -99,6 +99,13 @@ def dies_with_a_child(note: str) -> None:
     os._exit(0)
 
 
+def holds_the_interpreter_with_a_child(note: str) -> None:
+    """Starts a child in its own group, and is then in native code that lets no thread of its process run."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(note).write_text(f"{os.getpid()} {child.pid}")
+    ctypes.PyDLL(None).sleep(600)
+
+
 def forges() -> str:
     """Writes what is no answer where the answers go."""
     for descriptor in range(3, 32):
