@@ -198,3 +198,18 @@ async def test_a_run_that_ends_while_a_person_is_asked_tells_the_server(tmp_path
         asked(await scene.call("asking"))
         scene.servers.let_go("run_1")
         await until(lambda: "notifications/cancelled" in scene.noted("method"))
+
+
+async def test_a_run_that_ends_while_a_person_is_asked_leaves_the_calls_of_others_alone(
+    tmp_path: Path,
+) -> None:
+    async with hostile(tmp_path, "silent_echo") as scene:
+        asked(await scene.call("asking"))
+        other = asyncio.create_task(scene.call("echo", effect=Effect.WRITE))
+        await until(lambda: "echo" in scene.noted("called"))
+        scene.servers.let_go("run_1")
+        await until(lambda: scene.noted("said") == [{"action": "cancel"}])
+        assert (await scene.call("failing")).ending is FAILED
+        assert (other.done(), len(scene.noted("started"))) == (False, 1)
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)

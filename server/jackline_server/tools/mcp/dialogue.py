@@ -90,19 +90,27 @@ class Dialogue:
 
     def reply(self, result: ElicitResult) -> None:
         """Give the server what a person said; `advance` waits for what follows."""
-        reply, self._reply = self._reply, None
         self._question = asyncio.get_running_loop().create_future()
-        if reply is not None and not reply.done():
-            reply.set_result(result)
+        self._say(result)
 
     async def end(self) -> None:
-        """Give the call up; the SDK tells the server so on the way out. Bounded."""
-        if self._reply is not None:
-            self._reply.cancel()
-        self._task.cancel()
-        await asyncio.wait({self._task}, timeout=_FAREWELL_S)
-        with contextlib.suppress(asyncio.CancelledError, asyncio.InvalidStateError):
-            self._task.exception()
+        """Give the call up; the SDK tells the server so on the way out. Bounded.
+
+        What the server asked is answered too: the SDK's task that waits for it is one of the session's, and
+        were it cancelled from here, the session would end with all its calls.
+        """
+        try:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_FAREWELL_S)
+            with contextlib.suppress(asyncio.CancelledError, asyncio.InvalidStateError):
+                self._task.exception()
+        finally:
+            self._say(ElicitResult(action="cancel"))
+
+    def _say(self, result: ElicitResult) -> None:
+        reply, self._reply = self._reply, None
+        if reply is not None and not reply.done():
+            reply.set_result(result)
 
     def _answer(self) -> Answer:
         try:
