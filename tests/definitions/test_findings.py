@@ -93,6 +93,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_form", E, asks("schema: {type: string}"), "steps.ask.schema"),
     ("bad_form", E, asks("schema: {type: object, properties: {a: {type: string}, b: {type: object}}}"), "steps.ask.schema.properties.b"),
     ("bad_form", E, asks("schema: {type: object, properties: {a: {type: array, items: {type: string}}}}"), "steps.ask.schema.properties.a"),
+    ("bad_form", E, asks("schema: {type: object, properties: {a: {type: [string, 'null']}}}"), "steps.ask.schema.properties.a"),
     ("bad_schema", E, asks("schema: {type: object, properties: {a: {type: word}}}"), "steps.ask.schema.properties.a.type"),
     ("bad_default", E, asks("options: [go, stop], default: wait, routes: {'*': end}"), "steps.ask.default"),
     ("bad_default", E, asks("schema: {type: object, properties: {a: {type: integer}}}, default: {a: b}"), "steps.ask.default"),

@@ -150,7 +150,7 @@ def _is_plain(field: JsonValue) -> bool:
     if kind == "array":
         items = field.get("items")
         return isinstance(items, dict) and "enum" in items
-    return "enum" in field or kind in _SCALARS
+    return "enum" in field or (isinstance(kind, str) and kind in _SCALARS)
 
 
 def _default(shape: HumanShape, parameters: Parameters, path: Path, report: Report) -> JsonValue:
