@@ -89,6 +89,27 @@ async def test_a_wrong_command_line_is_exit_2_with_its_words_on_standard_error(
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("answer", RUN_ID, "question-1-1", "accept", "--text", "\udc80"),
+        ("answer", RUN_ID, "question-1-1", "accept", "-f", "note=\udc80"),
+        ("answer", RUN_ID, "question-1-1", "accept", "-f", 'note:="\\ud800"'),
+        ("answer", RUN_ID, "question-\udc80", "accept", "--text", "x"),
+        ("steer", RUN_ID, "\udc80"),
+        ("run", "a", "-i", "k=\udc80"),
+        ("run", "a", "--label", "k=\udc80"),
+        ("get", "run_\udc80"),
+    ],
+)
+async def test_words_that_are_no_utf8_are_refused_as_what_was_typed(
+    console: Console, service: ScriptedService, words: tuple[str, ...]
+) -> None:
+    done = await console.run(*words)
+    assert (done.code, "Traceback" in done.err) == (2, False), done.err
+    assert service.requests(wire.ControlRequest) == []
+
+
 async def test_an_address_in_the_environment_that_is_none_is_exit_2_and_named(console: Console) -> None:
     done = await console.run("ls", JACKLINE_ADDRESS="nowhere")
     assert done.code == 2

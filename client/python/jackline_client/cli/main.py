@@ -218,6 +218,13 @@ def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         app(prog_name="jackline")
+    except UnicodeEncodeError as error:
+        # A byte of the command line that is no UTF-8, or JSON that names half of a pair: no request has it.
+        if not 0xD800 <= ord(error.object[error.start]) <= 0xDFFF:  # noqa: PLR2004 - surrogates
+            raise
+        where = f"its character {error.start + 1} is no whole one"
+        typer.echo(f"jackline: what was given is not UTF-8: {where}; write it anew", err=True)
+        sys.exit(ExitCode.USAGE)
     except ModuleNotFoundError as error:
         # A command that loads what it needs only when it runs. What we bring ourselves is never missing.
         if (error.name or "jackline").partition(".")[0] in {"jackline", "jackline_client"}:
