@@ -6,10 +6,13 @@ from collections.abc import Mapping
 import pytest
 
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.runtime.ports import Record
+from jackline_server.core.facts import InterruptRaised, ToolAsk
+from jackline_server.core.plan import Plan
+from jackline_server.runtime.family_watching import AT_ONCE
+from jackline_server.runtime.ports import Record, ToolEnding, ToolResult
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.testing.harness import Process, process
-from jackline_server.testing.plans import agent, child, entry, plan_of, run_bounds
+from jackline_server.testing.plans import agent, child, entry, plan_of, run_bounds, step_bounds
 from tests.runtime.families import (
     CHILD,
     PARENT,
@@ -44,22 +47,24 @@ def of(seen: list[Record], run_id: str) -> list[int]:
     return [record.envelope.sequence for record in seen if record.envelope.run_id == run_id]
 
 
-async def test_a_family_is_seen_whole_while_it_runs_and_after() -> None:
-    """Two levels: the workflow `middle` has `child` as its tool, and is one itself."""
+def three_levels(*, at_once: int = 8) -> tuple[Plan, ...]:
+    """The workflow `middle` has `child` as its tool, and is one of `parent` itself."""
+    top = agent(
+        system=says(PARENT),
+        tools=(entry("ask"),),
+        max_parallel=at_once,
+        bounds=step_bounds(tool_calls=max(at_once, 32)),
+    )
     middle = agent(system=says("middle"), tools=(entry("ask"),))
-    plans = (
-        sealed(
-            plan_of(
-                agent(system=says(PARENT), tools=(entry("ask"),)),
-                child("ask", "middle"),
-                name=PARENT,
-                bounds=run_bounds(),
-            )
-        ),
+    return (
+        sealed(plan_of(top, child("ask", "middle"), name=PARENT, bounds=run_bounds())),
         sealed(plan_of(middle, child("ask", CHILD), name="middle", bounds=run_bounds())),
         child_plan(),
     )
-    here = scene(*plans, answering=turns(children=2))
+
+
+async def test_a_family_is_seen_whole_while_it_runs_and_after() -> None:
+    here = scene(*three_levels(), answering=turns(children=2))
     async with process(here.world) as jackline, asyncio.timeout(SECONDS):
         await put_all(jackline)
         run_id = await jackline.start(PARENT)
@@ -75,6 +80,26 @@ async def test_a_family_is_seen_whole_while_it_runs_and_after() -> None:
         assert {record.envelope.run_id for record in seen} == set(logs)
         assert all(of(seen, one) == list(range(1, len(log) + 1)) for one, log in logs.items())
     assert told == {one: len(log) for one, log in logs.items() if one != run_id}
+
+
+async def test_what_is_asked_below_as_many_as_are_followed_at_once_is_seen() -> None:
+    """They wait for what is below them: that would never be followed if each of them held a place."""
+    ask = ToolResult(ending=ToolEnding.ASKING, ask=ToolAsk(text="Which?", schema_json="{}"))
+    here = scene(*three_levels(at_once=AT_ONCE), answering=turns(children=AT_ONCE), look=lambda _: ask)
+    codec, asking = ProtoCodec(), set[str]()
+    async with process(here.world) as jackline, asyncio.timeout(SECONDS):
+        await put_all(jackline)
+        run_id = await jackline.start(PARENT)
+        frames = jackline.runtime.runs.watch(
+            DEFAULT_TENANT, run_id, after_sequence=0, deltas=False, positions={}
+        )
+        async for frame in frames:
+            for record in map(codec.decode, frame.events):
+                if isinstance(record.fact, InterruptRaised):
+                    asking.add(record.envelope.run_id)
+            if len(asking) == AT_ONCE:
+                break
+        await frames.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - a generator
 
 
 @pytest.mark.parametrize("part", [1, 2, 3])

@@ -17,7 +17,8 @@ from jackline_server.runtime.use_cases import Frame, Live
 from jackline_server.runtime.watching import Watching
 
 AT_ONCE = 64
-"""Children of one stream that are followed at once; further ones come after."""
+"""Runs of one stream that are followed at once without having started any; further ones come after. Those
+that have are not counted: they wait for what is below them, and may not keep it from being seen."""
 
 _AHEAD = 8
 """Frames that wait for the consumer, at most: a slow one holds up its own stream and nothing else."""
@@ -139,31 +140,56 @@ class _Weaving:
 
     async def _following(self, run_id: str, after: int, live: Live) -> None:
         """Hand over the frames of a run, and have its children followed. The task ends here."""
+        place = _Place(self._room)
         try:
-            if run_id == self._root:
-                await self._hand_over(run_id, after, live)
-            else:
-                async with self._room:
-                    await self._hand_over(run_id, after, _NOTHING_LIVE)
+            if run_id != self._root:
+                await place.take()
+            await self._hand_over(run_id, after, live, place)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whoever reads the stream gets it
             await self._ready.put(error)
         else:
             await self._ready.put(None)
+        finally:
+            place.leave()
 
-    async def _hand_over(self, run_id: str, after: int, live: Live) -> None:
+    async def _hand_over(self, run_id: str, after: int, live: Live, place: "_Place") -> None:
         if after:  # those whose start was sent before
             for child in await self._family.children_of(self._tenant, run_id):
-                self._follow(child, self._positions.get(child, 0))
+                self._follow_below(child, place)
         frames = self._family.one(self._tenant, run_id, after=after, live=live)
         async with aclosing(frames):
             async for frame in frames:
                 for event in frame.events:
                     child = self._family.started_by(event)
                     if child:
-                        self._follow(child, self._positions.get(child, 0))
+                        self._follow_below(child, place)
                 if run_id == self._root:
                     await self._ready.put(frame)
                 elif frame.events:
                     await self._ready.put(change(frame, run_id=run_id))
+
+    def _follow_below(self, run_id: str, place: "_Place") -> None:
+        """Have a child followed, whose parent waits for it and gives up its own place for good."""
+        place.leave()
+        self._follow(run_id, self._positions.get(run_id, 0))
+
+
+class _Place:
+    """One of the places for runs that are followed at once."""
+
+    __slots__ = ("_is_held", "_room")
+
+    def __init__(self, room: asyncio.Semaphore) -> None:
+        self._room = room
+        self._is_held = False
+
+    async def take(self) -> None:
+        await self._room.acquire()
+        self._is_held = True
+
+    def leave(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._room.release()
