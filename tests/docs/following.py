@@ -34,6 +34,7 @@ _OF_ONE_RUN = (
     (re.compile(r"\brun_[0-9a-z]{26}\b"), "RUN"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r"\b[\d,]+ tokens\b"), "N tokens"),
+    (re.compile(r"\bbudget tokens: [\d,]+ used\b"), "budget tokens: N used"),
     (re.compile(r"\b[\d,.]+ (ms|s)\b"), "TIME"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"[ \t]+"), " "),
