@@ -8,11 +8,10 @@ import asyncio
 import hashlib
 import logging
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import NoReturn
 
 from jackline_server import failpoints
 from jackline_server.api.server_info import ServerInfo
@@ -51,11 +50,13 @@ from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.connection_views import Connections
 from jackline_server.runtime.machine import SystemChance, SystemClock
 from jackline_server.runtime.model_providers import LITELLM, OPENAI, SCRIPTED
+from jackline_server.runtime.outboxes import Outbox
 from jackline_server.runtime.ports import Consultants, Models
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import Store, StoreError
 from jackline_server.runtime.sweeping import Sweeper
+from jackline_server.runtime.webhooking import Webhooks
 from jackline_server.signals.in_process import InProcessSignals
 from jackline_server.storage.memory import memory_store
 from jackline_server.storage.sqlite import SqliteSettings, open_sqlite
@@ -76,6 +77,9 @@ from jackline_server.tools.sql.tool import SqlTool
 from jackline_server.tools.toolbox import StepToolbox
 from jackline_server.tools.worker.calls import WorkerCalls
 from jackline_server.tools.worker.pools import WorkerPools
+from jackline_server.webhooks.delivering import Deliverer, DeliveryTools
+from jackline_server.webhooks.outbox import EndpointOutbox
+from jackline_server.webhooks.sweeping import DeliverySweeper
 
 _log = logging.getLogger(__name__)
 
@@ -122,12 +126,17 @@ async def running(
         tools = await _tools(config, stack, keeps_data=not config.server.volatile)
         models = await _models(config, stack, tools, environ)
         consultants = _consultants(config, stack, tools)
-        runtime = assemble(_ring(config, store, models, tools, consultants), _scheduling(config))
+        deliverer = _deliverer(config, stack, store, tools)
+        runtime = assemble(
+            _ring(config, store, models, tools, consultants, _outbox(config, deliverer)),
+            _scheduling(config),
+        )
         register = _Register()
         served = Served(
             runs=runtime.runs,
             threads=runtime.threads,
             workflows=runtime.workflows,
+            webhooks=_webhooks(config, store, deliverer),
             workers=tools.workers,
             authenticate=register.authenticate,
             info=_info(config, store),
@@ -142,9 +151,10 @@ async def running(
         stack.push_async_callback(_go_down, server, runtime, broken)
         register.open(config, environ, address)
         await runtime.scheduler.start()
-        stack.push_async_callback(_cancel, asyncio.create_task(folder.watch(), name="workflow folder"))
-        sweeper = Sweeper(blobs=store.blobs, clock=SystemClock())
-        stack.push_async_callback(_cancel, asyncio.create_task(sweeper.run(), name="sweeping blobs"))
+        _beside(stack, folder.watch(), name="workflow folder")
+        _look_after(store, stack)
+        if config.webhooks:
+            _beside(stack, deliverer.run(), name="webhooks")
         await server.set_serving(serving=True)
         yield Running(address=address, runtime=runtime)
 
@@ -191,9 +201,22 @@ async def _go_down(server: RpcServer, runtime: Runtime, broken: asyncio.Event) -
     await server.stop(grace_s=2)
 
 
-async def _cancel(task: asyncio.Task[None] | asyncio.Task[NoReturn]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+def _look_after(store: Store, stack: AsyncExitStack) -> None:
+    """Clear away what is over, for as long as the server serves."""
+    clock = SystemClock()
+    _beside(stack, Sweeper(blobs=store.blobs, clock=clock).run(), name="sweeping blobs")
+    _beside(stack, DeliverySweeper(queue=store.deliveries, clock=clock).run(), name="sweeping deliveries")
+
+
+def _beside(stack: AsyncExitStack, work: Coroutine[object, object, object], *, name: str) -> None:
+    """Have something done beside the runs for as long as the server serves."""
+    task = asyncio.create_task(work, name=name)
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(end)
 
 
 # --- the ring ----------------------------------------------------------------------------------
@@ -333,7 +356,14 @@ def _consultants(config: Config, stack: AsyncExitStack, tools: _Tools) -> EveryC
     return EveryConsultant(functions=FunctionConsultants(functions=functions), hooks=hooks, policies=policies)
 
 
-def _ring(config: Config, store: Store, models: _Models, tools: _Tools, consultants: Consultants) -> Ring:
+def _ring(
+    config: Config,
+    store: Store,
+    models: _Models,
+    tools: _Tools,
+    consultants: Consultants,
+    outbox: Outbox | None,
+) -> Ring:
     return Ring(
         store=store,
         models=models.router,
@@ -352,6 +382,7 @@ def _ring(config: Config, store: Store, models: _Models, tools: _Tools, consulta
         consultants=consultants,
         masks=PiiMasks(),
         held=tools.mcp,
+        outbox=outbox,
         limits=_run_limits(config.tenant),
     )
 
@@ -361,6 +392,27 @@ def _connections(config: Config, tools: _Tools, models: _Models) -> Connections:
     return Connections(
         tools.http, tools.mcp, tools.grpc, tools.sql, tools.workers, models.places, veil=veil.over
     )
+
+
+def _deliverer(config: Config, stack: AsyncExitStack, store: Store, tools: _Tools) -> Deliverer:
+    deliverer = Deliverer(
+        tuple(config.webhooks.values()),
+        tools=DeliveryTools(
+            queue=store.deliveries, pools=tools.clients, clock=SystemClock(), chance=SystemChance()
+        ),
+    )
+    stack.push_async_callback(deliverer.close)
+    return deliverer
+
+
+def _outbox(config: Config, deliverer: Deliverer) -> Outbox | None:
+    if not config.webhooks:
+        return None
+    return EndpointOutbox(tuple(config.webhooks.values()), on_owed=deliverer.nudge)
+
+
+def _webhooks(config: Config, store: Store, deliverer: Deliverer) -> Webhooks:
+    return Webhooks(config.webhooks, log=store.deliveries, sender=deliverer, clock=SystemClock())
 
 
 def _run_limits(tenant: TenantLimits) -> RunLimits:

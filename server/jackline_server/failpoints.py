@@ -58,6 +58,8 @@ NAMES = frozenset(
         "tool.after_intent_before_call",
         "tool.before_intent",
         "tool.mid",
+        "webhook.after_claim_before_send",
+        "webhook.settle",
     }
 )
 """Every name that may stand in a specification."""

@@ -9,7 +9,7 @@ from google.rpc import (  # pyright: ignore[reportMissingTypeStubs]  # ships its
     error_details_pb2,
 )
 
-from jackline.v1 import run_service_pb2, tool_worker_pb2, workflow_service_pb2
+from jackline.v1 import run_service_pb2, tool_worker_pb2, webhook_service_pb2, workflow_service_pb2
 from jackline_server.api.checks import COUNTS
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.methods import METHODS
@@ -30,7 +30,7 @@ def test_every_reason_of_the_server_is_one_of_the_contract() -> None:
 def test_every_method_of_the_contract_has_a_rule_and_none_of_ours_is_public() -> None:
     served = {
         f"/{service.full_name}/{method.name}"
-        for file in (run_service_pb2, tool_worker_pb2, workflow_service_pb2)
+        for file in (run_service_pb2, tool_worker_pb2, webhook_service_pb2, workflow_service_pb2)
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
@@ -57,7 +57,7 @@ def repeated_fields(message: Descriptor) -> Iterator[str]:
 def test_every_list_and_map_of_a_request_has_a_limit() -> None:
     found = {
         name
-        for file in (run_service_pb2, tool_worker_pb2, workflow_service_pb2)
+        for file in (run_service_pb2, tool_worker_pb2, webhook_service_pb2, workflow_service_pb2)
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
         for name in repeated_fields(method.input_type)

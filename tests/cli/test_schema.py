@@ -248,7 +248,7 @@ def test_every_key_is_described_and_no_other_key_is_allowed(file: File):
     assert found
     assert [path for path, one in found if one["additionalProperties"] is not False] == []
     sections = {"/server", "/models", "/connections", "/data_sources"} | {
-        f"/{one}" for one in ("functions", "hooks", "policies", "limits")
+        f"/{one}" for one in ("functions", "hooks", "policies", "webhooks", "limits")
     }
     undescribed = {
         f"{path}/{key}"

@@ -243,7 +243,12 @@ def test_the_function_of_the_page_is_one_that_can_be_called(tmp_path: Path) -> N
     "block",
     [
         pytest.param(block, id=f"{name} line {block.line}")
-        for name, text in (("config", CONFIG), ("scripts", SCRIPTS), ("workflow", WORKFLOW))
+        for name, text in (
+            ("config", CONFIG),
+            ("scripts", SCRIPTS),
+            ("workflow", WORKFLOW),
+            ("webhooks", page("webhooks.md")),
+        )
         for block in blocks(text, "toml")
     ],
 )
@@ -261,7 +266,14 @@ def test_every_config_of_the_pages_is_accepted(block: Block, tmp_path: Path) -> 
         "SHOP_PASSWORD",
     )
     load_config(
-        file=file, environ=dict.fromkeys((*names, "SHOP_PASSWORD", "BILLING_TOKEN", "SHOP_TOKEN"), "secret")
+        file=file,
+        environ={
+            **dict.fromkeys((*names, "SHOP_PASSWORD", "BILLING_TOKEN", "SHOP_TOKEN"), "secret"),
+            **dict.fromkeys(
+                ("OPS_WEBHOOK_SECRET", "OPS_WEBHOOK_SECRET_OLD", "BILLING_WEBHOOK_SECRET"),
+                f"whsec_{'c2VjcmV0' * 4}",
+            ),
+        },
     )
 
 

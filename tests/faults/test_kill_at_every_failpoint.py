@@ -85,10 +85,12 @@ ELSEWHERE = {
     "restore.before_place",
     "restore.after",
     "result.after_put_before_commit",
+    "webhook.after_claim_before_send",
+    "webhook.settle",
 }
 """F20, F21: tests/storage/test_migrations_killed.py, with migrations of its own; test_restore.py.
 
-Results that are kept outside the log: tests/runtime/test_results.py.
+Results that are kept outside the log: tests/runtime/test_results.py. Webhooks: test_kill_in_webhooks.py.
 """
 
 

@@ -55,6 +55,8 @@ from jackline_server.runtime.use_cases import (
     StartRun,
     ThreadPage,
 )
+from jackline_server.runtime.webhook_ports import DeliveryQuery, DeliveryRow, Tried
+from jackline_server.runtime.webhooking import WebhookView
 from jackline_server.testing import plans
 
 RUN_ID = "run_01k0000000000000000000000a"
@@ -172,6 +174,25 @@ class ScriptedThreads:
 
     async def append(self, request: AppendMessages) -> Appended:
         return await self._script.ask("append", request)
+
+
+class ScriptedWebhooks:
+    """WebhookUseCases by script."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def webhooks(self, tenant: Tenant) -> Sequence[WebhookView]:
+        return await self._script.ask("webhooks", tenant)
+
+    async def deliveries(self, query: DeliveryQuery) -> Sequence[DeliveryRow]:
+        return await self._script.ask("deliveries", query)
+
+    async def resend(self, tenant: Tenant, delivery_id: str) -> DeliveryRow:
+        return await self._script.ask("resend", tenant, delivery_id)
+
+    async def test(self, name: str) -> Tried:
+        return await self._script.ask("test", name)
 
 
 class ScriptedWorkflows:

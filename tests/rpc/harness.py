@@ -22,7 +22,14 @@ from jackline_server.rpc.server import RpcServer, Served, create_server
 from jackline_server.runtime.connection_views import Connections
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Durability, Tenant
 from jackline_server.tools.worker.pools import WorkerPools
-from tests.rpc.doubles import FixedClock, Script, ScriptedRuns, ScriptedThreads, ScriptedWorkflows
+from tests.rpc.doubles import (
+    FixedClock,
+    Script,
+    ScriptedRuns,
+    ScriptedThreads,
+    ScriptedWebhooks,
+    ScriptedWorkflows,
+)
 from tests.tools.worker.scene import POOL, connection
 
 M = TypeVar("M", bound=Message)
@@ -116,6 +123,7 @@ def make_server(
         runs=runs,
         threads=ScriptedThreads(script),
         workflows=ScriptedWorkflows(script),
+        webhooks=ScriptedWebhooks(script),
         workers=pools,
         authenticate=_register().authenticate,
         info=ServerInfo(
@@ -130,6 +138,12 @@ def make_server(
         page_key=b"k" * 32,
     )
     return create_server(served, reflection=reflection)
+
+
+def path_of(method: str) -> str:
+    """The path of a method of RunService, or of the service that its name has."""
+    service = next((one for one in ("Workflow", "Webhook") if one in method), "Run")
+    return f"/jackline.v1.{service}Service/{method}"
 
 
 @dataclass(kw_only=True)
@@ -201,14 +215,12 @@ class Harness:
         return response
 
     async def ask(self, method: str, request: Message | bytes, kind: type[M], **options: Any) -> M:
-        """One unary call of RunService or WorkflowService that has to succeed."""
-        service = "Workflow" if "Workflow" in method else "Run"
-        return kind.FromString(await self.send(f"/jackline.v1.{service}Service/{method}", request, **options))
+        """One unary call of RunService, WorkflowService or WebhookService that has to succeed."""
+        return kind.FromString(await self.send(path_of(method), request, **options))
 
     async def refused(self, method: str, request: Message | bytes, **options: Any) -> Ended:
         """One unary call that has to fail, by a status with exactly one ErrorInfo."""
-        service = "Workflow" if "Workflow" in method else "Run"
-        path = method if method.startswith("/") else f"/jackline.v1.{service}Service/{method}"
+        path = method if method.startswith("/") else path_of(method)
         try:
             await self.send(path, request, **options)
         except grpc.aio.AioRpcError as error:

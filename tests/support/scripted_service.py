@@ -27,6 +27,10 @@ from jackline.v1.tool_worker_pb2_grpc import (
     ToolWorkerServiceServicer,
     add_ToolWorkerServiceServicer_to_server,
 )
+from jackline.v1.webhook_service_pb2_grpc import (
+    WebhookServiceServicer,
+    add_WebhookServiceServicer_to_server,
+)
 from jackline.v1.workflow_service_pb2_grpc import (
     WorkflowServiceServicer,
     add_WorkflowServiceServicer_to_server,
@@ -64,7 +68,9 @@ class StreamScript:
     """Never ends by itself."""
 
 
-class ScriptedService(RunServiceServicer, WorkflowServiceServicer, ToolWorkerServiceServicer):
+class ScriptedService(
+    RunServiceServicer, WorkflowServiceServicer, ToolWorkerServiceServicer, WebhookServiceServicer
+):
     """The services. Answers are scripted by method name, in order."""
 
     def __init__(self) -> None:
@@ -153,6 +159,10 @@ class ScriptedService(RunServiceServicer, WorkflowServiceServicer, ToolWorkerSer
     ListThreads = GetThread = AppendMessages = cast("Any", _answer)
     ValidateWorkflow = PutWorkflow = GetWorkflow = ListWorkflows = DescribeWorkflow = cast("Any", _answer)
     ListToolWorkers = ListConnections = cast("Any", _answer)
+    ListWebhooks = cast("Any", _answer)
+    ListWebhookDeliveries = cast("Any", _answer)
+    ResendWebhookDelivery = cast("Any", _answer)
+    TestWebhook = cast("Any", _answer)
     Connect = cast("Any", _nobody_serves)
 
 
@@ -270,6 +280,7 @@ async def serving(service: ScriptedService, *, max_streams: int | None = None) -
     add_RunServiceServicer_to_server(service, server)
     add_WorkflowServiceServicer_to_server(service, server)
     add_ToolWorkerServiceServicer_to_server(service, server)
+    add_WebhookServiceServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

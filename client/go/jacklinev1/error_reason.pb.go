@@ -74,6 +74,10 @@ const (
 	ErrorReason_ERROR_REASON_THREAD_NOT_FOUND ErrorReason = 34
 	// NOT_FOUND: no such pool of workers for this caller. Keys: `pool`.
 	ErrorReason_ERROR_REASON_WORKER_POOL_NOT_FOUND ErrorReason = 35
+	// NOT_FOUND: the server's config has no such webhook. Keys: `webhook`.
+	ErrorReason_ERROR_REASON_WEBHOOK_NOT_FOUND ErrorReason = 36
+	// NOT_FOUND: no such delivery in the caller's tenant. Keys: `delivery_id`.
+	ErrorReason_ERROR_REASON_DELIVERY_NOT_FOUND ErrorReason = 37
 	// ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 40
 	// ALREADY_EXISTS: the command id was used with another content. Keys: `command_id`.
@@ -170,6 +174,8 @@ var (
 		33:  "ERROR_REASON_CALL_NOT_FOUND",
 		34:  "ERROR_REASON_THREAD_NOT_FOUND",
 		35:  "ERROR_REASON_WORKER_POOL_NOT_FOUND",
+		36:  "ERROR_REASON_WEBHOOK_NOT_FOUND",
+		37:  "ERROR_REASON_DELIVERY_NOT_FOUND",
 		40:  "ERROR_REASON_REQUEST_ID_REUSED",
 		41:  "ERROR_REASON_COMMAND_ID_REUSED",
 		42:  "ERROR_REASON_APPEND_ID_REUSED",
@@ -227,6 +233,8 @@ var (
 		"ERROR_REASON_CALL_NOT_FOUND":          33,
 		"ERROR_REASON_THREAD_NOT_FOUND":        34,
 		"ERROR_REASON_WORKER_POOL_NOT_FOUND":   35,
+		"ERROR_REASON_WEBHOOK_NOT_FOUND":       36,
+		"ERROR_REASON_DELIVERY_NOT_FOUND":      37,
 		"ERROR_REASON_REQUEST_ID_REUSED":       40,
 		"ERROR_REASON_COMMAND_ID_REUSED":       41,
 		"ERROR_REASON_APPEND_ID_REUSED":        42,
@@ -295,7 +303,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xa9\x0e\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xf2\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eERROR_REASON_MALFORMED_REQUEST\x10\x01\x12 \n" +
@@ -319,6 +327,8 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1bERROR_REASON_CALL_NOT_FOUND\x10!\x12!\n" +
 	"\x1dERROR_REASON_THREAD_NOT_FOUND\x10\"\x12&\n" +
 	"\"ERROR_REASON_WORKER_POOL_NOT_FOUND\x10#\x12\"\n" +
+	"\x1eERROR_REASON_WEBHOOK_NOT_FOUND\x10$\x12#\n" +
+	"\x1fERROR_REASON_DELIVERY_NOT_FOUND\x10%\x12\"\n" +
 	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10(\x12\"\n" +
 	"\x1eERROR_REASON_COMMAND_ID_REUSED\x10)\x12!\n" +
 	"\x1dERROR_REASON_APPEND_ID_REUSED\x10*\x12\x1d\n" +

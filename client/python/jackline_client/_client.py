@@ -4,11 +4,11 @@ Owns the Python face of RunService and WorkflowService, and the list of tool wor
 (`_connection`), resuming (`_watch`) or the shape of requests (`_requests`).
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Self, Unpack
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -28,6 +28,7 @@ from jackline.v1.run_pb2 import Interrupt, Run, RunBounds, RunMessage, RunState,
 from jackline.v1.thread_pb2 import NewThreadMessage, Thread, ThreadMessage
 from jackline.v1.tool_worker_pb2 import ListToolWorkersRequest, WorkerPool
 from jackline_client._connection import Connection, Endpoint
+from jackline_client._paging import pages
 from jackline_client._requests import (
     ControlOptions,
     ForkOptions,
@@ -42,6 +43,7 @@ from jackline_client._requests import (
     timestamp,
 )
 from jackline_client._watch import Cut, Frame, Watch, WatchPolicy
+from jackline_client._webhooks import WebhookCalls
 from jackline_client.credentials import find_address, find_token
 
 _CALL_S = 30.0
@@ -57,8 +59,6 @@ TERMINAL_STATES = frozenset(
     }
 )
 """The states that a run does not leave."""
-
-_Item = TypeVar("_Item")
 
 
 def _no_labels() -> Mapping[str, str]:
@@ -104,6 +104,8 @@ class JacklineClient:
         self._connection = Connection(endpoint=endpoint)
         self._watch_policy = watch_policy or WatchPolicy()
         self._timeout_s = timeout_s
+        self.webhooks = WebhookCalls(connection=self._connection, timeout_s=timeout_s)
+        """The calls about webhooks."""
 
     @classmethod
     def from_environment(cls, address: str | None = None) -> Self:
@@ -358,7 +360,7 @@ class JacklineClient:
             )
             return answer.runs, answer.next_page_token
 
-        return _pages(page)
+        return pages(page)
 
     async def list_tool_calls(
         self, run_id: str, *, view: View.ValueType = View.VIEW_METADATA
@@ -422,7 +424,7 @@ class JacklineClient:
             )
             return answer.interrupts, answer.next_page_token
 
-        return _pages(page)
+        return pages(page)
 
     # Threads.
 
@@ -436,7 +438,7 @@ class JacklineClient:
             )
             return answer.threads, answer.next_page_token
 
-        return _pages(page)
+        return pages(page)
 
     async def get_thread(self, thread_id: str) -> Thread:
         """Reads a thread without its messages; ThreadNotFound if there is none."""
@@ -469,7 +471,7 @@ class JacklineClient:
             )
             return answer.messages, answer.next_page_token
 
-        return _pages(page)
+        return pages(page)
 
     async def append_messages(
         self, thread_id: str, *messages: str | NewThreadMessage, request_id: str | None = None
@@ -539,7 +541,7 @@ class JacklineClient:
             )
             return answer.revisions, answer.next_page_token
 
-        return _pages(page)
+        return pages(page)
 
     async def describe_workflow(self, workflow: str) -> workflow_wire.DescribeWorkflowResponse:
         """Describes a revision: its plan, its tools, the most that one run can spend."""
@@ -560,16 +562,6 @@ class JacklineClient:
             self._connection.workers.ListToolWorkers, request, timeout_s=self._timeout_s
         )
         return list(answer.pools)
-
-
-async def _pages(page: Callable[[str], Awaitable[tuple[Iterable[_Item], str]]]) -> AsyncGenerator[_Item]:
-    token = ""
-    while True:
-        items, token = await page(token)
-        for item in items:
-            yield item
-        if not token:
-            return
 
 
 def _duration(seconds: float) -> Duration:

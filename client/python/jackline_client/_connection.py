@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from jackline.v1.run_service_pb2_grpc import RunServiceStub
 from jackline.v1.tool_worker_pb2_grpc import ToolWorkerServiceStub
+from jackline.v1.webhook_service_pb2_grpc import WebhookServiceStub
 from jackline.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 from jackline_client._statuses import in_our_words
 
@@ -88,6 +89,7 @@ class Connection:
         self.runs = RunServiceStub(unary)
         self.workflows = WorkflowServiceStub(unary)
         self.workers = ToolWorkerServiceStub(unary)
+        self.webhooks = WebhookServiceStub(unary)
         self.streams = RunServiceStub(streams)
 
     async def call(

@@ -292,6 +292,14 @@ class WorkerPoolNotFound(NotFound):
     """No such pool of workers for this caller. Keys: `pool`."""
 
 
+class WebhookNotFound(NotFound):
+    """The server's config has no such webhook. Keys: `webhook`."""
+
+
+class DeliveryNotFound(NotFound):
+    """No such delivery of a webhook in the caller's tenant. Keys: `delivery_id`."""
+
+
 class RequestIdReused(AlreadyExists):
     """The request id was used with another content. Keys: `run_id`."""
 

@@ -18,6 +18,7 @@ from jackline_server.runtime.refusals import Violation
 
 _RUNS = "/jackline.v1.RunService/"
 _WORKFLOWS = "/jackline.v1.WorkflowService/"
+_WEBHOOKS = "/jackline.v1.WebhookService/"
 _WORKERS = "/jackline.v1.ToolWorkerService/"
 
 
@@ -67,6 +68,10 @@ METHODS: Mapping[str, MethodRule] = {
     f"{_WORKFLOWS}GetWorkflow": _with(Scope.WORKFLOWS_READ),
     f"{_WORKFLOWS}ListWorkflows": _with(Scope.WORKFLOWS_READ),
     f"{_WORKFLOWS}DescribeWorkflow": _with(Scope.WORKFLOWS_READ),
+    f"{_WEBHOOKS}ListWebhooks": _with(Scope.ADMIN),
+    f"{_WEBHOOKS}ListWebhookDeliveries": _with(Scope.ADMIN),
+    f"{_WEBHOOKS}ResendWebhookDelivery": _with(Scope.ADMIN),
+    f"{_WEBHOOKS}TestWebhook": _with(Scope.ADMIN),
     f"{_WORKERS}Connect": MethodRule(
         any_of=(Scope.TOOLS_SERVE,), capped=False, most_bytes=LIMITS.message_bytes
     ),

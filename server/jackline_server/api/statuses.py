@@ -104,6 +104,8 @@ RULES: Mapping[str, Rule] = {
     "CALL_NOT_FOUND": _missing("call_id", "jackline.v1.ToolCall"),
     "THREAD_NOT_FOUND": _missing("thread_id", _THREAD),
     "WORKER_POOL_NOT_FOUND": _missing("pool", "jackline.v1.WorkerPool"),
+    "WEBHOOK_NOT_FOUND": _missing("webhook", "jackline.v1.Webhook"),
+    "DELIVERY_NOT_FOUND": _missing("delivery_id", "jackline.v1.WebhookDelivery"),
     "REQUEST_ID_REUSED": _existing("run_id", _RUN),
     "COMMAND_ID_REUSED": _existing("command_id", "jackline.v1.Receipt"),
     "APPEND_ID_REUSED": _existing("thread_id", _THREAD),

@@ -15,13 +15,13 @@ from jackline_server.codec.values import (
     set_usage,
     set_visit_bounds,
 )
-from jackline_server.core import json_text
 from jackline_server.core.evolve import summary_of
 from jackline_server.core.exits import RUNNING, is_abnormal
 from jackline_server.core.facts import CallStatus, RunFinished
 from jackline_server.core.plan import ModelStep, ToolStep
+from jackline_server.core.reading.given_arguments import given_arguments
 from jackline_server.core.reading.transcript import shown
-from jackline_server.core.state import Interrupt, RunState, StepSummary, ToolCall, bounds_of
+from jackline_server.core.state import Interrupt, RunState, StepSummary, bounds_of
 
 
 def encode_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> bytes:
@@ -121,7 +121,7 @@ def tool_call_messages(state: RunState, *, full: bool) -> list[run_pb2.ToolCall]
         if call.waited_ms:
             set_time(message.waited, call.waited_ms)
         if full:
-            message.arguments_json = _given(call)
+            message.arguments_json = given_arguments(call).encode()
             completed = call.status is CallStatus.COMPLETED
             message.result = shown(call, state.plan) if completed else call.error
         messages.append(message)
@@ -203,13 +203,5 @@ def _interrupt_message(state: RunState, interrupt: Interrupt, *, full: bool) -> 
         message.question = interrupt.question
         message.schema_json = interrupt.schema_json.encode()
         if call is not None:
-            message.arguments_json = _given(call)
+            message.arguments_json = given_arguments(call).encode()
     return message
-
-
-def _given(call: ToolCall) -> bytes:
-    """What the tool was given: the arguments as they were written, with what the workflow bound."""
-    if not call.bound:
-        return call.arguments.encode()
-    written = json_text.parse_object(call.arguments.strip() or "{}")  # a call that started has an object
-    return json_text.write({**written, **call.bound}).encode()

@@ -82,6 +82,7 @@ async def _examined(
     from jackline_server.commands.checks.gates import gate_checks  # noqa: PLC0415 - see above
     from jackline_server.commands.checks.machine import machine_checks, place_checks  # noqa: PLC0415 - see above
     from jackline_server.commands.checks.outside import outside_checks  # noqa: PLC0415 - see above
+    from jackline_server.commands.checks.webhooks import webhook_checks  # noqa: PLC0415 - see above
     from jackline_server.commands.checks.workflows import workflow_checks  # noqa: PLC0415 - see above
 
     before = [_config_check(config, wrong), *machine_checks()]
@@ -96,6 +97,7 @@ async def _examined(
                 *place_checks(config),
                 *outside_checks(config, bench, limit_s=limit_s),
                 *gate_checks(config, bench, limit_s=limit_s),
+                *webhook_checks(config, bench, limit_s=limit_s),
                 *await asyncio.to_thread(workflow_checks, config, bench),
             ]
             report = await looked_at(checks, limit_s=limit_s, on_done=_progress(len(checks)))

@@ -25,7 +25,7 @@ from jackline_server.runtime.worker_ports import WorkerConnection
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9%!$&'()*+,;=:@._~-]+)*/?", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
-_NOWHERE = Origin(scheme="https", host="nowhere.invalid", port=443)
+NOWHERE = Origin(scheme="https", host="nowhere.invalid", port=443)
 
 
 @frozen
@@ -106,10 +106,10 @@ def _base(table: Section, *, key: str = "base_url") -> tuple[Origin, str]:
     if url is None:
         if not table.has_seen(key):
             table.missing(key, "say where the server is, such as https://orders.internal")
-        return _NOWHERE, ""
+        return NOWHERE, ""
     try:
         parts = urlsplit(url)
-        origin = _origin(parts)
+        origin = read_origin(parts)
     except ValueError:
         origin = None
         parts = SplitResult("", "", "", "", "")
@@ -119,13 +119,13 @@ def _base(table: Section, *, key: str = "base_url") -> tuple[Origin, str]:
             key,
             "must be an http or https URL without a user, query or fragment; secrets go into headers",
         )
-        return _NOWHERE, ""
+        return NOWHERE, ""
     if any(segment in (".", "..") for segment in parts.path.split("/")):
         table.problem(ProblemCode.BAD_VALUE, key, "its path holds . or ..")
     return origin, parts.path.rstrip("/")
 
 
-def _origin(parts: SplitResult) -> Origin | None:
+def read_origin(parts: SplitResult) -> Origin | None:
     """Where a URL leads. Raises ValueError for a port or an IPv6 address that is none."""
     if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
         return None

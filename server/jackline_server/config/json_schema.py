@@ -28,6 +28,7 @@ from jackline_server.config.sections import (
     read_server,
     read_tenant_limits,
 )
+from jackline_server.config.webhooks import ENDS, EVENTS, VIEWS, read_webhooks
 from jackline_server.core.gate_plans import OnHookError
 from jackline_server.core.plan import JsonValue
 from jackline_server.runtime.secrets import Secret
@@ -77,6 +78,8 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     hook["properties"]["on_error"]["enum"] = [mode.value for mode in OnHookError]
     hook.pop("required", None)  # of a hook without an entry point
     hook["oneOf"] = [{"required": ["class"]}, {"required": ["entry_point"]}]
+    webhooks = _Sketch()
+    read_webhooks(webhooks)
     described = {
         "server": _describe(server.schema(), texts.get("server", {})),
         "models": _named(_describe(profile, texts.get("models", {}))),
@@ -85,6 +88,7 @@ def config_schema(texts: Texts) -> dict[str, Any]:
         "data_sources": _named(_describe(_data_source(), texts.get("data_sources", {}))),
         "hooks": _named(_describe(hook, texts.get("hooks", {}))),
         "policies": _named(_describe(policies.each(), texts.get("policies", {}))),
+        "webhooks": _named(_describe(_webhook(webhooks.each()), texts.get("webhooks", {}))),
         "limits": limited,
     }
     return {
@@ -95,6 +99,15 @@ def config_schema(texts: Texts) -> dict[str, Any]:
         "properties": described,
         "additionalProperties": False,
     }
+
+
+def _webhook(schema: dict[str, Any]) -> dict[str, Any]:
+    """One with the words that may stand in its lists."""
+    keys = schema["properties"]
+    for key, known in (("events", EVENTS), ("states", ENDS)):
+        keys[key]["items"] = {"enum": list(known)}
+    keys["view"]["enum"] = list(VIEWS)
+    return schema
 
 
 def _data_source() -> dict[str, Any]:

@@ -21,6 +21,7 @@ from jackline_server.config.sections import (
     read_tenant_limits,
 )
 from jackline_server.config.settings import Config
+from jackline_server.config.webhooks import read_webhooks
 from jackline_server.runtime.secrets import Secret
 
 FILE_VARIABLE = f"{PREFIX}CONFIG"
@@ -76,6 +77,7 @@ def read_config(
         tenant=read_tenant_limits(sections["limits"]),
         hooks=read_hooks(sections["hooks"]),
         policies=read_policies(sections["policies"]),
+        webhooks=read_webhooks(sections["webhooks"]),
         notices=tuple(document.notices),
         hidden=tuple(map(Secret, dict.fromkeys(hidden_texts(document.tree)))),
     )

@@ -27,11 +27,20 @@ from jackline_server.runtime.model_providers import (
 )
 from jackline_server.runtime.results import RUN_BYTES
 
-SECTIONS = ("server", "models", "connections", "functions", "data_sources", "hooks", "policies", "limits")
+SECTIONS = (
+    "server",
+    "models",
+    "connections",
+    "functions",
+    "data_sources",
+    "hooks",
+    "policies",
+    "limits",
+    "webhooks",
+)
 SECTIONS_NOT_BUILT = (
     "auth",
     "tls",
-    "webhooks",
     "telemetry",
     "retention",
 )

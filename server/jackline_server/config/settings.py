@@ -16,6 +16,7 @@ from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.pinned_tools import CatalogConnection
 from jackline_server.runtime.secrets import Secret
 from jackline_server.runtime.sql_ports import DataSource, PostgresServer
+from jackline_server.runtime.webhook_ports import WebhookEndpoint
 from jackline_server.runtime.worker_ports import WorkerConnection
 
 
@@ -111,6 +112,7 @@ class Config:
     run_stored_bytes: int
     hooks: Mapping[str, HookDeclaration]
     policies: Mapping[str, PolicyTarget]
+    webhooks: Mapping[str, WebhookEndpoint]
     notices: tuple[str, ...]
     hidden: tuple[Secret, ...]
 
@@ -123,19 +125,25 @@ class Config:
     def all_hidden(self) -> Iterator[Secret]:
         """Every value that no report may show, wherever it is met: see `masking.Veil`."""
         yield from self.hidden
+        yield from self._of_connections
         yield from (profile.api_key for profile in self.models.values() if profile.api_key is not None)
         for profile in self.models.values():
             yield from profile.headers.values()
-        for connection in self.connections.values():
-            yield from connection.headers.values()
         for source in self.data_sources.values():
             if isinstance(source.database, PostgresServer):
                 yield source.database.url
-        for connection in self.grpc_connections.values():
-            yield from connection.metadata.values()
         yield from (self.function_processes.environment or {}).values()
         for policy in self.policies.values():
             yield from policy.headers.values()
+        for webhook in self.webhooks.values():
+            yield from webhook.secrets
+
+    @property
+    def _of_connections(self) -> Iterator[Secret]:
+        for connection in self.connections.values():
+            yield from connection.headers.values()
+        for connection in self.grpc_connections.values():
+            yield from connection.metadata.values()
         for connection in self.mcp_connections.values():
             reached = connection.transport
             yield from (reached.environment if isinstance(reached, McpProcess) else reached.headers).values()

@@ -32,7 +32,8 @@ def problem_of_address(address: str, origin: Origin, reach: Reach) -> str | None
         case AddressKind.PUBLIC:
             return None
         case AddressKind.PRIVATE:
-            if origin in reach.trusted or (reach.allow_private and origin.host in _hosts(reach)):
+            named = origin in reach.trusted and reach.trusted_private
+            if named or (reach.allow_private and origin.host in _hosts(reach)):
                 return None
             return f"{address} is a private address"
         case AddressKind.FORBIDDEN:

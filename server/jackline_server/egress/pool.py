@@ -58,6 +58,7 @@ class GuardedPool:
         bare = f"[{host}]" if ":" in host else host
         self._base = f"{settings.origin.scheme}://{bare}:{settings.origin.port}"
         self._urls: dict[str, URL] = {}
+        self._reads_bodies = settings.reads_bodies
         self._tls = tls
         connect_s = settings.connect_ms / 1000
         self._session = aiohttp.ClientSession(
@@ -95,7 +96,7 @@ class GuardedPool:
         is_over = False
         try:
             encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
-            if encoding not in ("", "identity"):
+            if self._reads_bodies and encoding not in ("", "identity"):
                 raise HttpUnreadable(
                     "The answer is compressed, which was not asked for.",
                     detail=f"content-encoding {encoding!r}",

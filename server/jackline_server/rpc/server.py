@@ -14,15 +14,21 @@ from jackline_server.rpc.guard import Authenticate, Guard
 from jackline_server.rpc.introspection import Health, add_reflection
 from jackline_server.rpc.runs import RunMethods
 from jackline_server.rpc.server_methods import ServerMethods
-from jackline_server.rpc.services import run_service, tool_worker_service, workflow_service
+from jackline_server.rpc.services import run_service, tool_worker_service, webhook_service, workflow_service
 from jackline_server.rpc.stream_limit import StreamLimit
 from jackline_server.rpc.streams import CUT_OFF_S, OpenStreams, ProgressStreams
 from jackline_server.rpc.threads import ThreadMethods
+from jackline_server.rpc.webhooks import WebhookMethods
 from jackline_server.rpc.worker_streams import WorkerStreams
 from jackline_server.rpc.workflows import WorkflowMethods
 from jackline_server.runtime.connection_views import ConnectionSource
 from jackline_server.runtime.ports import Clock
-from jackline_server.runtime.service_ports import RunUseCases, ThreadUseCases, WorkflowUseCases
+from jackline_server.runtime.service_ports import (
+    RunUseCases,
+    ThreadUseCases,
+    WebhookUseCases,
+    WorkflowUseCases,
+)
 from jackline_server.runtime.worker_ports import WorkerRegistry
 
 _LAST_PORT = 65_535
@@ -46,6 +52,7 @@ class Served:
     runs: RunUseCases
     threads: ThreadUseCases
     workflows: WorkflowUseCases
+    webhooks: WebhookUseCases
     workers: WorkerRegistry
     authenticate: Authenticate
     info: ServerInfo
@@ -125,6 +132,7 @@ def create_server(served: Served, *, reflection: bool) -> RpcServer:
     about = ServerMethods(info=served.info, connections=served.connections)
     workflows = WorkflowMethods(workflows=served.workflows, tokens=tokens)
     threads = ThreadMethods(threads=served.threads, tokens=tokens)
+    webhooks = WebhookMethods(webhooks=served.webhooks, tokens=tokens)
     workers = WorkerStreams(
         registry=served.workers, open_streams=open_streams, limits=limits, version=served.info.version
     )
@@ -132,6 +140,7 @@ def create_server(served: Served, *, reflection: bool) -> RpcServer:
         (
             run_service(runs, threads, streams, about),
             workflow_service(workflows),
+            webhook_service(webhooks),
             tool_worker_service(workers),
         )
     )

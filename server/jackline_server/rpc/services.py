@@ -7,16 +7,18 @@ import grpc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from jackline.v1 import run_service_pb2, tool_worker_pb2, workflow_service_pb2
+from jackline.v1 import run_service_pb2, tool_worker_pb2, webhook_service_pb2, workflow_service_pb2
 from jackline_server.rpc.runs import RunMethods
 from jackline_server.rpc.server_methods import ServerMethods
 from jackline_server.rpc.streams import ProgressStreams
 from jackline_server.rpc.threads import ThreadMethods
+from jackline_server.rpc.webhooks import WebhookMethods
 from jackline_server.rpc.worker_streams import WorkerStreams
 from jackline_server.rpc.workflows import WorkflowMethods
 
 RUN_SERVICE: ServiceDescriptor = run_service_pb2.DESCRIPTOR.services_by_name["RunService"]
 WORKFLOW_SERVICE: ServiceDescriptor = workflow_service_pb2.DESCRIPTOR.services_by_name["WorkflowService"]
+WEBHOOK_SERVICE: ServiceDescriptor = webhook_service_pb2.DESCRIPTOR.services_by_name["WebhookService"]
 TOOL_WORKER_SERVICE: ServiceDescriptor = tool_worker_pb2.DESCRIPTOR.services_by_name["ToolWorkerService"]
 
 Behavior = Callable[[Any, Any], Awaitable[Any]]
@@ -59,6 +61,20 @@ def workflow_service(workflows: WorkflowMethods) -> grpc.GenericRpcHandler:
             "GetWorkflow": workflows.get_workflow,
             "ListWorkflows": workflows.list_workflows,
             "DescribeWorkflow": workflows.describe_workflow,
+        },
+        {},
+    )
+
+
+def webhook_service(webhooks: WebhookMethods) -> grpc.GenericRpcHandler:
+    """WebhookService."""
+    return _service(
+        WEBHOOK_SERVICE,
+        {
+            "ListWebhooks": webhooks.list_webhooks,
+            "ListWebhookDeliveries": webhooks.list_deliveries,
+            "ResendWebhookDelivery": webhooks.resend_delivery,
+            "TestWebhook": webhooks.test_webhook,
         },
         {},
     )

@@ -20,6 +20,7 @@ from jackline_server.runtime.joining import JoiningThreads
 from jackline_server.runtime.kin import Kin
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.outboxes import Outbox
 from jackline_server.runtime.pinned_tools import Catalogs, NoCatalogs
 from jackline_server.runtime.ports import (
     Chance,
@@ -70,6 +71,7 @@ class Ring:
     run_result_bytes: int = RUN_BYTES
     masks: Masks = field(default_factory=NoMasks)
     held: HeldCalls | None = None
+    outbox: Outbox | None = None
 
 
 @frozen
@@ -211,6 +213,7 @@ def _scheduler(
                 clock=ring.clock,
                 threads=ThreadShares(threads=ring.store.threads, histories=histories, clock=ring.clock),
                 kin=Kin(codec=ring.codec, signals=ring.signals, masks=ring.masks, results=effects.results),
+                outbox=ring.outbox,
             ),
             runner=RunnerTools(
                 effects=effects, instruments=ring.instruments, clock=ring.clock, chance=ring.chance

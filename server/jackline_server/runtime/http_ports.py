@@ -43,12 +43,14 @@ class Reach:
     """What the operator lets the requests of one connection reach beyond public addresses.
 
     `trusted` are origins that the operator wrote; they may be private, and be any port. `hosts` are further
-    hosts that a redirect may lead to, on ports 80 and 443; `allow_private` lets these be private too.
+    hosts that a redirect may lead to, on ports 80 and 443; `allow_private` lets these be private too. Without
+    `trusted_private` a trusted origin may be any port and no private address.
     """
 
     trusted: frozenset[Origin] = frozenset()
     hosts: frozenset[str] = frozenset()
     allow_private: bool = False
+    trusted_private: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +126,13 @@ class HttpUnreadable(HttpUncertain):
 
 
 RETRY_AFTER_CAP_MS = 60_000
-"""No server makes us wait longer."""
+"""No server makes a run wait longer."""
 
 _SECONDS = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,9})?", re.ASCII)
 
 
-def retry_after_ms(value: object, *, now_unix_s: float) -> int | None:
-    """What a Retry-After header asks for, in milliseconds: seconds or an HTTP date, at most 60 s.
+def retry_after_ms(value: object, *, now_unix_s: float, most_ms: int = RETRY_AFTER_CAP_MS) -> int | None:
+    """What a Retry-After header asks for, in milliseconds: seconds or an HTTP date, at most `most_ms`.
 
     None for what is neither, and for a time that is not ahead. Fractions of a second count, as some servers
     send them.
@@ -145,14 +147,14 @@ def retry_after_ms(value: object, *, now_unix_s: float) -> int | None:
             seconds = parsedate_to_datetime(text).timestamp() - now_unix_s
         except (ValueError, TypeError, OverflowError):
             return None
-    return waited_ms(seconds * 1000)
+    return waited_ms(seconds * 1000, most_ms=most_ms)
 
 
-def waited_ms(asked_ms: float) -> int | None:
+def waited_ms(asked_ms: float, *, most_ms: int = RETRY_AFTER_CAP_MS) -> int | None:
     """A wait that a server asks for, within what we grant; None if it is no time ahead."""
     if math.isnan(asked_ms) or asked_ms <= 0:
         return None
-    return math.ceil(min(asked_ms, RETRY_AFTER_CAP_MS))
+    return math.ceil(min(asked_ms, most_ms))
 
 
 class HttpClients(Protocol):

@@ -14,12 +14,16 @@ from jackline_server.runtime.http_ports import HttpClients, Origin, Reach
 
 @frozen
 class PoolSettings:
-    """One server, and how many connections may be open. `connect_ms` bounds DNS, TCP and TLS together."""
+    """One server, and how many connections may be open. `connect_ms` bounds DNS, TCP and TLS together.
+
+    Without `reads_bodies` only heads of answers count: how a body is encoded is nobody's business.
+    """
 
     origin: Origin
     reach: Reach
     connections: int
     connect_ms: int
+    reads_bodies: bool = True
 
 
 class HttpAnswer(Protocol):

@@ -42,6 +42,7 @@ from jackline_server.runtime.committing import Committer
 from jackline_server.runtime.feed import Channel
 from jackline_server.runtime.histories import HOLDING, named_by
 from jackline_server.runtime.kin import Kin
+from jackline_server.runtime.outboxes import Outbox
 from jackline_server.runtime.ports import Clock, Codec, Envelope, Record
 from jackline_server.runtime.replies import ReplyBuilder
 from jackline_server.runtime.store_ports import (
@@ -77,6 +78,7 @@ class LiveRunTools:
     clock: Clock
     threads: ThreadShares
     kin: Kin
+    outbox: Outbox | None = None
 
 
 class LiveRun:
@@ -202,6 +204,8 @@ class LiveRun:
                 del self._noted[:count]
                 if append.births or append.messages:
                     self._delivered(append)
+                if append.deliveries and self._tools.outbox is not None:
+                    self._tools.outbox.nudge()
                 self._durable = self._noted[0][1] if self._noted else state
                 if append.summary is not None:
                     # Only now: a commit that was refused, or was written in part before, has shown nothing.
@@ -238,6 +242,7 @@ class LiveRun:
     ) -> Append:
         finished_unix_ms = noted[-1][0].envelope.unix_ms if finishing else None
         head = self._head(noted, state)
+        outbox = self._tools.outbox
         return Append(
             run_id=state.run_id,
             epoch=self._committer.epoch,
@@ -256,6 +261,7 @@ class LiveRun:
             ],
             births=self._born_by(noted) if self._births else (),
             messages=self._tools.kin.messages(noted, state),
+            deliveries=() if outbox is None else outbox.owed(noted, state, labels=self.labels),
         )
 
     def _born_by(self, noted: Sequence[tuple[Record, RunState]]) -> list[NewRun]:

@@ -34,6 +34,8 @@ from jackline_server.runtime.use_cases import (
     StartRun,
     ThreadPage,
 )
+from jackline_server.runtime.webhook_ports import DeliveryQuery, DeliveryRow, Tried
+from jackline_server.runtime.webhooking import WebhookView
 
 
 class RunUseCases(Protocol):
@@ -125,6 +127,30 @@ class ThreadUseCases(Protocol):
         Raises:
             Refused: APPEND_ID_REUSED, RUN_LIMIT.
         """
+        ...
+
+
+class WebhookUseCases(Protocol):
+    """Webhooks of the config, and deliveries of the caller's tenant."""
+
+    async def webhooks(self, tenant: Tenant) -> Sequence[WebhookView]:
+        """The endpoints of the config, by name."""
+        ...
+
+    async def deliveries(self, query: DeliveryQuery) -> Sequence[DeliveryRow]:
+        """A page of deliveries, newest first."""
+        ...
+
+    async def resend(self, tenant: Tenant, delivery_id: str) -> DeliveryRow:
+        """Have a delivery sent again at once; as it stands then.
+
+        Raises:
+            Refused: DELIVERY_NOT_FOUND; WEBHOOK_NOT_FOUND, and it waits until the config has it.
+        """
+        ...
+
+    async def test(self, name: str) -> Tried:
+        """Send an endpoint a message that tells of nothing. Raises Refused(WEBHOOK_NOT_FOUND)."""
         ...
 
 

@@ -19,6 +19,7 @@ from jackline_server.runtime import tenants
 from jackline_server.runtime.tenants import Tenant
 from jackline_server.runtime.thread_ports import Threads
 from jackline_server.runtime.thread_turns import Joining, ThreadShare
+from jackline_server.runtime.webhook_ports import Deliveries, NewDelivery
 
 # StoreError
 # ├── StoreUnavailable   can't be reached just now; nothing is known about the call in hand
@@ -232,7 +233,7 @@ class Append:
     `summary` replaces what lists show of the run, and is a sign of life of its owner; None leaves both, so
     that a turn need not write them. `blobs` are the digests that the events name: the run holds them from
     this commit on. `births` are runs that the same commit creates, queued; one that is there already is left
-    as it is. `messages` go to other runs.
+    as it is. `messages` go to other runs. `deliveries` are owed from this commit on.
     """
 
     run_id: str
@@ -248,6 +249,7 @@ class Append:
     thread: ThreadShare | None = None
     births: Sequence[NewRun] = ()
     messages: Sequence[Message] = ()
+    deliveries: Sequence[NewDelivery] = ()
 
 
 @frozen
@@ -513,7 +515,7 @@ class Blobs(Protocol):
 
 @frozen
 class Store:
-    """All of it, as bootstrap hands it around; usually one object in seven roles."""
+    """All of it, as bootstrap hands it around; usually one object in eight roles."""
 
     journal: Journal
     runs: Runs
@@ -522,4 +524,5 @@ class Store:
     revisions: Revisions
     blobs: Blobs
     threads: Threads
+    deliveries: Deliveries
     durability: Durability

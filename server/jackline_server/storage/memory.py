@@ -35,6 +35,7 @@ from jackline_server.runtime.store_ports import (
 from jackline_server.storage.blob_names import RUN
 from jackline_server.storage.clocks import LEASE_MS, StoreClock, silence_ms
 from jackline_server.storage.memory_blobs import MemoryBlobs, hold, refuse_missing
+from jackline_server.storage.memory_deliveries import MemoryDeliveries, owe
 from jackline_server.storage.memory_families import carry_out, deliver, insert, living_below
 from jackline_server.storage.memory_revisions import MemoryRevisions
 from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
@@ -58,6 +59,7 @@ def memory_store(*, clock: StoreClock | None = None, lease_ms: int = LEASE_MS, f
         revisions=MemoryRevisions(),
         blobs=MemoryBlobs(tables),
         threads=MemoryThreads(tables),
+        deliveries=MemoryDeliveries(tables),
         durability=Durability.NONE,
     )
 
@@ -110,6 +112,7 @@ class MemoryJournal:
         at = append.after_sequence
         run.log[at : at + len(append.events)] = append.events
         carry_out(self._tables, append)
+        owe(self._tables, run, append.deliveries)
         run.head = append.head
         run.summary = run.summary if append.summary is None else append.summary
         for outcome in append.settled:

@@ -15,6 +15,7 @@ from jackline_server.runtime.store_ports import (
 )
 from jackline_server.runtime.thread_ports import MessageRow, ThreadRow
 from jackline_server.runtime.thread_turns import NewMessage
+from jackline_server.runtime.webhook_ports import DeliveryRow
 from jackline_server.storage.clocks import StoreClock
 
 
@@ -139,6 +140,17 @@ class MemoryThread:
 
 
 @dataclass(slots=True, kw_only=True)
+class MemoryDelivery:
+    """One delivery. `since_ms` is when it was made or resent, `before` how many attempts it had by then."""
+
+    row: DeliveryRow
+    body: bytes
+    since_ms: int
+    before: int = 0
+    claimed: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
 class MemoryTables:
     """The tables that the roles share."""
 
@@ -152,6 +164,9 @@ class MemoryTables:
     )
     threads: dict[tuple[str, str], MemoryThread] = field(default_factory=dict[tuple[str, str], MemoryThread])
     blobs: dict[tuple[str, str], MemoryBlob] = field(default_factory=dict[tuple[str, str], MemoryBlob])
+    deliveries: dict[str, MemoryDelivery] = field(default_factory=dict[str, MemoryDelivery])
+    delivered: int = 0
+    """How many deliveries there have ever been: the position of the newest."""
 
     def grant(self, run: MemoryRun, worker: str, *, epoch: int) -> None:
         """Give a worker the lease."""

@@ -18,6 +18,7 @@ from jackline_server.storage.clocks import LEASE_MS, StoreClock
 from jackline_server.storage.sqlite_blobs import SqliteBlobs
 from jackline_server.storage.sqlite_commands import SqliteCommands
 from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_deliveries import SqliteDeliveries
 from jackline_server.storage.sqlite_folder import DataFolder, lock_folder
 from jackline_server.storage.sqlite_identity import refuse_foreign_log, settle_generation
 from jackline_server.storage.sqlite_journal import SqliteJournal
@@ -95,6 +96,7 @@ class SqliteStore:
             revisions=SqliteRevisions(writer=self._writer, readers=self._readers),
             blobs=SqliteBlobs(writer=self._writer, readers=self._readers),
             threads=SqliteThreads(writer=self._writer, readers=self._readers),
+            deliveries=SqliteDeliveries(writer=self._writer, readers=self._readers),
             durability=Durability.FSYNC,
         )
         self._writer.start()

@@ -26,6 +26,7 @@ from jackline_server.storage.reading import within_read
 from jackline_server.storage.sqlite_blobs import find_blobs, hold
 from jackline_server.storage.sqlite_commands import deliver, refuse_unsettled, settle
 from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_deliveries import owe
 from jackline_server.storage.sqlite_families import note_parent
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_session import Head, Session
@@ -90,6 +91,8 @@ def _append(session: Session, append: Append) -> None:
         hold(session, _blobs_of(session, head, append.blobs), kind=RUN, holder=append.run_id)
     if append.births or append.messages:
         _bring_forth(session, append)
+    if append.deliveries:
+        owe(session, head.run_key, append.deliveries)
     for event in append.events:
         session.add_event(head, event.sequence, event.meta, event.content)
     head.sequence += len(append.events)

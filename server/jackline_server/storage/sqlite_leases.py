@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from jackline_server.runtime.store_ports import Claim, Tenant
 from jackline_server.storage.clocks import StoreClock, silence_ms
 from jackline_server.storage.sqlite_database import Database
+from jackline_server.storage.sqlite_deliveries import void_claims
 from jackline_server.storage.sqlite_session import Session
 from jackline_server.storage.sqlite_writer import Writer
 
@@ -71,7 +72,7 @@ class SqliteLeases:
 
 
 def void_leases(connection: Database, *, clock: StoreClock, lease_ms: int) -> int:
-    """Void all leases, in one transaction, and return how many there were. Only at boot."""
+    """Void all leases, those of deliveries too, in one transaction; how many runs had one. Only at boot."""
     now, now_unix = clock.monotonic_ms(), clock.unix_ms()
     connection.execute("BEGIN IMMEDIATE")
     silent = cast("list[tuple[int, int]]", connection.execute(_SILENT).fetchall())
@@ -82,6 +83,7 @@ def void_leases(connection: Database, *, clock: StoreClock, lease_ms: int) -> in
     connection.executemany(_BRIDGE, bridged)
     connection.execute(_VOID)
     voided = connection.changes()
+    void_claims(connection, now_unix_ms=now_unix)
     connection.execute("COMMIT")
     return voided
 

@@ -137,10 +137,53 @@ def _add_families(connection: Database) -> None:
     )
 
 
+def _add_deliveries(connection: Database) -> None:
+    connection.execute(
+        """
+        CREATE TABLE deliveries (
+          delivery_key INTEGER PRIMARY KEY,
+          tenant TEXT NOT NULL,
+          delivery_id TEXT NOT NULL UNIQUE,
+          endpoint TEXT NOT NULL,
+          event TEXT NOT NULL,
+          run_id TEXT NOT NULL,
+          sequence INTEGER NOT NULL,
+          created_unix_ms INTEGER NOT NULL,
+          since_unix_ms INTEGER NOT NULL,
+          state TEXT NOT NULL,
+          due_unix_ms INTEGER,
+          settled_unix_ms INTEGER,
+          claimed INTEGER NOT NULL,
+          attempts INTEGER NOT NULL,
+          tried_before INTEGER NOT NULL,
+          content_key_id TEXT,
+          body BLOB NOT NULL
+        );
+        CREATE INDEX deliveries_due ON deliveries (endpoint, due_unix_ms) WHERE due_unix_ms IS NOT NULL;
+        CREATE INDEX deliveries_waiting ON deliveries (since_unix_ms) WHERE due_unix_ms IS NOT NULL;
+        CREATE INDEX deliveries_settled ON deliveries (state, settled_unix_ms)
+          WHERE settled_unix_ms IS NOT NULL;
+        CREATE INDEX deliveries_claimed ON deliveries (claimed) WHERE claimed = 1;
+        CREATE INDEX deliveries_by_run ON deliveries (tenant, run_id);
+        CREATE INDEX deliveries_by_endpoint ON deliveries (tenant, endpoint, state);
+        CREATE TABLE delivery_attempts (
+          delivery_key INTEGER NOT NULL,
+          attempt INTEGER NOT NULL,
+          ended_unix_ms INTEGER NOT NULL,
+          took_ms INTEGER NOT NULL,
+          outcome TEXT NOT NULL,
+          status INTEGER NOT NULL,
+          PRIMARY KEY (delivery_key, attempt)
+        ) WITHOUT ROWID;
+        """
+    )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=2, title="blobs", apply=_add_blobs),
     Migration(version=3, title="threads", apply=_add_threads),
     Migration(version=4, title="child runs", apply=_add_families),
+    Migration(version=5, title="webhook deliveries", apply=_add_deliveries),
 )
 """Every migration since the first release, in order."""
 

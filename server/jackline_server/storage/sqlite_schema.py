@@ -19,7 +19,7 @@ from jackline_server.storage.sqlite_upgrade import readable_backup
 APPLICATION_ID = 0x4A4C4E45
 """`JLNE`, in the header of the file."""
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The schema of the tables below."""
 
 BUSY_MS = 2_000
@@ -243,6 +243,46 @@ CREATE TABLE thread_appends (
   request_id TEXT NOT NULL,
   fingerprint BLOB NOT NULL,
   PRIMARY KEY (thread_key, request_id)
+) WITHOUT ROWID;
+
+-- Messages that commits of runs owe to webhooks. `due_unix_ms` is NULL unless the delivery is pending;
+-- `claimed` says that it is being sent, and is due again then only if nobody settles it. `since_unix_ms` is
+-- when it was made or last resent, `tried_before` how many attempts there had been by then.
+CREATE TABLE deliveries (
+  delivery_key INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  delivery_id TEXT NOT NULL UNIQUE,
+  endpoint TEXT NOT NULL,
+  event TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  sequence INTEGER NOT NULL,
+  created_unix_ms INTEGER NOT NULL,
+  since_unix_ms INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  due_unix_ms INTEGER,
+  settled_unix_ms INTEGER,
+  claimed INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  tried_before INTEGER NOT NULL,
+  content_key_id TEXT,
+  body BLOB NOT NULL
+);
+CREATE INDEX deliveries_due ON deliveries (endpoint, due_unix_ms) WHERE due_unix_ms IS NOT NULL;
+CREATE INDEX deliveries_waiting ON deliveries (since_unix_ms) WHERE due_unix_ms IS NOT NULL;
+CREATE INDEX deliveries_settled ON deliveries (state, settled_unix_ms)
+  WHERE settled_unix_ms IS NOT NULL;
+CREATE INDEX deliveries_claimed ON deliveries (claimed) WHERE claimed = 1;
+CREATE INDEX deliveries_by_run ON deliveries (tenant, run_id);
+CREATE INDEX deliveries_by_endpoint ON deliveries (tenant, endpoint, state);
+
+CREATE TABLE delivery_attempts (
+  delivery_key INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  ended_unix_ms INTEGER NOT NULL,
+  took_ms INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  status INTEGER NOT NULL,
+  PRIMARY KEY (delivery_key, attempt)
 ) WITHOUT ROWID;
 """
 

@@ -14,6 +14,7 @@ from jackline_server.core.commands import Action
 from jackline_server.core.plan import JsonValue, Plan
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.machine import SystemChance, SystemClock
+from jackline_server.runtime.outboxes import Outbox
 from jackline_server.runtime.ports import (
     Chance,
     Clock,
@@ -62,6 +63,7 @@ class World:
     places: ModelPlaces = NoLimits()
     run_result_bytes: int = RUN_BYTES
     masks: Masks = NoMasks()
+    outbox: Outbox | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,7 @@ def build(world: World, *, worker: str, max_active_runs: int, lease_ms: int, gra
         places=world.places,
         run_result_bytes=world.run_result_bytes,
         masks=world.masks,
+        outbox=world.outbox,
     )
     settings = SchedulerSettings(
         worker=worker, max_active_runs=max_active_runs, lease_ms=lease_ms, drain_grace_ms=grace

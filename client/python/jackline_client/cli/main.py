@@ -62,6 +62,9 @@ _OWN: Mapping[str, _Own] = {
     "connections": _Own(
         target="connections:connections", summary="List what a server reaches, and how that goes just now."
     ),
+    "webhooks": _Own(
+        target="webhooks:app", summary="List webhooks and deliveries, send one again, try one out."
+    ),
     "validate": _Own(target="checking:validate", summary="Check a workflow file."),
     "info": _Own(target="inspecting:info", summary="Show what a server is and what it serves."),
     "context": _Own(target="contexts:app", summary="Name servers, and choose the one that commands talk to."),

@@ -139,7 +139,7 @@ async def _own_model_server(
     scheme, host = parts.scheme.lower(), parts.hostname or ""
     origin = Origin(scheme=scheme, host=host, port=parts.port or _PORTS[scheme])
     key = _key_header(profile)
-    tried = await _asked(
+    tried = await asked(
         clients,
         HttpRequest(
             method="GET",
@@ -180,7 +180,7 @@ def _key_header(profile: ModelProfile) -> dict[str, str]:
 
 async def _http(connection: HttpConnection, clients: HttpClients, wait_ms: int) -> Sequence[Found]:
     subject, origin = f"connection {connection.name}", connection.origin
-    tried = await _asked(
+    tried = await asked(
         clients,
         HttpRequest(
             method="HEAD",
@@ -203,20 +203,20 @@ async def _http(connection: HttpConnection, clients: HttpClients, wait_ms: int) 
 
 
 @frozen
-class _Tried:
+class Tried:
     """A status; 0 for a server that was reached and gave no whole answer. Or why it was not reached."""
 
     status: int = 0
     problem: str = ""
 
 
-async def _asked(clients: HttpClients, request: HttpRequest) -> _Tried:
+async def asked(clients: HttpClients, request: HttpRequest) -> Tried:
     try:
-        return _Tried(status=(await clients.request(request)).status)
+        return Tried(status=(await clients.request(request)).status)
     except (HttpRefused, HttpUnsent) as failure:
-        return _Tried(problem=f"it can't be reached ({failure.detail})")
+        return Tried(problem=f"it can't be reached ({failure.detail})")
     except HttpFailure:
-        return _Tried()
+        return Tried()
 
 
 # --- SQL ---------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ def faulty(store: Store, line: Line) -> Store:
         revisions=store.revisions,
         blobs=FaultyBlobs(line=line, store=store),
         threads=FaultyThreads(line=line, store=store),
+        deliveries=store.deliveries,
         durability=store.durability,
     )
 

@@ -72,6 +72,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND: no such thread for this caller. Keys: `thread_id`."""
     ERROR_REASON_WORKER_POOL_NOT_FOUND: _ErrorReason.ValueType  # 35
     """NOT_FOUND: no such pool of workers for this caller. Keys: `pool`."""
+    ERROR_REASON_WEBHOOK_NOT_FOUND: _ErrorReason.ValueType  # 36
+    """NOT_FOUND: the server's config has no such webhook. Keys: `webhook`."""
+    ERROR_REASON_DELIVERY_NOT_FOUND: _ErrorReason.ValueType  # 37
+    """NOT_FOUND: no such delivery in the caller's tenant. Keys: `delivery_id`."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 40
     """ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`."""
     ERROR_REASON_COMMAND_ID_REUSED: _ErrorReason.ValueType  # 41
@@ -194,6 +198,10 @@ ERROR_REASON_THREAD_NOT_FOUND: ErrorReason.ValueType  # 34
 """NOT_FOUND: no such thread for this caller. Keys: `thread_id`."""
 ERROR_REASON_WORKER_POOL_NOT_FOUND: ErrorReason.ValueType  # 35
 """NOT_FOUND: no such pool of workers for this caller. Keys: `pool`."""
+ERROR_REASON_WEBHOOK_NOT_FOUND: ErrorReason.ValueType  # 36
+"""NOT_FOUND: the server's config has no such webhook. Keys: `webhook`."""
+ERROR_REASON_DELIVERY_NOT_FOUND: ErrorReason.ValueType  # 37
+"""NOT_FOUND: no such delivery in the caller's tenant. Keys: `delivery_id`."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 40
 """ALREADY_EXISTS: the request id was used with another content. Keys: `run_id`."""
 ERROR_REASON_COMMAND_ID_REUSED: ErrorReason.ValueType  # 41

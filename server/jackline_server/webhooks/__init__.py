@@ -1,0 +1,1 @@
+"""Webhooks: what commits owe to whom, and how it is sent."""
