@@ -10,7 +10,7 @@ import {
   type InvocationResultSchema,
   type InvokeTool,
 } from "../gen/jackline/v1/tool_worker_pb.js";
-import type { Call } from "../worker.js";
+import type { Call } from "./options.js";
 import { ToolFailure } from "./failures.js";
 import { encoded, type Served, type Session } from "./session.js";
 import { after } from "./waiting.js";

@@ -12,7 +12,7 @@ import {
   type ConnectResponse,
   type WorkerWelcome,
 } from "../gen/jackline/v1/tool_worker_pb.js";
-import type { Tool, WorkerOptions } from "../worker.js";
+import type { Tool, WorkerOptions } from "./options.js";
 import { endingOf, type Ending } from "./failures.js";
 import { Invocation, REASONS } from "./invocation.js";
 import { Outbox } from "./outbox.js";
