@@ -236,6 +236,7 @@ async def test_another_tenant_neither_sees_nor_resends_nor_counts(store: Store):
     assert await store.deliveries.resend(DEFAULT_TENANT, "msg_x", now_unix_ms=9) is None
     assert list(await store.deliveries.page(DeliveryQuery(tenant=OTHER_TENANT, limit=9))) == []
     assert not any((await store.deliveries.count(OTHER_TENANT, "ops")).values())
+    assert (await rows(store))[0].due_unix_ms == 1_000, "it is as it was"
 
 
 async def test_a_page_filters_and_goes_on_before_the_last_one(store: Store):
