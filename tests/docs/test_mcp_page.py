@@ -1,11 +1,18 @@
 """The page on MCP: its config loads, and its workflow compiles against servers that have its tools."""
 
 import re
+import sys
 from pathlib import Path
 
+import pytest
+
 from jackline_server.config import load_config
-from jackline_server.runtime.ports import Source
+from jackline_server.core import json_text
+from jackline_server.core.facts import ToolReply
+from jackline_server.core.plan import Effect
+from jackline_server.runtime.ports import Source, ToolEnding
 from tests.definitions.workflows import Shelves, compiler, described
+from tests.tools.mcp.scene import NAME, connection, process, reached
 
 PAGE = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text("utf-8")
 TAKES = '{"type":"object","properties":{"customer":{},"channel":{},"text":{}}}'
@@ -37,3 +44,31 @@ def test_its_table_names_every_key() -> None:
     source = Path(load_config.__code__.co_filename).with_name("mcp_connections.py").read_text("utf-8")
     keys = set(re.findall(r'table\.(?:text|texts|path|span|integer|boolean|table|command)\("(\w+)"', source))
     assert keys | {"url", "headers", "env", "calls_per_minute", "breaker"} == documented
+
+
+@pytest.mark.parametrize(
+    ("option", "ending", "told"),
+    [
+        ("accept", ToolEnding.COMPLETED, "Ann stays in room 7 for 2 nights"),
+        ("decline", ToolEnding.FAILED, "declin"),
+    ],
+)
+async def test_its_server_that_asks_gets_the_answer_that_its_command_gives(
+    tmp_path: Path, option: str, ending: ToolEnding, told: str
+) -> None:
+    program = tmp_path / "hotel.py"
+    program.write_text(block("python"), encoding="utf-8")
+    (given,) = re.findall(r"^jackline answer RUN INTERRUPT accept --text '(.*)'$", PAGE, re.MULTILINE)
+    async with reached(connection(process(sys.executable, str(program))), tmp_path) as scene:
+        asking = await scene.call("book", {"room": "7"}, effect=Effect.WRITE)
+        assert asking.ask is not None, asking
+        assert "Who stays in room 7?" in asking.ask.text
+        assert json_text.parse_object(asking.ask.schema_json)["required"] == ["name", "nights"]
+        catalog = scene.servers.catalog(NAME)
+        assert not isinstance(catalog, str)
+        assert json_text.parse_object(catalog["book"].input_schema_json)["required"] == ["room"]
+        said = given if option == "accept" else ""
+        reply = ToolReply(option=option, text=said, state_json=asking.ask.state_json)
+        done = await scene.call("book", {"room": "7"}, effect=Effect.WRITE, reply=reply)
+    assert done.ending is ending
+    assert told in (done.output_json or done.error)
