@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,108 @@ async def test_a_server_that_is_down_leaves_the_tools_of_the_others(project: Pro
         "connection down": False,
         "workflow flows/payer.yaml": True,
     }
+
+
+MIXED = """\
+name: mixed
+model: fast
+flow: [ask, last]
+steps:
+  ask:
+    kind: agent
+    tools:
+      - {ref: find}
+      - {ref: say, bind: {text: /input/text}}
+      - {from: till, allow: [echo], bind: {text: /input/text}}
+    answer: text
+    routes: {error: end}
+  last: {kind: agent, tools: [{from: other}], answer: text, routes: {error: end}}
+  say: {kind: mcp, effect: read, description: Says., connection: other, tool: speak, arguments: {loud: true}}
+  find:
+    kind: sql
+    effect: read
+    description: Finds orders.
+    connection: shop
+    statement: SELECT id FROM orders WHERE id >= {{ least }}
+"""
+
+
+def other(project: Project, *, more: str = "") -> str:
+    """A connection to a server that is no server, and leaves a file if it is started."""
+    command = [sys.executable, "-c", f"open({str(project.folder / 'started')!r}, 'w')"]
+    return f'[connections.other]\nkind = "mcp"\ntransport = "stdio"\ncommand = {json.dumps(command)}\n{more}'
+
+
+def was_started(project: Project) -> bool:
+    return (project.folder / "started").exists()
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Project:
+    """A workflow with a statement, a tool of a server that answers, and more of one that does not."""
+    project = Project(folder=tmp_path)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+    project.write("flows/mixed.yaml", MIXED)
+    project.config(
+        '[data_sources.shop]\nfile = "shop.db"\n' + project.till(more="trusted = true\n") + other(project)
+    )
+    return project
+
+
+@pytest.mark.parametrize("where", [(), ("--workflow", "flows/mixed.yaml")], ids=["anywhere", "there"])
+@pytest.mark.parametrize(
+    ("tool", "arguments", "asks_till"), [("find", '{"least": "0"}', False), ("echo", '{"text": "hi"}', True)]
+)
+async def test_a_tool_is_called_without_the_servers_that_it_does_not_come_from(
+    mixed: Project, where: tuple[str, ...], tool: str, arguments: str, *, asks_till: bool
+):
+    code, done = await tools(mixed, "test", tool, *where, "--args", arguments)
+    assert (code, done["status"]) == (0, "completed")
+    assert (was_started(mixed), (mixed.folder / "ledger.jsonl").exists()) == (False, asks_till)
+
+
+async def test_a_tool_of_the_server_that_is_down_says_why_it_can_not_be_had(mixed: Project):
+    done = await mixed.run("tools", "test", "say", "--config", "jackline.toml")
+    assert (done.code, was_started(mixed)) == (65, True)
+    assert "mcp_unavailable" in done.err
+
+
+async def test_the_tools_of_a_step_are_shown_without_the_servers_of_the_others(mixed: Project):
+    mixed.write("flows/mixed.yaml", MIXED.replace("      - {ref: say, bind: {text: /input/text}}\n", ""))
+    code, (group,) = await tools(mixed, "test", "--workflow", "flows/mixed.yaml", "--step", "ask")
+    assert (code, [one["name"] for one in group["tools"]]) == (0, ["find", "echo"])
+    assert not was_started(mixed)
+
+
+async def test_a_tool_that_only_a_server_can_know_of_is_looked_for_at_each_that_may_have_it(project: Project):
+    (project.folder / "flows/payer.yaml").unlink()
+    project.config(project.till(more="trusted = true\n") + other(project, more='allow = ["else"]\n'))
+    words = ("test", "echo", "--args", '{"text": "hi"}')
+    assert ((await tools(project, *words))[0], was_started(project)) == (0, False)
+    project.config(project.till(more="trusted = true\n") + other(project))
+    assert ((await tools(project, *words))[0], was_started(project)) == (0, True)
+
+
+async def test_a_server_whose_lock_file_has_no_such_tool_is_not_asked_for_it(project: Project):
+    (project.folder / "flows/payer.yaml").unlink()
+    project.config(project.till(more='trusted = true\nlock = "till.lock"\n'))
+    await tools(project, "lock", "till")
+    (project.folder / "ledger.jsonl").unlink()
+    for tool, code, is_asked in (("bogus", 2, False), ("echo", 0, True)):
+        words = ("tools", "test", tool, "--args", '{"text": "hi"}', "--config", "jackline.toml")
+        assert (await project.run(*words)).code == code
+        assert (project.folder / "ledger.jsonl").exists() == is_asked
+
+
+@pytest.mark.parametrize("where", [(), ("--workflow", "flows/payer.yaml")], ids=["anywhere", "there"])
+async def test_a_name_that_is_nearly_one_is_met_with_that_one_and_nobody_is_asked(
+    project: Project, where: tuple[str, ...]
+):
+    project.config(project.till(more='allow = ["echo", "charge"]\n'))
+    done = await project.run("tools", "test", "chagre", *where, "--config", "jackline.toml")
+    assert (done.code, "`charge`" in done.err) == (2, True), done.err
+    assert not (project.folder / "ledger.jsonl").exists()
 
 
 # --- lock --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -33,6 +33,7 @@ from jackline_server.exit_codes import EXIT_DATA, EXIT_FOUND, EXIT_UNAVAILABLE, 
 
 if TYPE_CHECKING:
     from jackline_server.bootstrap import Workbench
+    from jackline_server.commands.tool_search import Found
     from jackline_server.commands.toolshed import Group, NoTools, Shown
     from jackline_server.runtime.ports import ToolResult
 
@@ -160,9 +161,16 @@ def _json_object(text: str) -> dict[str, Any]:
 
 async def _listed(config: Config, wanted: _Wanted, output: Output) -> int:
     from jackline_server.bootstrap import workbench  # noqa: PLC0415 - help needs none of it
+    from jackline_server.commands import tool_search, toolshed  # noqa: PLC0415 - see above
 
     async with workbench(config) as bench:
-        groups = [one async for one in _groups(config, wanted, bench)]
+        if wanted.connection is not None:
+            _require_connection(config, wanted.connection)
+            groups = [await toolshed.group_of_connection(wanted.connection, bench)]
+        elif wanted.workflow is not None:
+            groups = [await toolshed.group_of_workflow(wanted.workflow, bench, step_id=wanted.step)]
+        else:
+            groups = await tool_search.every_tool(config, bench)
     is_one = wanted.connection is not None or wanted.workflow is not None
     if is_one and groups[0].refused is not None:
         raise groups[0].refused
@@ -196,24 +204,6 @@ def _group_lines(group: "Group") -> Iterator[str]:
 
 def _code_of(refused: "NoTools") -> int:
     return EXIT_UNAVAILABLE if refused.unavailable else EXIT_DATA
-
-
-async def _groups(config: Config, wanted: _Wanted, bench: "Workbench") -> "AsyncIterator[Group]":
-    """What was asked for, one group at a time: one that can't be had leaves the others."""
-    from jackline_server.commands import toolshed  # noqa: PLC0415 - help needs none of it
-    from jackline_server.commands.compiling import workflow_files  # noqa: PLC0415 - see above
-
-    if wanted.connection is not None:
-        _require_connection(config, wanted.connection)
-        names, files = [wanted.connection], []
-    elif wanted.workflow is not None:
-        names, files = [], [wanted.workflow]
-    else:
-        names, files = list(config.pinned_connections), await asyncio.to_thread(workflow_files, config)
-    for name in names:
-        yield await toolshed.group_of_connection(name, bench)
-    for path in files:
-        yield await toolshed.group_of_workflow(path, bench, step_id=wanted.step)
 
 
 def _require_connection(config: Config, name: str) -> None:
@@ -265,8 +255,7 @@ async def _called(
     from jackline_server.runtime.ports import ToolEnding  # noqa: PLC0415 - see above
 
     async with workbench(config) as bench:
-        groups = [one async for one in _groups(config, wanted, bench)]
-        tool = _named(groups, name)
+        tool = _named(await _found(config, wanted, bench, name), name)
         _require_callable(tool)
         if tool.effect != _HARMLESS and not may_change:
             fail(_TEST, EXIT_USAGE, f"{tool.name} may change something ({tool.effect}): add --yes to call it")
@@ -285,18 +274,36 @@ async def _called(
     return 0 if result.ending is ToolEnding.COMPLETED else EXIT_FOUND
 
 
-def _named(groups: Sequence["Group"], name: str) -> "Shown":
+async def _found(config: Config, wanted: _Wanted, bench: "Workbench", name: str) -> "Found":
+    """Wherever the tool of that name may be."""
+    from jackline_server.commands import tool_search, toolshed  # noqa: PLC0415 - help needs none of it
+
+    if wanted.connection is not None:
+        _require_connection(config, wanted.connection)
+        group = await toolshed.group_of_connection(wanted.connection, bench)
+        return tool_search.Found(groups=[group], names=())
+    if wanted.workflow is not None:
+        return await tool_search.tool_of_workflow(wanted.workflow, bench, name, step_id=wanted.step)
+    return await tool_search.one_tool(config, bench, name)
+
+
+def _named(found: "Found", name: str) -> "Shown":
     """The tool of that name. Raises NoTools if it may be one of those that can't be had."""
     from jackline_server.definitions.catalog import nearest  # noqa: PLC0415 - help needs none of it
 
+    groups = found.groups
     tools = [tool for group in groups for tool in group.tools]
-    found = [one for one in tools if one.answers_to(name)]
-    exact = [one for one in found if one.name == name] or found
+    alike = [one for one in tools if one.answers_to(name)]
+    exact = [one for one in alike if one.name == name] or alike
     refused = [group.refused for group in groups if group.refused is not None]
     if not exact and refused:
         raise refused[0]
     if not exact:
-        fail(_TEST, EXIT_USAGE, f"there is no tool `{name}`{nearest(name, [one.name for one in tools])}")
+        fail(
+            _TEST,
+            EXIT_USAGE,
+            f"there is no tool `{name}`{nearest(name, {*found.names, *(one.name for one in tools)})}",
+        )
     if len({one.origin for one in exact}) > 1:
         origins = ", ".join(dict.fromkeys(one.origin for one in exact))
         fail(_TEST, EXIT_USAGE, f"`{name}` is the name of several: {origins}; say --connection or --workflow")

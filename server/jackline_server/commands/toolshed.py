@@ -4,6 +4,7 @@ Owns finding them. A tool of a connection becomes a step of a workflow made for 
 any other, so that what is shown and called here is what a run would have.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from jackline_server.core.plan import (
 )
 from jackline_server.core.reading import result_tool
 from jackline_server.definitions.files import Loaded
+from jackline_server.definitions.tool_origins import standing_in, tool_origins
 from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.pinned_tools import (
     BadPins,
@@ -103,12 +105,15 @@ async def group_of_connection(name: str, bench: Workbench) -> Group:
         return Group(title=title, refused=refused)
 
 
-async def group_of_workflow(path: Path, bench: Workbench, *, step_id: str | None) -> Group:
+async def group_of_workflow(
+    path: Path, bench: Workbench, *, step_id: str | None, tool: str | None = None
+) -> Group:
     """See `tools_of_workflow`."""
     title = f"workflow {path}"
     try:
         loaded = await loaded_workflow(path)
-        return Group(title=title, tools=await tools_of_workflow(loaded, path, bench, step_id=step_id))
+        tools = await tools_of_workflow(loaded, path, bench, step_id=step_id, tool=tool)
+        return Group(title=title, tools=tools)
     except OSError as error:
         return Group(title=title, refused=NoTools(f"{path} can't be read: {error.strerror}"))
     except NoTools as refused:
@@ -119,23 +124,52 @@ async def group_of_workflow(path: Path, bench: Workbench, *, step_id: str | None
 
 
 async def tools_of_workflow(
-    loaded: Loaded, path: Path, bench: Workbench, *, step_id: str | None
+    loaded: Loaded, path: Path, bench: Workbench, *, step_id: str | None, tool: str | None = None
 ) -> list[Shown]:
-    """The tools of all agents of a workflow, or of that step; a tool stands for itself. Raises NoTools."""
-    if loaded.source is None:
+    """The tools of all agents of a workflow, or of that step; a tool stands for itself. Raises NoTools.
+
+    With a step or a tool only the connections are asked that it comes from. Of a tool it is that one, and
+    whichever others its connections list.
+    """
+    source = loaded.source
+    if source is None:
         raise NoTools(*(f"{path}: {problem.message}" for problem in loaded.problems))
-    compilation = await compiled(bench, loaded.source, folder=path.parent)
+    compilation, asked = await _compiled_for(source, bench, path.parent, step_id=step_id, tool=tool)
     if compilation.plan is None:
         raise NoTools(*_errors(compilation, path, loaded.file))
     plan = compilation.plan
-    changed = frozenset(await bench.catalogs.changed(plan))
+    theirs = {
+        name: step
+        for name, step in plan.steps.items()
+        if isinstance(step, ToolStep)
+        and (asked is None or (own := pinned_by(step)) is None or own[0] in asked)
+    }
+    changed = frozenset(await bench.catalogs.changed(change(plan, steps=theirs)))
     shown: dict[str, Shown] = {}
     for entry in _entries(plan, step_id):
         step = result_tool.behind(plan, entry.ref)
-        if isinstance(step, ToolStep) and entry.ref not in shown:
-            pin = _pin_of(step, loaded.source, bench, changed)
+        is_others = entry.ref in plan.steps and entry.ref not in theirs
+        if isinstance(step, ToolStep) and not is_others and entry.ref not in shown:
+            pin = _pin_of(step, source, bench, changed)
             shown[entry.ref] = change(_of_plan(step, entry, pin), plan=plan, asked_by=_asker(plan, entry))
     return list(shown.values())
+
+
+async def _compiled_for(
+    source: Source, bench: Workbench, folder: Path, *, step_id: str | None, tool: str | None
+) -> tuple[Compilation, frozenset[str] | None]:
+    """The workflow as far as that step or tool needs it, and the connections that are real in it (None: all).
+
+    Where it does not compile without the others, they are asked: what is wrong is then said as ever.
+    """
+    if step_id is not None or tool is not None:
+        origins = await asyncio.to_thread(tool_origins, source, tool=tool, step_id=step_id)
+        if origins is not None:
+            part = standing_in(source, origins.connections)
+            compilation = await compiled(bench, part, folder=folder)
+            if compilation.plan is not None:
+                return compilation, origins.connections
+    return await compiled(bench, source, folder=folder), None
 
 
 def _asker(plan: Plan, entry: ToolEntry) -> str:

@@ -134,7 +134,12 @@ def _load(root: int, file: str) -> Loaded:
 
 def pinned_connections_of(loaded: Loaded) -> list[str]:
     """The connections with pinned tools that a workflow's steps name, if it can be read that far."""
-    return [] if loaded.source is None else pinned_connections(_steps(loaded.source.yaml))
+    return [] if loaded.source is None else pinned_connections(steps_of(loaded.source))
+
+
+def steps_of(source: Source) -> Mapping[str, AnyStep]:
+    """The steps of a workflow; none if it can't be read that far."""
+    return _steps(source.yaml)
 
 
 def _named(text: str) -> list[str]:
@@ -145,7 +150,6 @@ def _named(text: str) -> list[str]:
 
 
 def _steps(text: str) -> Mapping[str, AnyStep]:
-    """The steps of a workflow; none if it can't be read that far."""
     root = yaml_text.parse(text).root
     try:
         draft = read(root, Report(file="")) if root is not None else None

@@ -9,14 +9,11 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import create_engine
-from sqlalchemy.engine import Engine
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
-
 from jackline_server.core.plan import JsonObject
 from jackline_server.core.sql_text import marked
 from jackline_server.tools.results import HARD_BYTES, clean_text
 from jackline_server.tools.sql.databases import Question, SourceDown, SqlFailure, late
+from jackline_server.tools.sql.idle import IdleConnections
 from jackline_server.tools.sql.job import Job
 from jackline_server.tools.sql.rows import Rows, bound
 
@@ -44,72 +41,65 @@ class SqliteFileDatabase:
     """Implements `SqlDatabase`."""
 
     def __init__(self, file: Path, *, concurrency: int) -> None:
-        self._engines = {writes: _engine(file, concurrency, writes=writes) for writes in (False, True)}
+        self._connections = {
+            writes: IdleConnections(partial(_connect, file, writes=writes), most=concurrency)
+            for writes in (False, True)
+        }
 
     def answer(self, question: Question, job: Job) -> JsonObject:
         """See `SqlDatabase.answer`."""
         text, names = marked(question.statement, lambda number: f":{_MARKER}{number}", _as_it_is)
         values = {f"{_MARKER}{number}": bound(question.values[name]) for number, name in enumerate(names)}
-        held, connection = self._connected(writes=question.writes)
-        whole = False
         try:
-            with job.interrupted_by(connection.interrupt):
+            with (
+                self._connections[question.writes].taken() as connection,
+                job.interrupted_by(connection.interrupt),
+            ):
                 connection.set_progress_handler(lambda: job.is_over, _STEPS)
                 made = _transaction(connection, text, values, question, job)
+                connection.set_progress_handler(None, _STEPS)
         except OverflowError:
             raise SqlFailure("A number has more than 64 bits.") from None
         except sqlite3.Error as error:
             raise _failure(error, job) from None
         else:
-            whole = True
             return made
-        finally:
-            _put_back(held, connection, whole=whole)
 
     def check(self) -> None:
         """See `SqlDatabase.check`."""
-        held, connection = self._connected(writes=False)
         try:
-            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            with self._connections[False].taken() as connection:
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             raise SourceDown(str(error)) from None
-        finally:
-            held.close()
 
     def close(self) -> None:
         """See `SqlDatabase.close`."""
-        for engine in self._engines.values():
-            engine.dispose()
-
-    def _connected(self, *, writes: bool) -> tuple[PoolProxiedConnection, sqlite3.Connection]:
-        try:
-            held = self._engines[writes].raw_connection()
-        except Exception as error:  # noqa: BLE001 - whatever keeps us from a connection
-            raise SourceDown(str(error)) from None
-        connection = held.driver_connection
-        if not isinstance(connection, sqlite3.Connection):
-            raise TypeError("the pool holds connections of sqlite3")
-        return held, connection
-
-
-def _engine(file: Path, concurrency: int, *, writes: bool) -> Engine:
-    return create_engine(
-        "sqlite://",
-        creator=partial(_connect, file, writes=writes),
-        poolclass=QueuePool,
-        pool_size=concurrency,
-        max_overflow=0,
-    )
+        for connections in self._connections.values():
+            connections.close()
 
 
 def _connect(file: Path, *, writes: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"file:{quote(str(file))}?mode={'rw' if writes else 'ro'}",
-        uri=True,
-        timeout=_PATIENCE_MS / 1000,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    """Raises SourceDown."""
+    try:
+        connection = sqlite3.connect(
+            f"file:{quote(str(file))}?mode={'rw' if writes else 'ro'}",
+            uri=True,
+            timeout=_PATIENCE_MS / 1000,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise SourceDown(str(error)) from None
+    try:
+        _settled(connection, writes=writes)
+    except sqlite3.Error as error:
+        connection.close()
+        raise SourceDown(str(error)) from None
+    return connection
+
+
+def _settled(connection: sqlite3.Connection, *, writes: bool) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, HARD_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _PATTERN_BYTES)
@@ -117,7 +107,6 @@ def _connect(file: Path, *, writes: bool) -> sqlite3.Connection:
     connection.execute("PRAGMA foreign_keys = ON")
     if not writes:
         connection.execute("PRAGMA query_only = ON")
-    return connection
 
 
 def _transaction(
@@ -178,15 +167,6 @@ def _patiently(connection: sqlite3.Connection, statement: str, job: Job) -> None
                 raise
         else:
             return
-
-
-def _put_back(held: PoolProxiedConnection, connection: sqlite3.Connection, *, whole: bool) -> None:
-    """Give a connection back, or throw away one that something went wrong with."""
-    if whole:
-        connection.set_progress_handler(None, _STEPS)
-        held.close()
-    else:
-        held.invalidate()  # closing it rolls back
 
 
 def _may(allowed: frozenset[int], code: int, first: str | None, second: str | None) -> int:
