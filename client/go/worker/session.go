@@ -67,6 +67,7 @@ func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = true
+	s.config.Logger.Info("jackline: the worker takes no more calls and leaves", "pool", s.config.Pool, "open", len(s.calls))
 	close(s.left)
 	if s.outbox != nil {
 		s.outbox.ring()
@@ -256,6 +257,11 @@ func (s *session) welcomed(welcome *pb.WorkerWelcome, draining bool) *outbox {
 	s.token = welcome.GetSession()
 	s.grace = welcome.GetResumeGrace().AsDuration()
 	s.largest = int(welcome.GetMaxResultBytes())
+	if welcome.GetResumed() {
+		s.config.Logger.Info("jackline: the worker is back", "pool", s.config.Pool, "worker", s.config.Name)
+	} else {
+		s.config.Logger.Info("jackline: the worker serves", "pool", s.config.Pool, "worker", s.config.Name)
+	}
 	s.outbox = &outbox{
 		heartbeat: welcome.GetHeartbeat().AsDuration(),
 		lastSent:  time.Now(),

@@ -104,7 +104,8 @@ type Config struct {
 	Tools []Tool
 	// MaxParallel is how many calls run at a time, of all tools together. 0: 8.
 	MaxParallel int
-	// Logger is told of breaks and of errors that are not sent. Nil: slog.Default().
+	// Logger is told when the worker serves, breaks off, comes back and leaves, and of errors that are not sent.
+	// Nil: slog.Default().
 	Logger *slog.Logger
 }
 

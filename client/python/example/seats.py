@@ -106,7 +106,7 @@ def write(tool: str, call: Call, **what: str) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig()
+    logging.basicConfig(level=logging.INFO)
     try:
         asyncio.run(worker.serve())
     except CallError as error:

@@ -46,7 +46,7 @@ export class Worker {
       name: `${hostname()}:${process.pid}`,
       maxParallel: PARALLEL,
       nodeOptions: {},
-      log: (message, error) => console.error(message, error),
+      log: (...told) => console.error(...told),
       ...options,
     });
   }

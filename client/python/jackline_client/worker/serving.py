@@ -75,6 +75,8 @@ class Worker:
 
     def drain(self) -> None:
         """Leave: take nothing more, finish what is in flight, then `serve` returns. May be repeated."""
+        if not self._leaving.is_set():
+            _log.info("the worker %s takes no more calls and leaves", self.name)
         self._leaving.set()
 
     async def serve(self, *, signals: bool = True) -> None:

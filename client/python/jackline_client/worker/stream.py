@@ -4,6 +4,7 @@ Owns the heartbeats and the order of things on a stream. Does not own what comes
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from typing import Any
 
@@ -14,6 +15,8 @@ from jackline.v1 import tool_worker_pb2 as wire
 from jackline_client._statuses import in_our_words
 from jackline_client.errors import WorkerSilent
 from jackline_client.worker.invocations import Invocations
+
+_log = logging.getLogger(__name__)
 
 _MISSED = 3
 _WELCOME_S = 30.0
@@ -46,6 +49,8 @@ class Stream:
                     await _ended(call)
                     return
                 self._welcomed(welcome.welcome, asked=register.session)
+                came = "is back in" if welcome.welcome.resumed else "serves"
+                _log.info("the worker %s %s pool %s", register.worker, came, register.pool)
                 telling = asyncio.create_task(self._tell(call, told=register.draining), name="worker telling")
                 await self._hear(call)
         finally:

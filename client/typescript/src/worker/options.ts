@@ -79,6 +79,9 @@ export interface WorkerOptions {
   readonly maxParallel?: number;
   /** For the connection, such as `ca`, `cert` and `key`. */
   readonly nodeOptions?: SecureClientSessionOptions;
-  /** Is told of breaks and of errors that are not sent. Left out: console.error. */
-  readonly log?: (message: string, error: unknown) => void;
+  /**
+   * Is told when the worker serves, breaks off, comes back and leaves, and, with the error, of what is not sent. Left
+   * out: console.error.
+   */
+  readonly log?: (message: string, error?: unknown) => void;
 }

@@ -59,6 +59,7 @@ export class Session {
   leave(): void {
     if (this.leaving) return;
     this.leaving = true;
+    this.options.log(`jackline: the worker takes no more calls and leaves; ${this.calls.size} are open`);
     this.#left.ring();
     this.outbox?.ring();
   }
@@ -196,6 +197,8 @@ export class Session {
   /** Takes the answer to register: the session goes on, or a new one begins. */
   #welcomed(welcome: WorkerWelcome, outbox: Outbox): void {
     if (!welcome.resumed) this.#giveUp("the server has given the worker up");
+    const { log, name, pool } = this.options;
+    log(`jackline: the worker ${name} ${welcome.resumed ? "is back in" : "serves"} pool ${pool}`);
     this.#unanswered = false;
     this.#token = welcome.session;
     this.#graceMs = welcome.resumeGrace ? durationMs(welcome.resumeGrace) : 0;

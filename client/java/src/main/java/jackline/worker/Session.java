@@ -91,6 +91,10 @@ final class Session {
 
   void leave() {
     execute(() -> {
+      if (!leaving) {
+        LOG.log(System.Logger.Level.INFO,
+            "the worker " + options.name + " takes no more calls and leaves; " + calls.size() + " are open");
+      }
       leaving = true;
       if (stream != null) {
         stream.pump();
@@ -200,6 +204,8 @@ final class Session {
     if (!welcome.getResumed()) {
       giveUp("the server has given the worker up");
     }
+    LOG.log(System.Logger.Level.INFO, "the worker " + options.name
+        + (welcome.getResumed() ? " is back in pool " : " serves pool ") + options.pool);
     unanswered = false;
     token = welcome.getSession();
     graceMs = Times.millis(welcome.getResumeGrace());
