@@ -224,3 +224,27 @@ def test_whenever_the_worker_goes_away_a_question_is_asked_once_and_answered_onc
     driver.run_to_end()
     assert len(raised(driver)) == 1
     assert driver.finished.signal == "approve"
+
+
+@pytest.mark.parametrize("cap", ["tool", "step"])
+@pytest.mark.parametrize("commit", range(1, 12))
+def test_a_question_counts_as_one_call_whenever_the_worker_goes_away(commit: int, cap: str) -> None:
+    ask = human(options=())
+    most = 1 if cap == "tool" else None
+    plan = plans.agent_plan(
+        ask,
+        tools=(plans.entry("ask", max_calls=most),),
+        bounds=plans.step_bounds(tool_calls=32 if most else 1),
+    )
+    scenario = Scenario(
+        plan=plan,
+        replies=[Says(calls=(Call("ask"),)), Says(text="done")],
+        tools={"ask": lambda _: SAYS},
+        crash_after=frozenset({commit}),
+    )
+    driver = Driver(scenario).run()
+    assert len(raised(driver)) == 1
+    answer(driver, "accept", "so")
+    driver.run_to_end()
+    assert driver.state.ledger.tool_calls == 1
+    assert told(driver) == ['"so"']

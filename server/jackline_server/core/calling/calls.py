@@ -30,6 +30,7 @@ from jackline_server.core.facts import (
 from jackline_server.core.folding.evolve_calls import (
     bound_for,
     failure_policy,
+    is_counted,
     reuse_key,
 )
 from jackline_server.core.frozen import frozen
@@ -176,11 +177,12 @@ def next_wave(
     refused = [call_checks.refused(batch, call, found) for call, found in checked if isinstance(found, tuple)]
     if refused:
         return Record(facts=tuple(refused))
-    if len(checked) > batch.room:
+    counting = [call for call, _ in checked if not is_counted(batch.state.plan, call)]
+    if len(counting) > batch.room:
         if not call_checks.has_begun(batch):
-            needs = batch.visit.ledger.tool_calls + len(checked)
+            needs = batch.visit.ledger.tool_calls + len(counting)
             return Limit(reason=StopReason.TOOL_CALL_BUDGET, leaf="step.tool_calls", needs=needs)
-        late = [call for call, _ in checked[max(batch.room, 0) :]]
+        late = counting[max(batch.room, 0) :]
         return Record(facts=tuple(call_checks.refused(batch, call, OVER_LIMIT) for call in late))
     return _start(batch, checked, now, time_left_ms)
 

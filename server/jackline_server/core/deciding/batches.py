@@ -3,7 +3,7 @@
 Owns how much room the caps leave, and what a call's tool is. Does not own what becomes of the calls.
 """
 
-from jackline_server.core.folding.evolve_calls import entry_of, is_settled
+from jackline_server.core.folding.evolve_calls import entry_of, is_counted, is_settled
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import Effect, ModelStep, ToolEntry, ToolStep
 from jackline_server.core.reading import finish_tool, result_tool
@@ -42,10 +42,11 @@ def open_batch(state: RunState, visit: Visit) -> Batch:
 
 
 def spent(batch: Batch) -> dict[str, int]:
-    """Attempts of this visit by tool."""
+    """Attempts of this visit by tool, as they count."""
     attempts: dict[str, int] = {}
     for call in calls_of(batch.state, batch.visit):
-        attempts[call.tool] = attempts.get(call.tool, 0) + call.attempts
+        made = 1 if is_counted(batch.state.plan, call) else call.attempts
+        attempts[call.tool] = attempts.get(call.tool, 0) + made
     return attempts
 
 

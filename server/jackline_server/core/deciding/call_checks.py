@@ -6,6 +6,7 @@ A name that the model made up, wrong arguments and a spent cap are error results
 from jackline_server.core import json_text
 from jackline_server.core.deciding.batches import Batch, effect_of, spent
 from jackline_server.core.facts import CallProblem, CallStatus, FinishReason, ToolCallFinished
+from jackline_server.core.folding.evolve_calls import is_counted
 from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import Effect, JsonObject
 from jackline_server.core.reading import result_tool
@@ -62,7 +63,7 @@ def over_tool_limits(
     attempts = spent(batch)
     judged: list[tuple[ToolCall, JsonObject | Problem]] = []
     for call, found in calls:
-        entry = batch.entry(call)
+        entry = None if is_counted(batch.state.plan, call) else batch.entry(call)
         if not isinstance(found, tuple) and entry is not None and entry.max_calls is not None:
             if attempts.get(call.tool, 0) >= entry.max_calls:
                 words = f"{call.tool} may be called {entry.max_calls} times at most"

@@ -17,7 +17,16 @@ from jackline_server.core.facts import (
     ToolReply,
 )
 from jackline_server.core.frozen import change
-from jackline_server.core.plan import JsonObject, ModelStep, OnUnknown, Plan, ToolEntry, ToolPolicy, ToolStep
+from jackline_server.core.plan import (
+    HumanAction,
+    JsonObject,
+    ModelStep,
+    OnUnknown,
+    Plan,
+    ToolEntry,
+    ToolPolicy,
+    ToolStep,
+)
 from jackline_server.core.reading import gate_lookup, reflection, result_tool, reuse, transcript
 from jackline_server.core.state import Interrupt, Note, Reply, RunState, ToolCall, Visit
 
@@ -72,11 +81,11 @@ def _with_call(visit: Visit, call_id: str) -> tuple[Reply | Note, ...]:
 
 
 def start(state: RunState, fact: ToolCallStarted) -> RunState:
-    """An attempt is reserved: it counts from here."""
-    call = _call(state, fact.call_id)
+    """An attempt is reserved: it counts from here. A question that is put into words anew was counted."""
+    before = _call(state, fact.call_id)
     call = change(
-        call,
-        bound=bound_for(state, call),
+        before,
+        bound=bound_for(state, before),
         status=CallStatus.STARTED,
         effect=fact.effect,
         call_key=fact.call_key,
@@ -84,15 +93,23 @@ def start(state: RunState, fact: ToolCallStarted) -> RunState:
         interrupted=False,
         retry_at_active_ms=None,
         timed_out=False,
-        reuse_key=reuse_key(state, call),
+        reuse_key=reuse_key(state, before),
     )
-    visit = _visit(state)
+    visit, calls = _visit(state), {**state.calls, call.call_id: call}
+    if is_counted(state.plan, before):
+        return change(state, calls=calls)
     return change(
         state,
-        calls={**state.calls, call.call_id: call},
+        calls=calls,
         ledger=state.ledger.call_tool(),
         visit=change(visit, ledger=visit.ledger.call_tool()),
     )
+
+
+def is_counted(plan: Plan, call: ToolCall) -> bool:
+    """True for a question whose call was begun: it is one call, whatever is started anew."""
+    step = plan.steps.get(call.tool)
+    return call.attempts > 0 and isinstance(step, ToolStep) and isinstance(step.action, HumanAction)
 
 
 def reuse_key(state: RunState, call: ToolCall) -> str:
