@@ -452,6 +452,22 @@ async def test_a_server_that_can_not_be_reached_is_no_secret_but_its_place_is(po
     assert not any(part in result.error for part in (USER, PASSWORD, "127.0.0.1", "postgres"))
 
 
+@pytest.mark.parametrize("source_ms", [500, 20_000], ids=["all its time", "less than its time"])
+async def test_a_server_that_takes_a_connection_and_says_nothing_has_failed_if_it_had_its_time(
+    source_ms: int,
+):
+    lines: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, line: lines.append(line), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    silent = PostgresServer(url=Secret(f"postgresql://{USER}@127.0.0.1:{port}/orders?sslmode=disable"))
+    async with server, asked(source(silent, timeout_ms=source_ms), None) as db:
+        result = await db.run("SELECT 1", effect=Effect.WRITE, timeout_ms=500)
+        assert (result.ending, result.timed_out) == (ToolEnding.FAILED, True)
+        assert bool(result.connection_problem) is (source_ms == 500)
+        for line in lines:
+            line.transport.abort()
+
+
 async def test_a_file_that_is_not_there_is_not_made(tmp_path: Path):
     for effect in (Effect.READ, Effect.WRITE):
         async with asked(source(SqliteFile(file=tmp_path / "none.db")), None) as db:

@@ -20,6 +20,12 @@ class Job:
         self._given_up = False
         self._committing = False
         self._interrupt: Callable[[], None] | None = None
+        self._has_connection = False
+
+    @property
+    def has_connection(self) -> bool:
+        """True once it has been at the database, whatever became of it there."""
+        return self._has_connection
 
     @property
     def is_over(self) -> bool:
@@ -35,10 +41,13 @@ class Job:
     def interrupted_by(self, interrupt: Callable[[], None]) -> Generator[None]:
         """While the block runs, giving up calls this, in a thread of its own. It must not raise.
 
+        For whoever has a connection: what the job waited for before was the database's to answer.
+
         The block does not end while that is under way: whatever comes next on the connection is spared.
         """
         with self._lock:
             self._interrupt = interrupt
+            self._has_connection = True
         try:
             yield
         finally:

@@ -17,7 +17,7 @@ from jackline_server.core.templates import TemplateError, names
 from jackline_server.runtime.connection_views import ConnectionKind, ConnectionView
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.runtime.sql_ports import DataSource, SqliteFile
-from jackline_server.tools.guards import Guard, NoPlace, Place
+from jackline_server.tools.guards import Guard, NoPlace, Place, is_fair
 from jackline_server.tools.results import completed, failed
 from jackline_server.tools.sql.databases import Question, SourceDown, SqlDatabase, SqlFailure
 from jackline_server.tools.sql.job import Job
@@ -53,13 +53,16 @@ class SqlTool:
             question = _question(action, invocation, line.source, writes=writes)
         except (TemplateError, SqlProblem) as problem:
             return failed(f"The statement can't be run: {problem}.")
-        job = Job(deadline=time.monotonic() + min(invocation.timeout_ms, line.source.timeout_ms) / 1000)
+        began = time.monotonic()
+        job = Job(deadline=began + min(invocation.timeout_ms, line.source.timeout_ms) / 1000)
         try:
             until = asyncio.get_running_loop().time() + job.left_ms / 1000
             place = await line.guard.take(until, on_wait=invocation.on_wait)
         except NoPlace as none:
             return none.result
-        statement = _Statement(line, question, job, place)
+        waited_ms = int((time.monotonic() - began) * 1000)
+        had_time = is_fair(invocation.timeout_ms - waited_ms, line.source.timeout_ms)
+        statement = _Statement(line, question, job, place, had_time)
         result = await self._waited(statement, repeatable=invocation.step.effect.repeatable)
         place.heard(result)
         return result
@@ -94,6 +97,9 @@ class SqlTool:
             raise
         if ended.done():
             return ended.result()
+        if not job.has_connection:
+            message = "The data source did not answer in time; nothing will be changed."
+            return failed(message, timed_out=True, connection_failed=statement.had_time)
         if certain:
             return failed("The statement did not finish in time; nothing will be changed.", timed_out=True)
         message = "The commit did not finish in time; whether anything was changed is open."
@@ -125,12 +131,16 @@ class SqlTool:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """One statement that is run, and its place on the data source."""
+    """One statement that is run, and its place on the data source.
+
+    `had_time`: to be late is the data source's own failure, if that has not even been reached.
+    """
 
     line: "_Line"
     question: Question
     job: Job
     place: Place
+    had_time: bool
 
 
 class _Line:
