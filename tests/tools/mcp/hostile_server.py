@@ -28,6 +28,7 @@ TOOLS: list[dict[str, Any]] = [
     },
 ]
 BIG = "x" * (32 * 1024 * 1024)
+PAGE = os.environ.get("PAGE", "https://x.example/in")
 
 
 def note(**entry: object) -> None:
@@ -100,6 +101,11 @@ def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave
             say(request, text(BIG))
         case "long_line", "charge":
             write(json.dumps({"result": text(BIG), "id": request, "jsonrpc": "2.0"}).encode())
+        case "long_news", "charge":
+            write(json.dumps(call_of("news", "notifications/message", {"data": BIG})).encode())
+            write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "data": BIG}).encode())
+            write(json.dumps({"id": request, "jsonrpc": "2.0", "method": "ping", "data": BIG}).encode())
+            say(request, text("charged"))
         case ("silent_call", _) | ("silent_echo", "echo"):
             pass
         case "huge_image", "echo":
@@ -119,7 +125,7 @@ def call(  # noqa: C901, PLR0912, PLR0915 - one case a way to misbehave
         case "page_first", "charge" if not sum('{"called"' in line for line in lines()) % 2:
             say(request, text("charged"))
         case "page_first", "charge":
-            page = {"mode": "url", "message": "Sign in.", "url": "https://x.example/in", "elicitationId": "e"}
+            page = {"mode": "url", "message": "Sign in.", "url": PAGE, "elicitationId": "e"}
             refuse(request, -32042, "sign in first", {"elicitations": [page]})
         case "page_nowhere", "charge":
             refuse(request, -32042, "sign in first", ["https://x.example/in"])
@@ -192,7 +198,7 @@ def ask(request: object) -> None:
     waiting[question] = request
     params: dict[str, Any] = {"message": "What is it called?", "requestedSchema": FORM}
     if MODE == "asks_by_page":
-        params = {"mode": "url", "message": "Sign in.", "url": "https://x.example/in", "elicitationId": "e"}
+        params = {"mode": "url", "message": "Sign in.", "url": PAGE, "elicitationId": "e"}
     if MODE == "asks_for_a_model":
         sampling: dict[str, Any] = {"messages": [], "maxTokens": 5}
         write(json.dumps(call_of(question, "sampling/createMessage", sampling)).encode())

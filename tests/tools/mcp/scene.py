@@ -161,11 +161,11 @@ async def reached(one: McpConnection, ledger: Path) -> AsyncGenerator[Scene]:
 
 @asynccontextmanager
 async def hostile(
-    folder: Path, mode: str, *, start_timeout_ms: int = 20_000, breaker: Breaker = USUAL
+    folder: Path, mode: str, *, start_timeout_ms: int = 20_000, breaker: Breaker = USUAL, **environ: str
 ) -> AsyncGenerator[Scene]:
-    """The server that misbehaves in this mode."""
+    """The server that misbehaves in this mode, and as its environment says."""
     ledger = folder / "ledger.jsonl"
-    command = process(sys.executable, "-I", "-S", str(HOSTILE), mode, str(ledger))
+    command = process(sys.executable, "-I", "-S", str(HOSTILE), mode, str(ledger), **environ)
     one = connection(command, start_timeout_ms=start_timeout_ms, breaker=breaker)
     async with reached(one, ledger) as scene:
         yield scene

@@ -160,6 +160,11 @@ async def test_an_image_of_fifty_megabytes_fails_its_call_and_no_other(tmp_path:
         assert len(scene.noted("started")) == 1
 
 
+async def test_a_long_line_that_is_no_answer_fails_no_call(tmp_path: Path):
+    async with hostile(tmp_path, "long_news") as scene:
+        assert (await scene.call("charge", effect=Effect.WRITE)).ending is COMPLETED
+
+
 async def test_an_answer_to_another_question_is_no_answer(tmp_path: Path):
     async with hostile(tmp_path, "wrong_id") as scene:
         assert (await scene.call("echo", timeout_ms=500)).ending is FAILED

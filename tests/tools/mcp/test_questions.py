@@ -124,6 +124,26 @@ async def test_a_page_that_is_not_named_is_nothing_to_ask_about(tmp_path: Path) 
         assert (refused.ending, refused.may_pass) == (FAILED, False)
 
 
+@pytest.mark.parametrize(
+    "page", ["javascript:alert(1)", "file:///etc/passwd", "https://x.example/" + "x" * 70_000, "http:///in"]
+)
+async def test_a_refusal_until_something_is_opened_that_is_no_page_is_the_end_of_a_call_that_did_nothing(
+    tmp_path: Path, page: str
+) -> None:
+    async with hostile(tmp_path, "page_first", PAGE=page) as scene:
+        refused = await scene.call("charge", effect=Effect.WRITE)
+        assert (refused.ending, refused.may_pass) == (FAILED, False)
+
+
+@pytest.mark.parametrize(("effect", "ending"), [(Effect.READ, FAILED), (Effect.WRITE, UNCERTAIN)])
+async def test_a_call_held_open_for_what_nobody_can_be_asked_is_given_up(
+    tmp_path: Path, effect: Effect, ending: ToolEnding
+) -> None:
+    async with hostile(tmp_path, "asks_by_page", PAGE="javascript:alert(1)") as scene:
+        assert (await scene.call("asking", effect=effect)).ending is ending
+        await until(lambda: "notifications/cancelled" in scene.noted("method"))
+
+
 async def test_a_server_that_wants_a_model_of_ours_is_told_no(tmp_path: Path) -> None:
     async with hostile(tmp_path, "asks_for_a_model") as scene:
         assert (await scene.call("asking")).ending is COMPLETED

@@ -9,6 +9,7 @@ of ours.
 
 import hashlib
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from mcp import UrlElicitationRequiredError
 from mcp_types import (
@@ -113,6 +114,8 @@ def _ask(params: JsonObject, kept: JsonObject) -> ToolAsk:
     message, schema, url = params.get("message"), params.get("requestedSchema"), params.get("url")
     text = clean_text(str(message or ""))[:_MOST_WORDS]
     if isinstance(url, str):
+        if not _is_page(url):
+            raise NotAnswerable("The tool wants something opened that is no web page.")
         text = f"{text} Open {clean_text(url)[:_MOST_WORDS]} in a browser, and accept once that is done."
     ask = ToolAsk(
         text=text,
@@ -122,6 +125,14 @@ def _ask(params: JsonObject, kept: JsonObject) -> ToolAsk:
     if len(ask.schema_json) + len(ask.state_json) > MOST_CHARACTERS:
         raise NotAnswerable("The tool asks a person more than can be kept.")
     return ask
+
+
+def _is_page(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 # --- answers -----------------------------------------------------------------------------------

@@ -60,6 +60,13 @@ class Exchange:
         Raises:
             ServerDown, CallRefused, CallLost
         """
+        try:
+            return await self._attempt()
+        except NotAnswerable as problem:
+            return failed(str(problem))
+
+    async def _attempt(self) -> ToolResult:
+        """See `run`. Raises NotAnswerable too: of a question at which the call has ended, or was refused."""
         reply = self.invocation.reply
         try:
             if reply is None:
@@ -72,8 +79,6 @@ class Exchange:
             return _asking(next_ask(asked)) if asked.open is not None else await self._answered(asked)
         except PageFirst as first:
             return _asking(page_ask(first.page))
-        except NotAnswerable as problem:
-            return failed(str(problem))
 
     async def _opened(self, reply: ToolReply) -> ToolResult:
         """Call anew once a page has been opened, and not at all if it was not."""
@@ -150,10 +155,10 @@ class Exchange:
         )
         try:
             return _asking(held_ask(question.params, token))
-        except NotAnswerable:
+        except NotAnswerable as problem:
             held.take(token)
             await dialogue.end()
-            raise
+            return failed(str(problem), uncertain=not self.invocation.step.effect.repeatable)
 
     def _left_s(self) -> float:
         return max(self.deadline - asyncio.get_running_loop().time(), 0.001)

@@ -1,8 +1,8 @@
 """The SDK's transport over a process of ours: one JSON-RPC message a line, both ways.
 
 Owns how lines become messages. A line that is none is skipped; one over the cap fails the call that it
-answers, or all that are open if it does not say which. Never raises into the SDK: the end of the process is
-the end of the stream.
+answers, or all that are open if it does not say which, and none if it is no answer. Never raises into the
+SDK: the end of the process is the end of the stream.
 """
 
 import asyncio
@@ -35,6 +35,11 @@ _CHUNK = 65_536
 _IN_A_THREAD = 64 * 1024
 _MAX_SKIPPED_TOLD = 5
 _TOLD_BYTES = 4_096
+_NO_ANSWER = re.compile(
+    rb'\s*\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:-?\d{1,18}|"(?:[^"\\]|\\.){0,128}")\s*,)*\s*"method"\s*:'
+)
+"""How news and requests of a server begin. A request's id is the server's own, and none of ours."""
+
 _ID = re.compile(rb'"id"\s*:\s*(?:(-?\d{1,18})|"((?:[^"\\]|\\.){0,128})")')
 
 
@@ -141,6 +146,9 @@ class _Pipes:
         return [message]
 
     def _too_long(self, line: TooLong) -> list[JSONRPCMessage]:
+        _log.warning("MCP server %s: a line of more than %d bytes was dropped", self._name, MAX_LINE_BYTES)
+        if _NO_ANSWER.match(line.head):
+            return []
         found = _ID.search(line.head)
         answered: set[RequestId] = set(self._open)
         if found is not None:
@@ -148,7 +156,6 @@ class _Pipes:
             one: RequestId = int(number) if number is not None else text.decode("utf-8", "replace")
             answered = {one} & self._open
         self._open -= answered
-        _log.warning("MCP server %s: a line of more than %d bytes was dropped", self._name, MAX_LINE_BYTES)
         error = ErrorData(code=LINE_TOO_LONG, message=f"The answer is longer than {MAX_LINE_BYTES} bytes.")
         return [JSONRPCError(jsonrpc="2.0", id=request, error=error) for request in answered]
 
