@@ -213,6 +213,12 @@ def test_a_property_that_alternatives_see_differently_is_all_that_they_say(diale
     assert made["properties"]["a"] == {"anyOf": [TEXT, {"type": "integer"}]}
 
 
+def test_true_and_1_are_two_things_that_alternatives_say_of_a_property() -> None:
+    sides: list[Any] = [{"properties": {"a": {"const": one}}} for one in (1, True, 1)]
+    made = told({"type": "object", "anyOf": sides}, Dialect.PLAIN)
+    assert repr(made["properties"]) == repr({"a": {"anyOf": [{"const": 1}, {"const": True}]}})
+
+
 @pytest.mark.parametrize("dialect", Dialect)
 def test_a_reference_into_a_list_is_written_out(dialect: Dialect) -> None:
     assert of({"$ref": "#/$defs/Base/anyOf/0"}, dialect, base={"anyOf": [TEXT]}) == TEXT

@@ -139,13 +139,15 @@ def _object(schema: JsonObject) -> JsonObject:
 
 def _offered(alternatives: JsonValue) -> JsonObject:
     """The properties of alternatives: of one that several have, all that they say of it."""
-    found: dict[str, list[JsonValue]] = {}
+    # By their text: lists would take long to look through, and hold `true` for 1.
+    found: dict[str, dict[str, JsonValue]] = {}
     for part in _objects(alternatives):
         for name, one in _table_of(folded(part), "properties").items():
-            said = found.setdefault(name, [])
-            if one is not False and one not in said:
-                said.append(one)
-    return {name: said[0] if len(said) == 1 else {"anyOf": said} for name, said in found.items() if said}
+            said = found.setdefault(name, {})
+            if one is not False:
+                said.setdefault(json_text.write(one), one)
+    several = {name: list(said.values()) for name, said in found.items() if said}
+    return {name: said[0] if len(said) == 1 else {"anyOf": said} for name, said in several.items()}
 
 
 def _objects(several: JsonValue) -> Iterable[JsonObject]:
