@@ -22,6 +22,8 @@ from jackline.v1.event_pb2 import (
 )
 from jackline.v1.run_pb2 import Effect, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.explaining import Cause, Explanation, explain
+from jackline_client.explaining.causes import on_the_way
+from jackline_client.explaining.history import read
 from tests.client.explained import FOLDER, NAMES, explained, recorded, text_of
 
 OK, FAILED = ToolCallStatus.TOOL_CALL_STATUS_COMPLETED, ToolCallStatus.TOOL_CALL_STATUS_FAILED
@@ -269,3 +271,23 @@ def test_a_long_chain_of_steps_that_went_wrong_is_followed_a_little() -> None:
         StepEvent(run_finished=RunFinished(signal="error", stop_reason=StopReason.STOP_REASON_TOOL_ERROR))
     )
     assert 10 < len(sequences(explain(log.events).why)) < 60
+
+
+def test_an_attempt_under_way_is_no_failed_one() -> None:
+    def told(log: Log) -> str:
+        return next(cause.text for cause in on_the_way(read(log.events)) if cause.kind == "tool_call")
+
+    log = begun()
+    call = ToolCallRequested(call_id="c", ordinal=1, tool="track")
+    log.add(StepEvent(tool_call_requested=call))
+    log.add(StepEvent(tool_call_started=ToolCallStarted(call_id="c", tool="track", effect=READ, attempt=1)))
+    log.add(
+        StepEvent(
+            tool_call_finished=ToolCallFinished(call_id="c", tool="track", status=FAILED, retry_in_ms=9)
+        )
+    )
+    assert told(log) == "the call of track has failed after 1 attempt and is to be made again"
+    log.add(StepEvent(tool_call_started=ToolCallStarted(call_id="c", tool="track", effect=READ, attempt=2)))
+    assert told(log) == "attempt 2 at the call of track is under way; the last one failed"
+    log.add(StepEvent(tool_call_finished=ToolCallFinished(call_id="c", tool="track", status=OK)))
+    assert told(log) == "the call of track is completed after 2 attempts"

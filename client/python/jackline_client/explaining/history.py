@@ -37,6 +37,10 @@ class Call:
     ended: int = 0
     output: bytes | None = None
     error: str = ""
+    again: bool = False
+    """True if the last attempt that ended was to be followed by another."""
+    under_way: bool = False
+    """True if an attempt has begun that has not ended."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -190,9 +194,11 @@ class _Reader:
             case "tool_call_started":
                 call.effect = event.tool_call_started.effect
                 call.attempts += 1
+                call.under_way = True
             case _:
                 ended = event.tool_call_finished
                 call.status, call.problem, call.ended = ended.status, ended.problem, event.sequence
+                call.under_way, call.again = False, ended.HasField("retry_in_ms")
                 if event.content.HasField("tool_result"):
                     call.output = event.content.tool_result.output_json
                     call.error = event.content.tool_result.error

@@ -63,12 +63,15 @@ def tell_call(call: Call) -> Cause:
     """A tool call as a cause, at its end, or where it was asked for."""
     status = word(ToolCallStatus.Name, call.status, "TOOL_CALL_STATUS_")
     problem = f" ({word(CallProblem.Name, call.problem, 'CALL_PROBLEM_')})" if call.problem else ""
-    again = f" after {counted(call.attempts, 'attempt')}" if call.attempts > 1 else ""
-    return Cause(
-        sequence=call.ended or call.sequence,
-        kind="tool_call",
-        text=f"the call of {call.tool} is {status}{problem}{again}{said(call.error)}",
-    )
+    after = f" after {counted(call.attempts, 'attempt')}" if call.attempts > 1 else ""
+    text = f"the call of {call.tool} is {status}{problem}{after}{said(call.error)}"
+    if call.under_way and call.attempts > 1:
+        attempt = f"attempt {call.attempts} at the call of {call.tool}"
+        text = f"{attempt} is under way; the last one failed{said(call.error)}"
+    elif call.again and not call.under_way:
+        tried = counted(call.attempts, "attempt")
+        text = f"the call of {call.tool} has failed after {tried} and is to be made again{said(call.error)}"
+    return Cause(sequence=call.ended or call.sequence, kind="tool_call", text=text)
 
 
 def _model_failed(event: StepEvent) -> str:
