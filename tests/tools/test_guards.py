@@ -333,5 +333,18 @@ def test_the_word_of_a_link_counts_as_long_as_no_call_has_failed() -> None:
     run_virtual(scene())
 
 
+def test_a_pool_without_a_worker_is_told_so_though_its_last_worker_failed() -> None:
+    async def scene() -> None:
+        server = Server(Connection())
+        await server.fail(1)
+        left = server.guard.view(ConnectionKind.WORKER, state=ConnectionState.NO_WORKER)
+        assert (left.state, left.problem, left.failures) == (ConnectionState.NO_WORKER, "", 1)
+        await server.fail(2)
+        alone = server.guard.view(ConnectionKind.WORKER, state=ConnectionState.NO_WORKER)
+        assert alone.state is ConnectionState.LEFT_ALONE
+
+    run_virtual(scene())
+
+
 def view_of(server: Server) -> ConnectionView:
     return server.guard.view(ConnectionKind.HTTP)

@@ -190,10 +190,14 @@ class Circuit:
         state: ConnectionState | None,
         problem: str,
     ) -> ConnectionView:
-        """How the connection does. `state` and `problem` are its link's word, which failed calls outweigh."""
-        if self.failures:
-            state = ConnectionState.LEFT_ALONE if self.is_open else ConnectionState.FAILED
-            problem = self.problem
+        """How the connection does. `state` and `problem` are its link's word, which failed calls outweigh.
+
+        That there is nobody in a pool is certain, and says more than that its last worker failed.
+        """
+        if self.is_open:
+            state, problem = ConnectionState.LEFT_ALONE, self.problem
+        elif self.failures and state is not ConnectionState.NO_WORKER:
+            state, problem = ConnectionState.FAILED, self.problem
         elif state is None:
             state = ConnectionState.READY if self.was_asked else ConnectionState.UNUSED
         return ConnectionView(
