@@ -59,6 +59,62 @@ async def test_fields_become_the_data_of_the_answer(
 
 
 @pytest.mark.parametrize(
+    ("field", "given", "value"),
+    [
+        ({"type": "integer"}, "=2", 2),
+        ({"type": "number"}, "=2.5", 2.5),
+        ({"type": "number"}, "=NaN", "NaN"),
+        ({"type": "integer"}, ':="2"', "2"),
+        ({"type": "boolean"}, "=true", True),
+        ({"type": "boolean"}, "=1", "1"),
+        ({"type": ["integer", "null"]}, "=2", 2),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "=2", 2),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "=2", "2"),
+        ({"type": "string"}, "=2", "2"),
+        ({"type": "array"}, "=2", "2"),
+        ({}, "=2", "2"),
+    ],
+)
+async def test_the_text_of_a_field_is_its_value_where_the_form_takes_no_text(
+    console: Console, service: ScriptedService, field: object, given: str, value: object
+) -> None:
+    service.script("GetRun", waiting({"type": "object", "properties": {"field": field}}))
+    service.script("Control", receipt())
+    done = await console.run("answer", RUN_ID, "accept", "-f", f"field{given}")
+    assert done.code == 0, done.err
+    (request,) = service.requests(wire.ControlRequest)
+    sent = json.loads(request.answer.text)["field"]
+    assert (sent, type(sent)) == (value, type(value))
+
+
+async def test_the_question_that_was_named_says_what_the_text_of_a_field_is(
+    console: Console, service: ScriptedService
+) -> None:
+    service.script("GetRun", waiting(count=2))
+    service.script("Control", receipt())
+    assert (await console.run("answer", RUN_ID, "question-1-2", "accept", "-f", "nights=2")).code == 0
+    (request,) = service.requests(wire.ControlRequest)
+    assert request.answer.interrupt_id == "question-1-2"
+    assert json.loads(request.answer.text) == {"nights": 2}
+
+
+async def test_a_word_for_yes_is_met_with_what_to_type(console: Console, service: ScriptedService) -> None:
+    problem = "/by_post: 'yes' is not of type 'boolean'"
+    service.script(
+        "Control",
+        Failure(
+            code=grpc.StatusCode.INVALID_ARGUMENT,
+            reason="INVALID_ANSWER",
+            violations=(("answer.text", problem),),
+        ),
+    )
+    service.script("GetRun", waiting({"type": "object", "properties": {"by_post": {"type": "boolean"}}}))
+    done = await console.run("answer", RUN_ID, "question-1-1", "accept", "-f", "by_post=yes")
+    assert done.code == 65
+    assert "-f by_post=true or -f by_post=false" in done.err
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ("accept", "-f", "nights"),
@@ -97,7 +153,7 @@ async def test_a_question_that_wants_nothing_is_accepted_without_words(
 async def test_an_answer_that_does_not_fit_is_met_with_the_form_and_what_to_type(
     console: Console, service: ScriptedService
 ) -> None:
-    problem = "/nights: '2' is not of type 'integer'"
+    problem = "/note: '2' is not of type 'array'"
     service.script(
         "Control",
         Failure(
@@ -106,10 +162,10 @@ async def test_an_answer_that_does_not_fit_is_met_with_the_form_and_what_to_type
             violations=(("answer.text", problem),),
         ),
     )
-    service.script("GetRun", waiting())
-    done = await console.run("answer", RUN_ID, "question-1-1", "accept", "-f", "nights=2")
+    service.script("GetRun", waiting(), waiting())
+    done = await console.run("answer", RUN_ID, "question-1-1", "accept", "-f", "note=2")
     assert (done.code, done.out) == (65, "")
-    for shown in (*SHOWN, problem, "-f nights:=2"):
+    for shown in (*SHOWN, problem, "-f note:=2"):
         assert shown in done.err
 
 

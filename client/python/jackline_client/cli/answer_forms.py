@@ -5,8 +5,9 @@ says.
 """
 
 import json
+import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,6 +16,8 @@ from jackline_client.cli.printable import printable
 _MOST_FIELDS = 30
 _WORDS = 300
 _NAME = 60
+_BOOLEAN, _NUMBER = "boolean", "number"
+_NO_TEXT = frozenset({_BOOLEAN, "integer", _NUMBER, "null"})
 _LIMITS = (
     ("minimum", "at least {}"),
     ("maximum", "at most {}"),
@@ -51,13 +54,59 @@ def form_of(schema_json: bytes) -> Form:
     return Form(is_wanted=True, is_text=False, lines=tuple(_field_lines(schema)))
 
 
-def hints(pairs: Iterable[str], problem: str) -> Iterator[str]:
+def has_other_than_text(pairs: Iterable[str]) -> bool:
+    """Whether a field was given, as text, that could stand for a number or for yes or no."""
+    plain = (pair.partition("=") for pair in pairs)
+    return any(not key.endswith(":") and _is_plain(_read(text.encode())) for key, _, text in plain)
+
+
+def meaning_in(schema_json: bytes) -> Callable[[str, str], object]:
+    """What the text of a field stands for: its number or yes or no where the form takes no text there."""
+    fields = _object(_object(_read(schema_json)).get("properties"))
+
+    def meaning(key: str, text: str) -> object:
+        value = _read(text.encode())
+        return value if _is_plain(value) and _kind(value) in _kinds(_object(fields.get(key))) else text
+
+    return meaning
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _kind(value: object) -> str:
+    return _BOOLEAN if isinstance(value, bool) else _NUMBER
+
+
+def _kinds(field: Mapping[str, object]) -> frozenset[str]:
+    """`boolean`, `number`, `null`: what a field takes; nothing if a text may be meant, or nobody can tell."""
+    alternatives = field.get("anyOf", field.get("oneOf"))
+    if isinstance(alternatives, list):
+        each = [_object(one) for one in cast("list[object]", alternatives)]
+        found = [one.get("type") for one in each]
+    else:
+        own = field.get("type")
+        found = cast("list[object]", own) if isinstance(own, list) else [own]
+    if not set(map(str, found)) <= _NO_TEXT:
+        return frozenset()
+    return frozenset(_NUMBER if kind == "integer" else str(kind) for kind in found)
+
+
+def hints(pairs: Iterable[str], problem: str, schema_json: bytes = b"") -> Iterator[str]:
     """What to write instead of fields that gave a text where the form wants another type."""
+    fields = _object(_object(_read(schema_json)).get("properties"))
     for pair in pairs:
         key, _, text = pair.partition("=")
-        if f"/{key}:" in problem and " type " in problem and not isinstance(_read(text.encode()), str | None):
+        if f"/{key}:" not in problem or " type " not in problem:
+            continue
+        shown = printable(key, limit=_NAME)
+        if not isinstance(_read(text.encode()), str | None):
             typed = shlex.quote(printable(f"{key}:={text}", limit=_WORDS))
-            yield f"{printable(key, limit=_NAME)}= gives a text; write -f {typed}"
+            yield f"{shown}= gives a text; write -f {typed}"
+        elif _BOOLEAN in (kinds := _kinds(_object(fields.get(key)))) and _NUMBER not in kinds:
+            yes, no = (shlex.quote(printable(f"{key}={word}", limit=_WORDS)) for word in ("true", "false"))
+            yield f"{shown} is a yes or no; write -f {yes} or -f {no}"
 
 
 def _field_lines(schema: Mapping[str, object]) -> Iterator[str]:
@@ -67,7 +116,7 @@ def _field_lines(schema: Mapping[str, object]) -> Iterator[str]:
     if not fields:
         yield "`--text` has the answer, as a JSON object"
         return
-    yield "give each field as `-f NAME=TEXT` or `-f NAME:=JSON`; those with * have to be there:"
+    yield "give each field as `-f NAME=VALUE` or `-f NAME:=JSON`; those with * have to be there:"
     for name, field in list(fields.items())[:_MOST_FIELDS]:
         described = _object(field)
         star = "*" if name in needed else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jackline.v1.run_pb2 import Interrupt, View
-from jackline_client.cli.answer_forms import form_of, hints
+from jackline_client.cli.answer_forms import form_of, has_other_than_text, hints, meaning_in
 from jackline_client.cli.below import asked_below, has_living_children
 from jackline_client.cli.controlling import WaitOption, control_options
 from jackline_client.cli.exit_codes import ExitCode
@@ -51,7 +51,10 @@ def answer(
     field: Annotated[
         list[str] | None,
         typer.Option(
-            "--field", "-f", metavar="KEY=VALUE", help="One field of the data; KEY:=JSON if it is no text."
+            "--field",
+            "-f",
+            metavar="KEY=VALUE",
+            help="One field of the data; KEY:=JSON for lists and objects.",
         ),
     ] = None,
     reason: ReasonOption = "",
@@ -65,14 +68,13 @@ def answer(
     With -f the OPTION is `accept`, if it is left out.
     """
     interrupt_id, option = _read(words or [], has_fields=bool(field))
-    if field and text:
-        raise typer.BadParameter("give -f or --text, not both")
-    said = read_fields(field) if field else text
+    fields, said = field or (), _said(text, field)
     server = Named(address=address, context=context)
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
-        of, chosen = run_id, interrupt_id
-        if chosen is None or option is None or (option == ACCEPT and not said):
+        of, chosen, data = run_id, interrupt_id, said
+        typed = has_other_than_text(fields)
+        if chosen is None or option is None or typed or (option == ACCEPT and not said):
             found = await _open_questions(client, run_id)
             asked = _meant(found, chosen)
             if option is None or (chosen is None and asked is None):
@@ -82,10 +84,12 @@ def answer(
                 _show_form(screen, asked)
                 return ExitCode.USAGE
             of, chosen = (asked.run_id or run_id, asked.interrupt_id) if asked else (run_id, chosen or "")
+            if typed:
+                data = read_fields(fields, meaning=meaning_in(asked.schema_json if asked else b""))
         try:
-            response = await client.answer(of, chosen, option, text=said, **control_options(reason, wait))
+            response = await client.answer(of, chosen, option, text=data, **control_options(reason, wait))
         except InvalidAnswer as error:
-            await _show_what_fits(client, screen, (of, chosen), error, field or ())
+            await _show_what_fits(client, screen, (of, chosen), error, fields)
             raise
         except (UnknownOption, InterruptNotFound, AlreadyDecided, InterruptExpired):
             _show_answers(screen, run_id, await _open_questions(client, run_id), server.flag)
@@ -94,6 +98,13 @@ def answer(
         return await report(client, screen, response, answered)
 
     carry_out(work, server=server)
+
+
+def _said(text: str, field: Sequence[str] | None) -> str:
+    """The words, or the fields as they stand."""
+    if field and text:
+        raise typer.BadParameter("give -f or --text, not both")
+    return read_fields(field) if field else text
 
 
 def _read(words: list[str], *, has_fields: bool) -> tuple[str | None, str | None]:
@@ -170,5 +181,5 @@ async def _show_what_fits(
     asked = _meant(await _open_questions(client, run_id), interrupt_id)
     _show_form(screen, asked)
     for violation in error.field_violations:
-        for hint in hints(pairs, violation.description):
+        for hint in hints(pairs, violation.description, asked.schema_json if asked else b""):
             screen.problem(f"  {hint}")

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -65,9 +65,9 @@ def read_input(text: str | None, file: str | None, pairs: Iterable[str]) -> byte
     return json.dumps({**cast("dict[str, object]", value), **added}, ensure_ascii=False).encode()
 
 
-def read_fields(pairs: Iterable[str]) -> str:
-    """Reads `key=text` and `key:=JSON` as one JSON object."""
-    return json.dumps(_pairs(pairs, flag="-f"), ensure_ascii=False)
+def read_fields(pairs: Iterable[str], *, meaning: Callable[[str, str], object] | None = None) -> str:
+    """Reads `key=text` and `key:=JSON` as one JSON object; `meaning` says what a key's text stands for."""
+    return json.dumps(_pairs(pairs, flag="-f", meaning=meaning), ensure_ascii=False)
 
 
 def input_hints(violations: Iterable[FieldViolation], pairs: Iterable[str]) -> Iterator[str]:
@@ -120,22 +120,24 @@ def _parsed(given: bytes, *, name: str = "the input") -> object:
         raise typer.BadParameter(f"{name} is nested too deeply") from error
 
 
-def _pairs(pairs: Iterable[str], *, flag: str = "-i") -> dict[str, object]:
+def _pairs(
+    pairs: Iterable[str], *, flag: str = "-i", meaning: Callable[[str, str], object] | None = None
+) -> dict[str, object]:
     added: dict[str, object] = {}
     for pair in pairs:
-        key, item = _pair(pair, flag)
+        key, item = _pair(pair, flag, meaning)
         if key in added:
             raise typer.BadParameter(f"{flag} {pair!r}: {key} was given before; give each key once")
         added[key] = item
     return added
 
 
-def _pair(pair: str, flag: str) -> tuple[str, object]:
+def _pair(pair: str, flag: str, meaning: Callable[[str, str], object] | None) -> tuple[str, object]:
     key, separator, value = pair.partition("=")
     if not separator or not key.removesuffix(":"):
         raise typer.BadParameter(f"{flag} {pair!r}: write key=text, or key:=JSON")
     if not key.endswith(":"):
-        return key, value
+        return key, meaning(key, value) if meaning else value
     try:
         return key.removesuffix(":"), json.loads(value)
     except (json.JSONDecodeError, RecursionError) as error:
