@@ -145,8 +145,8 @@ async def running(
             page_key=hashlib.sha256(f"page tokens {name}".encode()).digest(),
         )
         server = create_server(served, reflection=config.server.reflection)
-        folder = WorkflowFolder(config.server.workflows, workflows=runtime.workflows)
-        await folder.import_all()
+        folder = _folder(config, runtime)
+        await folder.import_at_hand()
         address = await server.start(str(config.server.listen))
         stack.push_async_callback(_go_down, server, runtime, broken)
         register.open(config, environ, address)
@@ -191,6 +191,12 @@ async def workbench(config: Config) -> AsyncGenerator[Workbench]:
             hooks=tools.hooks,
             policies=policies,
         )
+
+
+def _folder(config: Config, runtime: Runtime) -> WorkflowFolder:
+    locked = {name for name, one in config.pinned_connections.items() if one.lock is not None}
+    at_hand = locked | config.worker_connections.keys()
+    return WorkflowFolder(config.server.workflows, workflows=runtime.workflows, at_hand=at_hand)
 
 
 async def _go_down(server: RpcServer, runtime: Runtime, broken: asyncio.Event) -> None:

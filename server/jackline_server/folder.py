@@ -1,13 +1,14 @@
 """The server's own folder of workflows: imported at boot, then watched.
 
-Owns the watch. A file that can't be compiled keeps its last good revision; what is wrong with it is logged
-once for each change.
+Owns the watch, and what a server that boots does not wait for: a workflow whose tools a server elsewhere has
+to list is imported when that has answered, and until then is on its way (`arrivals`). A file that can't be
+compiled keeps its last good revision; what is wrong with it is logged once for each change.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from jackline_server.definitions.files import Loaded, load_folder
@@ -36,31 +37,72 @@ def cannot_open(folder: Path | None) -> str | None:
 class WorkflowFolder:
     """The folder of `--workflows`; None for a server without one."""
 
-    def __init__(self, folder: Path | None, *, workflows: Workflows) -> None:
+    def __init__(
+        self, folder: Path | None, *, workflows: Workflows, at_hand: Collection[str] = frozenset()
+    ) -> None:
+        """`at_hand` are connections whose tools are known without asking a server."""
         self._folder = folder
+        self._at_hand = frozenset(at_hand)
+        self._coming: list[tuple[str, Loaded]] = []
+        self._early: list[Loaded] = []
         self._workflows = workflows
         self._seen: dict[str, Source] = {}
         self._problems: dict[str, str] = {}
         self._findings: dict[str, Sequence[Finding]] = {}
 
+    async def import_at_hand(self) -> None:
+        """Put every workflow that no server need be asked for. `watch` puts the others, which are awaited."""
+        now: list[Loaded] = []
+        for found in await self._loaded():
+            name, asked = "", frozenset[str]()
+            if found.source is not None:
+                name, asked = await self._workflows.asked_for(found.source)
+            if name and not asked <= self._at_hand:
+                self._coming.append((name, found))
+                self._workflows.arrivals.expect(name, asked - self._at_hand)
+            else:
+                now.append(found)
+        await self._import_each(now)
+
     async def import_all(self) -> None:
         """Put every workflow of the folder that has changed since the last time."""
-        if self._folder is None:
-            return
-        try:
-            loaded = await asyncio.to_thread(load_folder, self._folder)
-        except OSError as error:
-            self._tell(str(self._folder), f"the folder can't be opened: {error.strerror}")
-            return
-        early = [found for found in loaded if await self._import(found)]
-        for found in early:  # what they run may have been put since
-            await self._tell_again(found)
+        await self._import_each(await self._loaded())
 
     async def watch(self) -> None:
-        """Import again and again, until cancelled."""
+        """Import what is on its way, then all again and again, until cancelled."""
+        await asyncio.gather(*(self._arrive(name, found) for name, found in self._coming))
+        self._coming.clear()
+        await self._tell_early()
         while self._folder is not None:
             await asyncio.sleep(POLL_S)
             await self.import_all()
+
+    async def _arrive(self, name: str, found: Loaded) -> None:
+        try:
+            if await self._import(found):
+                self._early.append(found)
+        finally:
+            self._workflows.arrivals.end(name)
+
+    async def _loaded(self) -> list[Loaded]:
+        if self._folder is None:
+            return []
+        try:
+            return await asyncio.to_thread(load_folder, self._folder)
+        except OSError as error:
+            self._tell(str(self._folder), f"the folder can't be opened: {error.strerror}")
+            return []
+
+    async def _import_each(self, loaded: Sequence[Loaded]) -> None:
+        self._early += [found for found in loaded if await self._import(found)]
+        if not self._coming:
+            await self._tell_early()
+
+    async def _tell_early(self) -> None:
+        """The findings of those that run one which was not there yet, and may have been put since."""
+        early, self._early = self._early, []
+        for found in early:
+            await self._tell_again(found)
 
     async def _import(self, found: Loaded) -> bool:
         """Put one workflow; true if it runs one that is not there yet: its findings are not told then."""

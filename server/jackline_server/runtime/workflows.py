@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from jackline_server.core.frozen import change
 from jackline_server.core.plan import Plan
+from jackline_server.runtime.arrivals import Arrivals
 from jackline_server.runtime.compilations import Compilations
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.named_workflows import CHILD_UNKNOWN, NamedWorkflows
@@ -16,7 +17,7 @@ from jackline_server.runtime.pinned_tools import Catalogs
 from jackline_server.runtime.ports import Clock, Compilation, Compiler, Finding, Severity, Source
 from jackline_server.runtime.references import revision_of
 from jackline_server.runtime.refusals import Reason, Refused, Violation
-from jackline_server.runtime.store_ports import AliasMoved, RevisionRow, Revisions, Tenant
+from jackline_server.runtime.store_ports import DEFAULT_TENANT, AliasMoved, RevisionRow, Revisions, Tenant
 from jackline_server.runtime.store_refusals import refusing_store_errors
 from jackline_server.runtime.use_cases import Caller, Checked, Described, PutDone
 
@@ -34,7 +35,9 @@ class Workflows:
         catalogs: Catalogs,
         loading: Loading,
         clock: Clock,
+        arrivals: Arrivals | None = None,
     ) -> None:
+        self.arrivals = arrivals or Arrivals()
         self._revisions = revisions
         self._compilations = Compilations(compiler=compiler)
         self._named = NamedWorkflows(revisions=revisions, compiler=compiler)
@@ -52,6 +55,7 @@ class Workflows:
         compilation = await self._compile(caller.tenant, source)
         _require_plan(compilation)
         name = compilation.name
+        await self._arrived(caller.tenant, [name])
         with refusing_store_errors():
             latest = await self._revisions.get(caller.tenant, name, "")
         if latest is not None and latest.owned_by_files:
@@ -64,9 +68,17 @@ class Workflows:
             caller.tenant, source, compilation, alias=alias, expect=expect_digest or None
         )
 
+    async def asked_for(self, source: Source) -> tuple[str, frozenset[str]]:
+        """The name of a workflow, and the connections whose servers are asked when it is put."""
+        compilation = await self._compilations.of(source)
+        return compilation.name, frozenset(compilation.catalogs)
+
     async def import_file(self, tenant: Tenant, source: Source) -> Compilation:
-        """Store a revision that is read from the server's folder; a broken one is left out."""
-        compilation = await self._compile(tenant, source)
+        """Store a revision that is read from the server's folder; a broken one is left out.
+
+        Waits for none that is on its way: it may be on its way itself.
+        """
+        compilation = await self._compile(tenant, source, waits=False)
         if compilation.plan is not None:
             await self._store(tenant, source, compilation, alias="", expect=None, owned_by_files=True)
         return compilation
@@ -104,8 +116,14 @@ class Workflows:
 
     async def get_revision(self, tenant: Tenant, reference: str) -> RevisionRow:
         """The revision that `name`, `name@alias` or `name@digest` names. Raises Refused."""
+        await self._arrived(tenant, [reference])
         with refusing_store_errors():
-            return await revision_of(self._revisions, tenant, reference)
+            try:
+                return await revision_of(self._revisions, tenant, reference)
+            except Refused as refused:
+                if tenant != DEFAULT_TENANT:
+                    raise
+                raise self.arrivals.explained(refused, reference) from None
 
     async def revisions(self, tenant: Tenant, *, after: str, limit: int) -> Sequence[RevisionRow]:
         """The latest revision of each workflow, by name."""
@@ -151,9 +169,17 @@ class Workflows:
                 ),
             )
 
-    async def _compile(self, tenant: Tenant, source: Source, beside: Sequence[Source] = ()) -> Compilation:
+    async def _arrived(self, tenant: Tenant, references: Sequence[str]) -> None:
+        if tenant == DEFAULT_TENANT:  # whose the folder is
+            await self.arrivals.wait(references)
+
+    async def _compile(
+        self, tenant: Tenant, source: Source, beside: Sequence[Source] = (), *, waits: bool = True
+    ) -> Compilation:
         found = await self._compilations.of(source)
         if found.runs:
+            if waits:
+                await self._arrived(tenant, found.runs)
             with refusing_store_errors():
                 known = await self._named.known(tenant, found.runs, beside)
             source = change(source, known=known)
