@@ -207,6 +207,35 @@ async def test_memory_beyond_its_limit_fails_the_call():
         assert "MemoryError" in result.error
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "limits", "key"),
+    [
+        ("hoard", {}, {"memory_bytes": 1024**3}, "`memory_mib` of 1024 MiB"),
+        ("writes", {"mib": 3}, {"file_bytes": 2 * 1024**2}, "`file_mib` of 2 MiB"),
+        ("opens", {"files": 100}, {"files": 60}, "`files` of 60"),
+        ("spins", {}, {"cpu_s": 2}, "`cpu` of 2 s"),
+    ],
+)
+async def test_a_call_that_meets_a_limit_is_told_which_and_is_not_made_again(
+    name: str, arguments: dict[str, JsonValue], limits: dict[str, Any], key: str
+):
+    async with box(**limits) as made:
+        result = await made.call(name, arguments)
+        assert (result.ending, result.may_pass, result.timed_out) == (ToolEnding.FAILED, False, False)
+        assert key in result.error
+
+
+async def test_a_limit_that_a_function_only_speaks_of_is_not_named():
+    async with box(cpu_s=60, files=60) as made:
+        results = [
+            await made.call("raises", {"what": "memory"}, module="trouble"),
+            await made.call("raises", {"what": "value"}, module="trouble"),
+            await made.call("end", {"how": "SIGKILL"}),
+        ]
+        assert [one.ending for one in results] == [ToolEnding.FAILED] * 3
+        assert not any("`" in one.error for one in results)
+
+
 async def test_what_it_prints_is_no_part_of_its_answer_and_goes_into_the_log(
     caplog: pytest.LogCaptureFixture,
 ):

@@ -56,7 +56,10 @@ def _watch(control: int) -> None:
 
 
 def _limit(limits: dict[str, int | None]) -> None:
-    """Limits that can be lowered from here on, and not raised again but by root."""
+    """Limits that can be lowered from here on, and not raised again but by root.
+
+    CPU time has a second more: at its end comes a signal of its own, and only then one that anybody may send.
+    """
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name, value in limits.items():
@@ -64,7 +67,8 @@ def _limit(limits: dict[str, int | None]) -> None:
             which: int = getattr(resource, f"RLIMIT_{name}")
             _, hard = resource.getrlimit(which)
             most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(which, (most, most))
+            last = most + 1 if name == "CPU" and most != hard else most
+            resource.setrlimit(which, (most, last))
 
 
 def _flush() -> None:

@@ -26,6 +26,7 @@ from jackline_server.runtime.function_ports import FunctionProcesses
 from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.tools.isolated.frames import BEGAN, FAILURE, HEAD_BYTES, MOST_BYTES, VALUE
 from jackline_server.tools.isolated.homes import Homes
+from jackline_server.tools.isolated.limits import limits_of, met_by_signal
 from jackline_server.tools.isolated.strays import MARK
 from jackline_server.tools.process_groups import POLL_S, is_gone, signal_group
 from jackline_server.tools.results import HARD_BYTES, clean_json, completed, failed
@@ -84,7 +85,8 @@ class IsolatedFunctions:
             self._end(None, folder)
             message = f"A process for the function can't be started ({error.strerror}); nothing was called."
             return failed(message, may_pass=True)
-        return await self._in_process(started, folder, request, _Call(started.process, invocation, deadline))
+        call = _Call(started.process, invocation, deadline, limits_of(self._settings))
+        return await self._in_process(started, folder, request, call)
 
     async def close(self) -> None:
         """Wait until the processes that were ended are gone. Bounded."""
@@ -117,13 +119,7 @@ class IsolatedFunctions:
                 "attempt": invocation.attempt,
                 "subject": dict(invocation.subject),
             },
-            "limits": {
-                "AS": settings.memory_bytes,
-                "CPU": settings.cpu_s,
-                "NPROC": settings.processes,
-                "NOFILE": settings.files,
-                "FSIZE": settings.file_bytes,
-            },
+            "limits": limits_of(settings),
         }
         try:
             body = json_text.write(call).encode()
@@ -205,10 +201,17 @@ class _Flood(Exception):
 class _Call:
     """One call that is under way in its process."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", invocation: Invocation, deadline: float) -> None:
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        invocation: Invocation,
+        deadline: float,
+        limits: JsonObject,
+    ) -> None:
         self._process = process
         self._invocation = invocation
         self._deadline = deadline
+        self._limits = limits
         self._began = False
         self._printed = bytearray()
 
@@ -290,6 +293,8 @@ class _Call:
             how = "closed its answer without one"
         elif code >= 0:
             how = f"ended with code {code}"
+        elif met := met_by_signal(-code, self._limits):
+            how = f"used up its {met} and was ended"
         else:
             how = f"was ended by {_signal_name(-code)}"
         where = "before it answered" if self._began else "before the function was called"

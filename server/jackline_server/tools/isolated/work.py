@@ -14,6 +14,7 @@ from jackline_server.core.plan import JsonObject
 from jackline_server.tools.function_call import Given, frames_of, keywords, may_pass, misfit, raised
 from jackline_server.tools.function_catalog import FoundFunction, FunctionCatalog, FunctionProblem
 from jackline_server.tools.isolated.frames import BEGAN, FAILURE, MOST_BYTES, VALUE, frame
+from jackline_server.tools.isolated.limits import met_by_error
 from jackline_server.tools.results import NotJson, to_json
 from jackline_server.tools.tool_call import ToolCall
 
@@ -37,17 +38,18 @@ def work(call: dict[str, Any]) -> Iterator[bytes]:
         yield _failure("The arguments can't be written as JSON.")
     else:
         yield frame(BEGAN)
-        yield _called(function, named)
+        yield _called(function, named, call["limits"])
 
 
-def _called(function: FoundFunction, named: dict[str, object]) -> bytes:
+def _called(function: FoundFunction, named: dict[str, object], limits: JsonObject) -> bytes:
     try:
         value = function.call(**named)
         if function.is_async:
             value = asyncio.run(cast("Coroutine[Any, Any, object]", value))
     except BaseException as error:  # noqa: BLE001 - the process ends here, and nothing may pass unseen
+        met = met_by_error(error, limits)
         return _failure(
-            raised(error),
+            f"{raised(error)} It met its {met}." if met else raised(error),
             may_pass=may_pass(error),
             error_type=type(error).__name__,
             frames=frames_of(error),

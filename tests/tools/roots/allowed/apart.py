@@ -73,6 +73,23 @@ def hoard() -> int:
     return len(bytearray(8 * 1024**3))
 
 
+def spins() -> int:
+    """Takes CPU time without end."""
+    number = 0
+    while True:
+        number += 1
+
+
+def writes(mib: int) -> int:
+    """Writes one file."""
+    return Path("large").write_bytes(bytes(mib * 1024**2))
+
+
+def opens(files: int) -> int:
+    """Holds so many files open at once."""
+    return len([os.open("/dev/null", os.O_RDONLY) for _ in range(files)])
+
+
 def leaves_behind(note: str) -> str:
     """Starts a program that holds its outputs and would outlive it."""
     program = f"import os, time; open({note!r}, 'w').write(str(os.getpid())); time.sleep(600)"
