@@ -11,7 +11,9 @@ from tests.outside import worlds
 from tests.support.server_process import Servers
 
 PLAIN = "name: plain\nmodel: fast\nflow: [x]\nsteps:\n  x: {kind: agent, steering: s, answer: text}\n"
-HELD = "import os, sys; open(sys.argv[1]).read(); os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
+HELD = (
+    "import os, sys; open(sys.argv[1]).readline(); os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
+)
 
 
 async def test_it_listens_and_runs_what_needs_no_answer_and_the_rest_when_the_answer_comes(
@@ -31,9 +33,11 @@ async def test_it_listens_and_runs_what_needs_no_answer_and_the_rest_when_the_an
 
     await server.start("--workflows", str(flows))
 
-    async with server.client() as client, asyncio.timeout(60):
-        started = await client.start_run("plain", input={})
-        assert started.run.workflow == "plain"
-        waiting = asyncio.create_task(client.start_run("payer", input={"text": "5"}))
-        await asyncio.to_thread(gate.write_bytes, b"go")  # ends when the server of the tools reads it
-        assert (await waiting).run.workflow == "payer"
+    # Opened for both, so that neither end waits for the other to open it.
+    with gate.open("r+b", buffering=0) as answer:
+        async with server.client() as client, asyncio.timeout(60):
+            started = await client.start_run("plain", input={})
+            assert started.run.workflow == "plain"
+            waiting = asyncio.create_task(client.start_run("payer", input={"text": "5"}))
+            answer.write(b"go\n")
+            assert (await waiting).run.workflow == "payer"
