@@ -103,6 +103,37 @@ async def test_the_inbox_lists_open_questions_with_the_commands_that_answer_them
     assert not done.hidden_bytes
 
 
+async def test_the_inbox_of_a_run_without_questions_names_those_below_it(
+    console: Console, service: ScriptedService
+) -> None:
+    asked = Interrupt(interrupt_id="int_1", run_id="run_below", parent_run_id=RUN_ID)
+    service.script(
+        "ListInterrupts", wire.ListInterruptsResponse(), wire.ListInterruptsResponse(interrupts=[asked])
+    )
+    done = await console.run("inbox", RUN_ID)
+    assert done.code == 0, done.err
+    assert f"1 question below it: jackline inbox --parent {RUN_ID}\n" in done.out
+    assert [one.include_children for one in service.requests(wire.ListInterruptsRequest)] == [False, True]
+
+
+async def test_the_inbox_of_a_run_says_that_nobody_asks_once_nobody_below_it_does(
+    console: Console, service: ScriptedService
+) -> None:
+    own = Interrupt(interrupt_id="int_1", run_id=RUN_ID)
+    service.script(
+        "ListInterrupts", wire.ListInterruptsResponse(), wire.ListInterruptsResponse(interrupts=[own])
+    )
+    assert (await console.run("inbox", RUN_ID)).out == "no open questions\n"
+
+
+async def test_a_program_that_reads_an_empty_inbox_costs_no_second_look(
+    console: Console, service: ScriptedService
+) -> None:
+    service.script("ListInterrupts", wire.ListInterruptsResponse())
+    done = await console.run("inbox", RUN_ID, "-o", "json")
+    assert (done.code, done.out) == (0, "")
+
+
 async def test_a_server_says_what_it_is(console: Console, service: ScriptedService) -> None:
     found = wire.GetServerInfoResponse(
         version="1.2.3",
@@ -123,7 +154,7 @@ async def test_a_server_says_what_it_is(console: Console, service: ScriptedServi
     [
         (("calls", RUN_ID), "ListToolCalls", wire.ListToolCallsResponse()),
         (("messages", RUN_ID), "ListRunMessages", wire.ListRunMessagesResponse()),
-        (("inbox", RUN_ID), "ListInterrupts", wire.ListInterruptsResponse()),
+        (("inbox",), "ListInterrupts", wire.ListInterruptsResponse()),
         (("ls",), "ListRuns", wire.ListRunsResponse()),
     ],
     ids=["calls", "messages", "inbox", "ls"],

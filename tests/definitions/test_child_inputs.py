@@ -73,7 +73,7 @@ def test_a_workflow_tells_others_its_name_its_input_and_what_it_runs():
 
 def test_a_way_back_is_named_and_one_that_leads_elsewhere_is_none():
     (error,) = [one for one in compile_text(flow("back")).findings if one.severity is Severity.ERROR]
-    assert (error.code, "forth@live → family" in error.message) == ("child_recursion", True)
+    assert (error.code, "forth@live -> family" in error.message) == ("child_recursion", True)
     renamed = flow("back").replace("name: family", "name: another")
     assert compiler().compile(Source(yaml=renamed, files={}, known=KNOWN)).plan is not None, (
         "a circle of others"

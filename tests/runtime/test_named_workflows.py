@@ -90,6 +90,27 @@ async def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(workfl
     assert "latest" in unknown.message
 
 
+async def test_a_workflow_that_is_not_there_is_never_said_to_be_the_one_that_runs_it(workflows: Workflows):
+    await put(workflows, above("abovf"))
+    with pytest.raises(Refused) as refused:
+        await workflows.plan_for(DEFAULT_TENANT, "above", None)
+    assert "Did you mean" not in refused.value.message
+    await put(workflows, above("below", name="abovg"))
+    checked = await workflows.check(DEFAULT_TENANT, above("abovf"))
+    (unknown,) = [one for one in checked.findings if one.code == "child_unknown"]
+    assert "Did you mean abovg?" in unknown.message
+
+
+async def test_a_workflow_that_is_not_there_is_said_to_be_missing_once(workflows: Workflows):
+    await put(workflows, above("abovf"))
+    with pytest.raises(Refused) as refused:
+        await workflows.plan_for(DEFAULT_TENANT, "above", None)
+    assert refused.value.message == (
+        "`other` runs the workflow `abovf`. There is no such workflow. List the workflows, or put it first. "
+        "No run of this one starts until it is there."
+    )
+
+
 async def test_an_alias_means_what_it_leads_to_when_a_run_starts_and_a_digest_what_it_was(
     workflows: Workflows,
 ):
@@ -124,7 +145,9 @@ async def test_a_circle_of_workflows_is_refused_by_whoever_closes_it(workflows: 
     await put(workflows, above("below", name="between"))
     with pytest.raises(Refused) as refused:
         await workflows.put(CALLER, above("above", name="below"), alias="", expect_digest="")
-    assert [one.reason for one in refused.value.violations] == ["child_recursion"]
+    (circle,) = refused.value.violations
+    assert circle.reason == "child_recursion"
+    assert "above -> between -> below" in circle.description, "in ASCII, as a status is"
 
 
 async def test_a_crowd_of_workflows_is_looked_at_as_far_as_is_bearable(workflows: Workflows):

@@ -141,6 +141,26 @@ def test_after_so_many_failures_in_a_row_a_connection_is_left_alone() -> None:
     run_virtual(scene())
 
 
+def test_a_refusal_of_the_breaker_says_why_the_connection_failed_and_for_how_long_it_is_left_alone() -> None:
+    async def scene() -> None:
+        server = Server(Connection())
+        await server.fail(3)
+        await asyncio.sleep(COOL_OFF_S - 4)
+        refused = await server.call(GOOD)
+        assert DOWN.connection_problem
+        assert DOWN.connection_problem in refused.error
+        assert "for 4 s more" in refused.error
+        await asyncio.sleep(5)
+        probe = asyncio.create_task(server.call(GOOD, takes_s=1))
+        await asyncio.sleep(0.5)
+        refused = await server.call(GOOD)
+        assert "one call is finding out whether it is back" in refused.error
+        assert DOWN.connection_problem in refused.error
+        assert await probe is GOOD
+
+    run_virtual(scene())
+
+
 def test_what_comes_back_over_a_connection_begins_the_count_anew() -> None:
     async def scene() -> None:
         server = Server(Connection())

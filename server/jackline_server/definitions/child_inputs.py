@@ -52,8 +52,8 @@ class ChildInputs:
         found = self.known.get(shape.workflow)
         if isinstance(found, str):
             name = shape.workflow[:64]
-            message = f"`{step_id}` runs the workflow `{name}`, which is not there. {found}"
-            advice = "Put it before a run of this one starts"
+            message = f"`{step_id}` runs the workflow `{name}`. {found}"
+            advice = "No run of this one starts until it is there"
             self.report.warning("child_unknown", f"{message} {advice}", ("steps", step_id, "workflow"))
         if not isinstance(found, Signature):
             return None
@@ -73,7 +73,7 @@ class ChildInputs:
                 self._check_given(step, self._schemas[step_id])
             way = self._way_back(plan.name, step.action.workflow)
             if way:
-                message = f"`{step_id}` leads back to this workflow, over and over: {' → '.join(way)}"
+                message = f"`{step_id}` leads back to this workflow, over and over: {' -> '.join(way)}"
                 self.report.error("child_recursion", message, ("steps", step_id, "workflow"))
 
     def _schema(self, found: Signature) -> Document | None:

@@ -35,9 +35,11 @@ class NamedWorkflows:
         self._kept: OrderedDict[str, Signature | None] = OrderedDict()
 
     async def known(
-        self, tenant: Tenant, references: Iterable[str], beside: Sequence[Source] = ()
+        self, tenant: Tenant, references: Iterable[str], beside: Sequence[Source] = (), *, asking: str = ""
     ) -> dict[str, Signature | str]:
         """See `Source.known`; a workflow of `beside` is taken before the one that is stored under its name.
+
+        `asking` is the name of the workflow whose steps they are.
 
         Raises StoreError.
         """
@@ -48,7 +50,7 @@ class NamedWorkflows:
             reference = ahead.pop(0)
             if reference in found:
                 continue
-            one = near.get(_newest(reference)) or await self._stored(tenant, reference)
+            one = near.get(_newest(reference)) or await self._stored(tenant, reference, asking)
             if one is not None:
                 found[reference] = one
             if isinstance(one, Signature):
@@ -59,10 +61,10 @@ class NamedWorkflows:
         signatures = [await asyncio.to_thread(self._compiler.signature, source) for source in beside]
         return {one.name: one for one in signatures if one is not None}
 
-    async def _stored(self, tenant: Tenant, reference: str) -> Signature | str | None:
+    async def _stored(self, tenant: Tenant, reference: str, asking: str) -> Signature | str | None:
         """What the reference names; why there is none; or None if what it names can't be read any more."""
         try:
-            row = await revision_of(self._revisions, tenant, reference)
+            row = await revision_of(self._revisions, tenant, reference, asking=asking)
         except Refused as refused:
             if refused.reason not in _NOT_THERE:
                 raise

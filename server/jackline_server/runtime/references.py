@@ -19,8 +19,10 @@ _MOST_NAMES = 1_000
 _MOST_SHOWN = 10
 
 
-async def revision_of(revisions: Revisions, tenant: Tenant, reference: str) -> RevisionRow:
-    """The revision that the reference names.
+async def revision_of(
+    revisions: Revisions, tenant: Tenant, reference: str, *, asking: str = ""
+) -> RevisionRow:
+    """The revision that the reference names. `asking` is a workflow that can't be the one that was meant.
 
     Raises:
         Refused: WORKFLOW_NOT_FOUND, or INVALID_REQUEST for a cut digest that could be one of several.
@@ -31,7 +33,7 @@ async def revision_of(revisions: Revisions, tenant: Tenant, reference: str) -> R
     if row is None and _CUT_DIGEST.fullmatch(version):
         row = await _by_cut_digest(revisions, tenant, name, version)
     if row is None:
-        raise await _not_found(revisions, tenant, reference)
+        raise await _not_found(revisions, tenant, reference, asking)
     return row
 
 
@@ -52,7 +54,7 @@ async def _by_cut_digest(revisions: Revisions, tenant: Tenant, name: str, prefix
     return await revisions.get(tenant, name, found[0]) if found else None
 
 
-async def _not_found(revisions: Revisions, tenant: Tenant, reference: str) -> Refused:
+async def _not_found(revisions: Revisions, tenant: Tenant, reference: str, asking: str) -> Refused:
     name, _, version = reference.partition("@")
     aliases = await revisions.aliases(tenant, name)
     if aliases:
@@ -62,7 +64,8 @@ async def _not_found(revisions: Revisions, tenant: Tenant, reference: str) -> Re
         digits = f"{SHORTEST_DIGEST} or more digits of a digest"
         message = f"The workflow {name} has no {what}. Its aliases are {shown}{more}; {digits} will do too."
     else:
-        near = difflib.get_close_matches(name[:64], await revisions.names(tenant, limit=_MOST_NAMES), n=3)
+        names = [one for one in await revisions.names(tenant, limit=_MOST_NAMES) if one != asking]
+        near = difflib.get_close_matches(name[:64], names, n=3)
         hint = f"Did you mean {' or '.join(near)}?" if near else "List the workflows, or put it first."
         message = f"There is no such workflow. {hint}"
     return Refused(Reason.WORKFLOW_NOT_FOUND, message, metadata={"workflow": reference})

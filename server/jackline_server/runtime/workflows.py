@@ -181,7 +181,7 @@ class Workflows:
             if waits:
                 await self._arrived(tenant, found.runs)
             with refusing_store_errors():
-                known = await self._named.known(tenant, found.runs, beside)
+                known = await self._named.known(tenant, found.runs, beside, asking=found.name)
             source = change(source, known=known)
             found = await self._compilations.of(source)
         if found.catalogs:
@@ -195,9 +195,10 @@ def _require_children(compilation: Compilation) -> None:
     """Refuse what runs a workflow that is not there. Raises Refused."""
     missing = [finding for finding in compilation.findings if finding.code == CHILD_UNKNOWN]
     if missing:
+        more = f" So it is with {len(missing) - 1} more." if len(missing) > 1 else ""
         raise Refused(
             Reason.INVALID_WORKFLOW,
-            f"The workflow runs {len(missing)} that can't be found: {missing[0].message}.",
+            f"{missing[0].message}.{more}",
             metadata={"errors": str(len(missing))},
             violations=tuple(_violation(finding) for finding in missing),
         )

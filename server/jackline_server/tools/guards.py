@@ -216,10 +216,13 @@ class Circuit:
         """Raises NoPlace while the connection is left alone."""
         if self._until is None or (not self._probing and self.left_ms == 0):
             return
+        alone = f"is left alone for {-(-self.left_ms // 1000)} s more"
+        if self._probing:
+            alone = "one call is finding out whether it is back"
         raise NoPlace(
             failed(
-                f"The connection {self._name!r} has failed {self.failures} times in a row and is left alone "
-                "for a while; nothing was called.",
+                f"The connection {self._name!r} has failed {self.failures} times in a row and {alone}; "
+                f"nothing was called. The last failure: {self.problem}",
                 may_pass=True,
             )
         )

@@ -143,10 +143,15 @@ class Output(Generic[_Item]):
                 self._screen.line(self._listing.name(item) if self._listing.name else "")
         self._shown += 1
 
-    def end(self) -> None:
-        """Says to a person that there was nothing; a program sees nothing."""
-        if not self._shown and self._listing.none and self._form in {None, Form.TABLE, Form.WIDE}:
-            self._screen.line(self._listing.none)
+    @property
+    def is_empty(self) -> bool:
+        """Whether a person is about to be told that there was nothing."""
+        return not self._shown and self._form in {None, Form.TABLE, Form.WIDE}
+
+    def end(self, none: str = "") -> None:
+        """Says to a person that there was nothing, in words of one's own if given; a program sees nothing."""
+        if self.is_empty and (none or self._listing.none):
+            self._screen.line(none or self._listing.none)
 
     def _cell(self, column: Column[_Item], item: _Item) -> str:
         return printable(column.cell(item), limit=column.limit)

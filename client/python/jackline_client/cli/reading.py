@@ -162,10 +162,19 @@ def inbox(
             async for interrupt in interrupts:
                 if interrupt.run_id != parent:
                     shown.item(interrupt)
-        shown.end()
+        shown.end(await _below_words(client, run_id, server.flag) if run_id and shown.is_empty else "")
         return ExitCode.OK
 
     carry_out(work, server=server)
+
+
+async def _below_words(client: "JacklineClient", run_id: str, flag: str) -> str:
+    """Where the questions of the runs below are listed; empty without any."""
+    below = await asked_below(client, run_id, view=View.VIEW_METADATA)
+    if not below:
+        return ""
+    command = f"jackline inbox --parent {printable(run_id, limit=_NAME)}{flag}"
+    return f"no open questions of its own, {count(len(below), 'question')} below it: {command}"
 
 
 def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
