@@ -188,6 +188,52 @@ async def test_the_inbox_says_the_fields_of_a_question(console: Console, service
         assert shown in done.out
 
 
+CHOICE = "Shall A-7 be refunded?\nIt was bought\nno: this is no option\nnow: at once\nlater: tomorrow"
+CHOICE_SHOWN = (
+    "? Shall A-7 be refunded?",
+    "| It was bought",
+    "| no: this is no option",
+    f"jackline answer {RUN_ID} confirm-1 now",
+    "means: at once",
+    f"jackline answer {RUN_ID} confirm-1 later",
+    "means: tomorrow",
+)
+
+
+def in_order(told: str) -> list[str]:
+    return [line.strip() for line in told.splitlines() if line.strip() in CHOICE_SHOWN]
+
+
+@pytest.mark.parametrize("command", [("inbox",), ("get", RUN_ID)])
+async def test_what_an_option_means_stands_below_the_command_that_gives_it(
+    console: Console, service: ScriptedService, command: tuple[str, ...]
+) -> None:
+    asked = Interrupt(
+        interrupt_id="confirm-1",
+        run_id=RUN_ID,
+        kind=InterruptKind.INTERRUPT_KIND_QUESTION,
+        options=["now", "later"],
+        question=CHOICE,
+    )
+    if command == ("inbox",):
+        service.script("ListInterrupts", wire.ListInterruptsResponse(interrupts=[asked]))
+    else:
+        service.script("GetRun", wire.GetRunResponse(run=Run(run_id=RUN_ID, interrupts=[asked])))
+    done = await console.run(*command)
+    assert in_order(done.out) == list(CHOICE_SHOWN)
+    assert "\\n" not in done.out
+
+
+def test_a_watcher_sees_what_an_option_means_below_its_command() -> None:
+    raised = InterruptRaised(
+        interrupt_id="confirm-1",
+        kind=InterruptKind.INTERRUPT_KIND_QUESTION,
+        options=["now", "later"],
+    )
+    event = StepEvent(run_id=RUN_ID, interrupt_raised=raised, content=Content(text=CHOICE))
+    assert in_order("\n".join(lines([event]))) == list(CHOICE_SHOWN)
+
+
 @pytest.mark.parametrize(
     ("schema", "shown"),
     [

@@ -8,6 +8,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from jackline.v1.run_pb2 import Interrupt, Run, View
+from jackline_client.cli.printable import LONGEST
+from jackline_client.cli.questions import question_lines
 from jackline_client.cli.wording import Line, answer_commands, short
 
 if TYPE_CHECKING:
@@ -27,10 +29,16 @@ async def asked_below(
         return [one async for one in asked if one.run_id != run_id]
 
 
+def asked_lines(interrupt: Interrupt) -> Iterator[str]:
+    """The question in lines; its id where the words are not shown."""
+    return question_lines(interrupt.question or interrupt.interrupt_id, interrupt.options, limit=LONGEST)
+
+
 def below_lines(asked: list[Interrupt], flag: str) -> Iterator[Line]:
     """Which run below asks, what, and the commands that answer it."""
     for interrupt in asked:
-        words = interrupt.question or interrupt.interrupt_id
+        words, *more = asked_lines(interrupt)
         yield Line(text=f"  ? {interrupt.run_id} asks, step {short(interrupt.step_id)}: {words}", style="ask")
+        yield from (Line(text=f"  {text}", style="ask") for text in more)
         for command in answer_commands(interrupt.run_id, interrupt, flag):
             yield Line(text=f"    {command}", style="ask")

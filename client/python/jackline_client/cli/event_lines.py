@@ -26,6 +26,7 @@ from jackline.v1.event_pb2 import (
 from jackline.v1.run_pb2 import GatePoint, InterruptKind, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.cli.forms import message_document
 from jackline_client.cli.printable import printable
+from jackline_client.cli.questions import question_lines
 from jackline_client.cli.waits import waited
 from jackline_client.cli.wording import (
     LONG,
@@ -267,19 +268,20 @@ class EventLines:
         fact = event.interrupt_raised
         kind = enum_word(InterruptKind.Name, fact.kind, "INTERRUPT_KIND_")
         said = event.content.text or event.content.question.text
-        question = printable(said, limit=LONG) or kind
+        *ahead, last = question_lines(said or kind, fact.options, limit=LONG)
         until = (
             f" (until {fact.expires_at.ToDatetime():%Y-%m-%d %H:%M:%S} UTC)"
             if fact.HasField("expires_at")
             else ""
         )
-        yield Line(text=f"  ? {question}{until}", style="ask")
+        for number, text in enumerate((*ahead, last + until)):
+            yield Line(text=f"  {'' if number else '? '}{text}", style="ask")
         self._asked[fact.interrupt_id] = fact.call_id
         call = self._calls.get(fact.call_id)
         if call is not None:
             yield Line(text=f"    about {self._call(fact.call_id, call.tool)}")
         for line in answer_commands(
-            event.run_id, fact, self._address_flag, form=event.content.question.schema_json
+            event.run_id, fact, self._address_flag, form=event.content.question.schema_json, question=said
         ):
             yield Line(text=f"    {line}", style="ask")
 

@@ -149,7 +149,7 @@ INTERRUPTS: Listing[Interrupt] = Listing(
         Column(head="STEP", width=16, is_wide=True, cell=lambda one: one.step_id),
         Column(head="TOOL", width=20, is_wide=True, cell=lambda one: one.tool),
         Column(head="OPTIONS", width=24, is_wide=True, cell=lambda one: _words(one.options)),
-        Column(head="QUESTION", limit=_LONG, cell=lambda one: one.question),
+        Column(head="QUESTION", limit=_LONG, cell=lambda one: " ".join(one.question.split("\n"))),
     ),
     name=lambda one: f"{one.run_id} {one.interrupt_id}",
     none="no open questions",

@@ -9,7 +9,7 @@ import typer
 import jackline_client
 from jackline.v1.run_pb2 import ChildRun, Interrupt, InterruptKind, Run, RunState, StopReason, View
 from jackline_client.cli import completing
-from jackline_client.cli.below import asked_below, below_lines, has_living_children
+from jackline_client.cli.below import asked_below, asked_lines, below_lines, has_living_children
 from jackline_client.cli.budgets import budget_lines
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
@@ -185,13 +185,18 @@ def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
     )
     if interrupt.parent_run_id:
         yield Line(text=f"  started by {interrupt.parent_run_id}")
-    yield Line(text=f"  ? {interrupt.question or interrupt.interrupt_id}", style="ask")
+    yield from _asked(interrupt)
     if interrupt.tool:
         yield Line(text=f"    about {short(interrupt.tool)}({arguments(interrupt.arguments_json)})")
     if interrupt.HasField("expires_at"):
         yield Line(text=f"    until {stamp(interrupt.expires_at)} UTC")
     for command in answer_commands(interrupt.run_id, interrupt, flag):
         yield Line(text=f"    {command}", style="ask")
+
+
+def _asked(interrupt: Interrupt) -> Iterator[Line]:
+    for number, text in enumerate(asked_lines(interrupt)):
+        yield Line(text=f"  {'' if number else '? '}{text}", style="ask")
 
 
 def _states(names: list[str]) -> tuple[RunState.ValueType, ...]:
@@ -211,7 +216,7 @@ def _details(run: Run, below: list[Interrupt], address_flag: str) -> Iterator[Li
         tokens = count(step.ledger.tokens, "token")
         yield Line(text=f"  step {step.step_id} (visit {step.visit}): {step.signal}, {tokens}")
     for interrupt in run.interrupts:
-        yield Line(text=f"  ? {interrupt.question or interrupt.interrupt_id}", style="ask")
+        yield from _asked(interrupt)
         for command in answer_commands(run.run_id, interrupt, address_flag):
             yield Line(text=f"    {command}", style="ask")
     yield from below_lines(below, address_flag)

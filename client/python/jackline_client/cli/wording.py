@@ -14,12 +14,14 @@ from jackline.v1.event_pb2 import BoundsAdjusted, InterruptRaised, ToolProgress
 from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, RunBounds, StopReason, VisitBounds
 from jackline_client.cli.answer_forms import form_of
 from jackline_client.cli.printable import printable
+from jackline_client.cli.questions import meanings
 
 SHORT = 60
 LONG = 600
 _ARGUMENTS = 160
 _WHOLE = 1e15
 _COMMAND_WORD = 200
+_WORDS = 300
 _NORMAL_SIGNALS = frozenset({"", "default"})
 _MEANINGS = {
     "succeeded": "it took effect; to say what it returned as well: {submit}",
@@ -56,14 +58,17 @@ def summary(run: Run) -> Line:
 
 
 def answer_commands(
-    run_id: str, asked: Interrupt | InterruptRaised, flag: str, *, form: bytes = b""
+    run_id: str, asked: Interrupt | InterruptRaised, flag: str, *, form: bytes = b"", question: str = ""
 ) -> Iterator[str]:
     """Yields one command to type for each option of an interrupt, and below it what it means or takes.
 
-    `form` is the schema of the answer, where the interrupt has it beside itself.
+    `form` is the schema of the answer, and `question` its words, where the interrupt has them beside itself.
     """
+    explained = meanings(asked.question if isinstance(asked, Interrupt) else question, asked.options)
     for option in asked.options:
         yield _command("answer", run_id, asked.interrupt_id, option) + flag
+        if option in explained:
+            yield f"  means: {printable(explained[option], limit=_WORDS)}"
         if asked.kind == InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME and option in _MEANINGS:
             submit = _command("submit", run_id, asked.call_id) + " --output JSON" + flag
             yield "  " + _MEANINGS[option].format(submit=submit)
