@@ -425,6 +425,80 @@ async def test_a_name_that_is_nearly_one_is_met_with_that_one_and_nobody_is_aske
     assert not (project.folder / "ledger.jsonl").exists()
 
 
+BY_FLOW = """\
+name: by_flow
+model: fast
+flow: [find, refund, fetch, speak, who]
+steps:
+  find:
+    kind: sql
+    connection: shop
+    statement: SELECT id FROM orders WHERE id >= {{ least }}
+    input: {least: /input/least}
+  refund:
+    kind: http
+    connection: orders
+    method: POST
+    path: /refunds
+    body: {order: "{{ order }}"}
+    input: {order: /input/order}
+  fetch: {kind: grpc, effect: read, connection: till_grpc, method: till.v1.Till/GetOrder}
+  speak: {kind: mcp, effect: read, connection: till, tool: echo}
+  track: {kind: worker, connection: depot, tool: track}
+  who: {kind: human, question: Who?, options: [me, you], routes: {me: end, you: end}}
+"""
+AWAY = """\
+name: away
+model: fast
+flow: [track]
+steps:
+  track: {kind: worker, connection: depot, tool: track}
+"""
+
+
+@pytest.mark.parametrize("where", [(), ("--workflow", "flows/by_flow.yaml")], ids=["anywhere", "there"])
+async def test_a_step_of_the_flow_is_called_by_its_name_whatever_other_steps_and_files_need(
+    project: Project, where: tuple[str, ...]
+):
+    async def order(request: bytes, _: object) -> bytes:
+        return request
+
+    (project.folder / "flows/payer.yaml").unlink()
+    project.write("flows/by_flow.yaml", BY_FLOW)
+    project.write("flows/away.yaml", AWAY)
+    with closing(sqlite3.connect(project.folder / "shop.db")) as connection, connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+    async with tools_served() as service, odd({"GetOrder": order}) as methods:
+        project.config(
+            project.till(more="trusted = true\n")
+            + '[data_sources.shop]\nfile = "shop.db"\n[connections.depot]\nkind = "worker"\n'
+            + f'[connections.orders]\nkind = "http"\nbase_url = "{service.base_url}"\n'
+            + f'[connections.till_grpc]\nkind = "grpc"\ntarget = "{methods.address}"\n'
+        )
+        for tool, arguments in (
+            ("find", {"least": "0"}),
+            ("refund", {"order": "A-1"}),
+            ("fetch", {"order_id": "7"}),
+            ("speak", {"text": "hi"}),
+        ):
+            code, done = await tools(project, "test", tool, *where, "--yes", "--args", json.dumps(arguments))
+            assert (code, done["status"]) == (0, "completed"), (tool, done)
+        assert [entry.body for entry in service.entries] == [{"order": "A-1"}]
+    assert project.calls() == [{"text": "hi"}]
+    person = await project.run("tools", "test", "who", *where, "--yes", "--config", "jackline.toml")
+    assert (person.code, "server" in person.err) == (2, True), person.err
+
+
+@pytest.mark.parametrize("where", [(), ("--workflow", "flows/by_flow.yaml")], ids=["anywhere", "there"])
+async def test_a_name_that_is_none_is_met_with_those_that_there_are(project: Project, where: tuple[str, ...]):
+    project.write("flows/by_flow.yaml", BY_FLOW)
+    project.config(project.till(more='allow = ["echo"]\n'))
+    done = await project.run("tools", "test", "xyzzy", *where, "--config", "jackline.toml")
+    assert done.code == 2, done.err
+    assert all(name in done.err for name in ("find", "refund", "fetch", "speak", "track"))
+    assert not (project.folder / "ledger.jsonl").exists()
+
+
 # --- lock --------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ SOURCE = Source(yaml=TEXT, files={}, file="several.yaml")
         ("speak", True, {"other"}),
         ("echo", True, {"till"}),
         ("Echo", True, {"till"}),
-        ("unused", False, {"wide"}),
+        ("unused", True, {"depot"}),
         ("anything", False, {"wide"}),
     ],
 )
@@ -47,7 +47,7 @@ def test_only_the_connections_of_a_tool_have_to_be_known(
     found = tool_origins(SOURCE, tool=tool, step_id=None)
     assert found is not None
     assert (found.is_named, found.is_possible, found.connections) == (is_named, True, connections)
-    assert found.names == {"find", "say", "speak", "Echo"}
+    assert found.names == {"find", "say", "speak", "Echo", "unused"}
 
 
 @pytest.mark.parametrize(

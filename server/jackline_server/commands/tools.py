@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -42,6 +42,8 @@ app = group("Try the tools of a config, and pin those of servers.")
 _TEST = "tools test"
 _LOCK = "tools lock"
 _HARMLESS = "read"
+_NAMED = 30
+"""As many tools are named to one who has named another."""
 
 
 @frozen
@@ -77,8 +79,9 @@ def try_tools(  # noqa: PLR0913 - one parameter a flag
     """Show tools as a model would see them, or call one of them once.
 
     Without --connection and --workflow: the tools of every MCP and gRPC connection and of every workflow
-    of the folder. A call takes the way of a call in a run, and what is printed is the text that the model
-    would get, cut as the step says. The exit code is 1 if the tool fails.
+    of the folder. To call one, a step of a flow may be named as well. A call takes the way of a call in a
+    run, and what is printed is the text that the model would get, cut as the step says. The exit code is 1 if
+    the tool fails.
     """
     if connection is not None and workflow is not None:
         raise typer.BadParameter("give --connection or --workflow, not both")
@@ -299,11 +302,8 @@ def _named(found: "Found", name: str) -> "Shown":
     if not exact and refused:
         raise refused[0]
     if not exact:
-        fail(
-            _TEST,
-            EXIT_USAGE,
-            f"there is no tool `{name}`{nearest(name, {*found.names, *(one.name for one in tools)})}",
-        )
+        names = sorted({*found.names, *(one.name for one in tools)})
+        fail(_TEST, EXIT_USAGE, f"there is no tool `{name}`{nearest(name, names)}", _there_are(names))
     if len({one.origin for one in exact}) > 1:
         origins = ", ".join(dict.fromkeys(one.origin for one in exact))
         fail(_TEST, EXIT_USAGE, f"`{name}` is the name of several: {origins}; say --connection or --workflow")
@@ -314,13 +314,26 @@ def _named(found: "Found", name: str) -> "Shown":
     return exact[0]
 
 
+def _there_are(names: Sequence[str]) -> str:
+    if not names:
+        return "there are none; name a file with --workflow"
+    more = f", and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"there are {', '.join(names[:_NAMED])}{more}"
+
+
 def _require_callable(tool: "Shown") -> None:
     """Ends the command for a tool that is only to be had where runs are."""
-    from jackline_server.core.plan import ChildAction, WorkerAction  # noqa: PLC0415 - help needs none of it
+    from jackline_server.core.plan import (  # noqa: PLC0415 - help needs none of it
+        ChildAction,
+        HumanAction,
+        WorkerAction,
+    )
 
     match None if tool.step is None else tool.step.action:
         case ChildAction():
             what = f"{tool.name} is a run of its own ({tool.origin}), and runs are a server's"
+        case HumanAction():
+            what = f"{tool.name} asks a person, who answers at a server"
         case WorkerAction(connection=pool):
             what = (
                 f"{tool.name} is served by workers, which are connected to a server (jackline workers {pool})"

@@ -128,8 +128,8 @@ async def tools_of_workflow(
 ) -> list[Shown]:
     """The tools of all agents of a workflow, or of that step; a tool stands for itself. Raises NoTools.
 
-    With a step or a tool only the connections are asked that it comes from. Of a tool it is that one, and
-    whichever others its connections list.
+    With a step or a tool only the connections are asked that it comes from. Of a tool it is that one, also a
+    step that the flow alone visits, and whichever others its connections list.
     """
     source = loaded.source
     if source is None:
@@ -146,12 +146,15 @@ async def tools_of_workflow(
     }
     changed = frozenset(await bench.catalogs.changed(change(plan, steps=theirs)))
     shown: dict[str, Shown] = {}
-    for entry in _entries(plan, step_id):
+    for entry in _entries(plan, step_id, tool=tool):
         step = result_tool.behind(plan, entry.ref)
         is_others = entry.ref in plan.steps and entry.ref not in theirs
         if isinstance(step, ToolStep) and not is_others and entry.ref not in shown:
             pin = _pin_of(step, source, bench, changed)
-            shown[entry.ref] = change(_of_plan(step, entry, pin), plan=plan, asked_by=_asker(plan, entry))
+            asker = _asker(plan, entry)
+            found = change(_of_plan(step, entry, pin), plan=plan, asked_by=asker)
+            # What a step that the flow visits takes by its `input` are its arguments.
+            shown[entry.ref] = found if asker else change(found, given_by_step=())
     return list(shown.values())
 
 
@@ -178,23 +181,23 @@ def _asker(plan: Plan, entry: ToolEntry) -> str:
     return next((step.step_id for step in agents if entry in step.tools), "")
 
 
-def _entries(plan: Plan, step_id: str | None) -> Iterator[ToolEntry]:
+def _entries(plan: Plan, step_id: str | None, *, tool: str | None = None) -> Iterator[ToolEntry]:
     if step_id is not None and step_id not in plan.steps:
         raise NoTools(f"the workflow has no step {step_id!r}; it has {', '.join(plan.steps)}")
-    for name, step in plan.steps.items():
-        if step_id is not None and name != step_id:
-            continue
-        if isinstance(step, ModelStep):
-            yield from step.tools
-        elif isinstance(step, ToolStep) and step_id is not None:
-            yield ToolEntry(
-                ref=name,
-                description=step.description,
-                parameters_json='{"type":"object"}',
-                bind={},
-                max_calls=None,
-                writes_context=False,
-            )
+    agents = [step for step in plan.steps.values() if isinstance(step, ModelStep)]
+    theirs = [entry for step in agents if step_id in (None, step.step_id) for entry in step.tools]
+    yield from theirs
+    alone = step_id or tool
+    step = None if alone is None else plan.steps.get(alone)
+    if isinstance(step, ToolStep) and step.step_id not in {entry.ref for entry in theirs}:
+        yield ToolEntry(
+            ref=step.step_id,
+            description=step.description,
+            parameters_json='{"type":"object"}',
+            bind={},
+            max_calls=None,
+            writes_context=False,
+        )
 
 
 def _of_plan(step: ToolStep, entry: ToolEntry, pin: str) -> Shown:

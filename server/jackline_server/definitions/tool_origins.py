@@ -16,6 +16,7 @@ from jackline_server.definitions.shapes import (
     GrpcShape,
     McpShape,
     ToolShape,
+    ToolStepShape,
     WorkerShape,
 )
 from jackline_server.runtime.pinned_tools import PinnedTool, pins_path, pins_text
@@ -42,21 +43,27 @@ class ToolOrigins:
 def tool_origins(source: Source, *, tool: str | None, step_id: str | None) -> ToolOrigins | None:
     """Where that tool may come from, or each of a step's; None if the text can't be read that far.
 
-    `tool` is a step's name or its server's own; `step_id` is an agent, or the tool's own step.
+    `tool` is a step's name or its server's own; `step_id` is an agent, or the tool's own step. A step that no
+    agent has as a tool goes by its own name alone.
     """
     steps = steps_of(source)
     if not steps:
         return None
     entries = list(_entries(steps, step_id))
     refs = [entry.ref for entry in entries if entry.ref in steps]
+    visited = (
+        [] if tool is None or step_id is not None else [one for one in _callable(steps) if one not in refs]
+    )
     listed = [(entry.from_, name) for entry in entries if entry.from_ for name in entry.allow or ()]
     open_ = frozenset(entry.from_ for entry in entries if entry.from_ and entry.allow is None)
     own = {name for ref in refs if (name := _own_name(steps[ref]))}
-    names = frozenset({*refs, *own, *(name for _, name in listed)})
+    names = frozenset({*refs, *visited, *own, *(name for _, name in listed)})
     if tool is None:
         needed = {*_connections(steps, refs), *(name for name, _ in listed), *open_}
         return ToolOrigins(names=names, is_named=False, is_possible=True, connections=frozenset(needed))
-    chosen = [ref for ref in refs if ref == tool] or [ref for ref in refs if _own_name(steps[ref]) == tool]
+    chosen = [ref for ref in (*refs, *visited) if ref == tool] or [
+        ref for ref in refs if _own_name(steps[ref]) == tool
+    ]
     needed = {*_connections(steps, chosen)}
     if tool not in chosen:
         needed |= {name for name, listed_tool in listed if tool in (listed_tool, step_name(listed_tool))}
@@ -95,6 +102,11 @@ def _entries(steps: Mapping[str, AnyStep], step_id: str | None) -> Iterator[Tool
             yield from step.tools
         elif step_id is not None:
             yield ToolShape(ref=name)
+
+
+def _callable(steps: Mapping[str, AnyStep]) -> Iterator[str]:
+    """The steps that are one call each."""
+    yield from (name for name, step in steps.items() if isinstance(step, ToolStepShape))
 
 
 def _connections(steps: Mapping[str, AnyStep], refs: Collection[str]) -> Iterator[str]:
