@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
-from jackline.v1.event_pb2 import Content, InterruptRaised, QuestionContent, StepEvent
+from jackline.v1.event_pb2 import Content, InterruptRaised, InterruptResolved, QuestionContent, StepEvent
 from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run
 from tests.cli.console import Console
 from tests.cli.test_lines import lines
@@ -174,11 +174,44 @@ async def test_an_answer_that_comes_late_names_the_question_that_is_open_now(
     console: Console, service: ScriptedService, reason: str
 ) -> None:
     service.script("Control", Failure(code=grpc.StatusCode.FAILED_PRECONDITION, reason=reason))
-    service.script("GetRun", waiting(count=2))
+    service.script("GetRun", waiting(count=2), waiting(count=2))
     done = await console.run("answer", RUN_ID, "question-1-0", "decline")
     assert (done.code, done.out) == (65, "")
     for number in (1, 2):
         assert f"jackline answer {RUN_ID} question-1-{number} accept\n" in done.err
+
+
+def ended(interrupt_id: str, option: str, number: int) -> StepEvent:
+    event = StepEvent(
+        run_id=RUN_ID,
+        sequence=number,
+        interrupt_resolved=InterruptResolved(
+            interrupt_id=interrupt_id, option=option, principal="ann" if option else ""
+        ),
+    )
+    event.time.FromJsonString(f"2026-01-02T03:04:0{number}Z")
+    return event
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("question-1-1", "decline"), "question-1-1 was answered 2026-01-02 03:04:01 UTC: accept by ann"),
+        (("question-1-2", "decline"), "question-1-2 expired 2026-01-02 03:04:02 UTC"),
+        (("decline",), "question-1-2 expired 2026-01-02 03:04:02 UTC"),
+    ],
+)
+async def test_an_answer_that_comes_late_is_told_how_and_when_the_question_ended(
+    console: Console, service: ScriptedService, words: tuple[str, ...], said: str
+) -> None:
+    service.log = [ended("question-1-1", "accept", 1), ended("question-1-2", "", 2)]
+    over = wire.GetRunResponse(run=Run(run_id=RUN_ID, head_sequence=2))
+    if len(words) > 1:
+        service.script("Control", Failure(code=grpc.StatusCode.FAILED_PRECONDITION, reason="ALREADY_DECIDED"))
+    service.script("GetRun", over, over)
+    done = await console.run("answer", RUN_ID, *words)
+    assert done.code == 65
+    assert said in done.err
 
 
 async def test_the_inbox_says_the_fields_of_a_question(console: Console, service: ScriptedService) -> None:

@@ -11,6 +11,7 @@ from jackline_client.cli.below import asked_below, has_living_children
 from jackline_client.cli.controlling import WaitOption, control_options
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import read_fields
+from jackline_client.cli.late_answers import what_became
 from jackline_client.cli.options import (
     AddressOption,
     ContextOption,
@@ -28,6 +29,7 @@ from jackline_client.errors import (
     InterruptExpired,
     InterruptNotFound,
     InvalidAnswer,
+    JacklineError,
     ScopeMissing,
     UnknownOption,
 )
@@ -78,7 +80,7 @@ def answer(
             found = await _open_questions(client, run_id)
             asked = _meant(found, chosen)
             if option is None or (chosen is None and asked is None):
-                _show_answers(screen, run_id, found, server.flag)
+                await _show_answers(client, screen, run_id, found, server.flag)
                 return ExitCode.USAGE if option is None else ExitCode.REFUSED
             if option == ACCEPT and not said and _wants_data(asked):
                 _show_form(screen, asked)
@@ -91,8 +93,8 @@ def answer(
         except InvalidAnswer as error:
             await _show_what_fits(client, screen, (of, chosen), error, fields)
             raise
-        except (UnknownOption, InterruptNotFound, AlreadyDecided, InterruptExpired):
-            _show_answers(screen, run_id, await _open_questions(client, run_id), server.flag)
+        except (UnknownOption, InterruptNotFound, AlreadyDecided, InterruptExpired) as error:
+            await _show_instead(client, screen, (run_id, of, chosen), error, server.flag)
             raise
         answered = Asked(run_id=of, name="answer", wait=wait, as_json=as_json, server=server)
         return await report(client, screen, response, answered)
@@ -145,16 +147,45 @@ def _meant(found: Sequence[Interrupt], interrupt_id: str | None) -> Interrupt | 
     return found[0] if len(found) == 1 else None
 
 
-def _show_answers(screen: Screen, run_id: str, found: Sequence[Interrupt], flag: str) -> None:
+async def _show_answers(
+    client: "JacklineClient", screen: Screen, run_id: str, found: Sequence[Interrupt], flag: str
+) -> None:
     """Says on standard error which answers there are, as commands for typing."""
     if not found:
         screen.problem(f"jackline: the run {run_id} has no open question")
+        await _show_ended(client, screen, run_id)
         return
     where = "" if all(one.run_id in ("", run_id) for one in found) else " below it"
     screen.problem(f"jackline: the run {run_id} has {count(len(found), 'open question')}{where}:")
     for interrupt in found:
         for command in answer_commands(interrupt.run_id or run_id, interrupt, flag):
             screen.problem(f"  {command}")
+
+
+async def _show_instead(
+    client: "JacklineClient",
+    screen: Screen,
+    question: tuple[str, str, str],
+    error: JacklineError,
+    flag: str,
+) -> None:
+    """Says which answers there are, and how the one of `run, asker, interrupt` ended."""
+    run_id, of, interrupt_id = question
+    found = await _open_questions(client, run_id)
+    if found:
+        await _show_answers(client, screen, run_id, found, flag)
+    else:
+        screen.problem(f"jackline: the run {run_id} has no open question")
+    if not found or isinstance(error, AlreadyDecided | InterruptExpired):
+        await _show_ended(client, screen, of, interrupt_id)
+
+
+async def _show_ended(
+    client: "JacklineClient", screen: Screen, run_id: str, interrupt_id: str | None = None
+) -> None:
+    said = await what_became(client, run_id, interrupt_id)
+    if said:
+        screen.problem(f"  {said}")
 
 
 def _wants_data(asked: Interrupt | None) -> bool:
