@@ -44,6 +44,7 @@ from jackline_server.core.plan import (
 from jackline_server.core.steps import Question, ToolAttempt
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Answers, Call, Ends, Fails, Reply, Says
+from tests.core import people
 
 PRICE = Price(input_per_million=1_000_000, output_per_million=3_000_000)
 TOOLS = {"look": Effect.READ, "read": Effect.READ, "put": Effect.IDEMPOTENT, "send": Effect.WRITE}
@@ -51,10 +52,13 @@ NUMBER = '{"type":"object","properties":{"n":{"type":"integer"}}}'
 
 CALLS = st.builds(
     Call,
-    name=st.sampled_from([*TOOLS, *TOOLS, *TOOLS, FINISH, FINISH, "nothing", "", "other", "two words"]),
+    name=st.sampled_from(
+        [*TOOLS, *TOOLS, *people.ASKING, *people.ASKING, FINISH, FINISH, "nothing", "", "other", "two words"]
+    ),
     arguments=st.sampled_from(
         [
             '{"outcome":"ok","result":1}',
+            "{}",
             "{}",
             '{"n":1}',
             "",
@@ -202,7 +206,7 @@ COMPACTIONS = st.builds(
 
 @st.composite
 def agents(draw: st.DrawFn) -> ModelStep:
-    """An agent with every tool."""
+    """An agent with every tool, and those that ask people."""
     schemas = st.sampled_from([plans.ANY_OBJECT, NUMBER])
     caps = st.sampled_from([None, None, 1, 0, 2])
     entries = [
@@ -215,6 +219,7 @@ def agents(draw: st.DrawFn) -> ModelStep:
         )
         for name in TOOLS
     ]
+    entries += [plans.entry(name, writes_context=True) for name in people.ASKING]
     form = draw(st.sampled_from([AnswerForm.JSON_TEXT, *AnswerForm]))
     explicit = form is AnswerForm.FINISH_TOOL and draw(st.booleans())
     return plans.agent(
@@ -245,7 +250,7 @@ COUNTS = ("max_iterations", "model_requests", "tool_calls", "steps")
 
 @st.composite
 def tiny_plans(draw: st.DrawFn) -> Plan:
-    """An agent with four tools, and a tool step of the flow that mends."""
+    """An agent with four tools and those that ask people, and steps of the flow: one mends, one asks."""
     policy = draw(st.sampled_from(OnUnknown))
     tools = [plans.tool(name, effect, on_unknown=policy) for name, effect in TOOLS.items()]
     mend = plans.tool("mend", draw(st.sampled_from(Effect)), on_unknown=policy)
@@ -255,7 +260,8 @@ def tiny_plans(draw: st.DrawFn) -> Plan:
     cap = draw(st.none() | st.builds(BoundsCap, **{name: st.none() | SMALL for name in COUNTS}))
     pause = draw(st.none() | st.builds(PausePlan, max_ms=st.just(10**8), then=st.sampled_from(OnPauseMax)))
     plan = plans.plan_of(draw(agents()), mend, *tools)
-    return replace(plan, bounds=bounds, models=models, bounds_cap=cap, pause=pause)
+    plan = replace(plan, bounds=bounds, models=models, bounds_cap=cap, pause=pause)
+    return draw(people.with_people(plan))
 
 
 ENDS = st.sampled_from(
@@ -284,7 +290,12 @@ class Endings:
 
 TOOLBOXES: st.SearchStrategy[Mapping[str, Callable[[ToolAttempt], Ends]]] = st.lists(
     ENDS, min_size=1, max_size=4
-).map(lambda ends: {name: Endings(tuple(ends)) for name in (*TOOLS, "mend")})
+).map(
+    lambda ends: {
+        **{name: Endings(tuple(ends)) for name in (*TOOLS, "mend")},
+        **dict.fromkeys(people.PEOPLE, people.asks),
+    }
+)
 
 ACTIONS: st.SearchStrategy[Action] = st.one_of(
     st.just(Pause()),
@@ -296,5 +307,6 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     st.sampled_from(UNKNOWN_OPTIONS).map(
         lambda option: Answer(interrupt_id="unknown-1-1", option=option, text="")
     ),
+    people.ANSWERS,
 )
 SENT: st.SearchStrategy[Mapping[int, Action]] = st.dictionaries(st.integers(0, 25), ACTIONS, max_size=4)

@@ -11,7 +11,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jackline_server.core.commands import Action, Answer, Resume
+from jackline_server.core.commands import Action, Resume
 from jackline_server.core.decide import decide
 from jackline_server.core.errors import CorruptLog
 from jackline_server.core.evolve import begin, evolve, replay
@@ -41,6 +41,7 @@ from jackline_server.core.reading.hygiene import mended
 from jackline_server.core.state import RunState, bounds_of
 from jackline_server.testing.driving import Driver, Reply, Says, Scenario, ToolScript, then_for_ever
 from jackline_server.testing.instruments import instruments
+from tests.core import people
 from tests.core.scripts import REPLIES, SENT, TOOLBOXES, an_answer, tiny_plans
 
 INSTRUMENTS = instruments()
@@ -70,7 +71,7 @@ def run(
         believes_usage=False,
     )
     driver = Driver(scenario)
-    for _ in range(100):
+    for _ in range(300):
         driver.run()
         if driver.state.finished is not None:
             return driver
@@ -92,12 +93,7 @@ def end_pause(driver: Driver) -> None:
 def decide_question(driver: Driver) -> None:
     """Answer the first open question, each time another way, or let it expire."""
     (interrupt_id, interrupt), *_ = driver.state.oversight.interrupts.items()
-    choices = (*interrupt.options, "")
-    option = choices[driver.state.sequence % len(choices)]
-    if option:
-        driver.send(Answer(interrupt_id=interrupt_id, option=option, text=""))
-    else:
-        driver.pass_time(unix_ms=10**9)
+    people.decide(driver, interrupt_id, interrupt)
 
 
 # --- what is checked ---------------------------------------------------------------------------
@@ -106,6 +102,7 @@ def decide_question(driver: Driver) -> None:
 def check_whole(driver: Driver) -> None:
     """Everything that holds for any run that has ended."""
     check_log(driver)
+    people.check_questions(driver)
     check_bounds(driver)
     check_steps(driver)
     check_conversations(driver)
@@ -410,3 +407,18 @@ def test_the_same_script_gives_the_same_log(
     plan: Plan, replies: list[Reply], tools: Toolbox, sent: Mapping[int, Action]
 ) -> None:
     assert run(plan, replies, tools, sent=sent).log == run(plan, replies, tools, sent=sent).log
+
+
+def test_the_people_of_these_scripts_decide_in_every_way() -> None:
+    """Else what holds for their answers would say little."""
+    found = {step: set[str]() for step in people.PEOPLE}
+
+    @given(tiny_plans(), REPLIES, TOOLBOXES)
+    @settings(max_examples=300, deadline=None, suppress_health_check=SLOW, derandomize=True, database=None)
+    def explore(plan: Plan, replies: list[Reply], tools: Toolbox) -> None:
+        for step, options in people.decided(run(plan, replies, tools)).items():
+            found.get(step, set[str]()).update(options)
+
+    explore()
+    assert {"approve", "reject", ""} <= found[people.PERMIT]
+    assert {"accept", "decline"} <= set[str]().union(*(found[name] for name in people.ASKING))

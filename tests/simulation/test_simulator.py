@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from jackline_server.testing.simulator import BUG, Outcome, simulate
-from jackline_server.testing.validators.history import from_json, to_json
+from jackline_server.testing.validators.history import Event, from_json, to_json
 
 SEEDS = 5_000
 CHUNK = 125
@@ -167,6 +167,41 @@ def test_there_are_families_of_three_levels_that_end_in_every_way() -> None:
         if event.kind == "tool_call_finished"
     }
     assert "child_depth" in refused
+
+
+def test_people_choose_fill_in_say_decline_and_let_the_time_pass_and_are_wrong_late_or_second() -> None:
+    outcomes = [simulate(seed) for seed in range(300)]
+    decided = set[tuple[str, str]]()
+    for run in (run for one in outcomes for run in one.history.runs):
+        tools = {event.fields["call_id"]: event.fields["tool"] for event in run.events if _is_call(event)}
+        calls = {
+            str(event.fields["interrupt_id"]): str(event.fields["call_id"])
+            for event in run.events
+            if event.kind == "interrupt_raised"
+        }
+        for event in run.events:
+            if event.kind == "interrupt_resolved":
+                name = tools.get(calls[str(event.fields["interrupt_id"])], "")
+                decided.add((str(name), str(event.fields["option"])))
+    assert {("permit", option) for option in ("approve", "reject", "later", "")} <= decided
+    assert {("sign", option) for option in ("approve", "reject", "later", "")} <= decided
+    assert {("fill", option) for option in ("accept", "decline", "")} <= decided
+    assert {("ask_person", option) for option in ("decline", "")} <= decided
+    signals = {
+        (str(event.fields["signal"]), bool(event.fields["next_step"]))
+        for one in outcomes
+        for run in one.history.runs
+        for event in run.events
+        if event.kind == "step_finished" and event.step in run.caps.asks
+    }
+    assert {("approve", True), ("reject", False), ("later", False), ("needs_review", False)} <= signals
+    answers = [control for one in outcomes for control in one.history.controls if control.kind == "answer"]
+    refused = {control.reason or control.rejection for control in answers}
+    assert {"INVALID_ANSWER", "UNKNOWN_OPTION", "ALREADY_DECIDED", "INTERRUPT_EXPIRED"} <= refused
+
+
+def _is_call(event: Event) -> bool:
+    return event.kind == "tool_call_requested"
 
 
 def _questions_were_answered_and_their_calls_went_on(outcomes: list[Outcome]) -> bool:

@@ -26,14 +26,16 @@ from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, RunRow
 from jackline_server.storage.clocks import StoreClock
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.instruments import instruments
+from jackline_server.testing.simulation.asking import asks, with_people
 from jackline_server.testing.simulation.chaos import Chaos
-from jackline_server.testing.simulation.clients import Client, Notebook, draw_wish
+from jackline_server.testing.simulation.clients import Client, Notebook
 from jackline_server.testing.simulation.conversing import Conversations, threads_of
 from jackline_server.testing.simulation.families import mark_of, with_families
 from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualLoop
 from jackline_server.testing.simulation.scenery import draw_plans
 from jackline_server.testing.simulation.surroundings import Books
 from jackline_server.testing.simulation.weather import Kind, SimulatedChance, Weather
+from jackline_server.testing.simulation.wishes import draw_wish
 from jackline_server.testing.simulation.workers import LEASE_MS, LONG_LEASE_MS, Deployment, Worker
 from jackline_server.testing.validators import judge
 from jackline_server.testing.validators.history import (
@@ -49,6 +51,7 @@ from jackline_server.testing.validators.history import (
 from jackline_server.testing.validators.recording import bounds_of, caps_of, event_of
 
 HEALED_S = 120.0
+PEOPLE_S = 10.0
 MOST_EVENTS = 100_000
 BUG = "bug"
 """The guarantee that a violation names if the server met a bug of its own, or never came to rest."""
@@ -97,7 +100,7 @@ class _Simulation:
         clock = StoreClock(unix_ms=self._now_ms, monotonic_ms=self._now_ms)
         lease_ms = LEASE_MS if kind is Kind.CHAOS else LONG_LEASE_MS
         self.books = Books(now_ms=self._now_ms)
-        plans = with_families(draw_plans(self.chance, 2))
+        plans = with_people(with_families(draw_plans(self.chance, 2)))
         self.deployment = Deployment(
             loop=self.loop,
             weather=weather,
@@ -135,6 +138,8 @@ class _Simulation:
         clients = [
             asyncio.create_task(self._client(number)) for number in range(self.chance.choice((1, 2, 3)))
         ]
+        if any(asks(plan) for plan in self.deployment.plans.values()):
+            clients.append(asyncio.create_task(self._person()))
         done, _ = await asyncio.wait(clients, timeout=60)
         chaos.cancel()
         await self.chaos.heal()
@@ -186,6 +191,21 @@ class _Simulation:
             await self._talk(client, number, step)
         await watching
 
+    async def _person(self) -> None:
+        """Answer what is asked, for a while."""
+        person = Client("person", self.deployment, self.notebook)
+        until = self.loop.time() + PEOPLE_S
+        number = 0
+        while self.loop.time() < until:
+            await asyncio.sleep(self.chance.random())
+            for row in await self._rows():
+                if row.phase is Phase.WAITING and self.weather.happens(0.5):
+                    number += 1
+                    answer = await person.an_answer(row.run_id)
+                    if answer is not None:
+                        await person.control(row.run_id, answer, f"person-{number}")
+                    await person.answer_again(row.run_id, f"person-{number}-again")
+
     async def _one_of(self, run_id: str) -> str:
         """The run, or one that is below it."""
         found = run_id
@@ -222,6 +242,7 @@ class _Simulation:
                     answer = await operator.an_answer(row.run_id)
                     if answer is not None:
                         await operator.control(row.run_id, answer, f"operator-{number}")
+                        await operator.answer_again(row.run_id, f"operator-{number}-again")
             await asyncio.sleep(0.5)
         return [
             Violation(guarantee=BUG, run=row.run_id, sentence=f"the run is {row.phase.value} and stays so")

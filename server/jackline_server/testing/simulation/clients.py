@@ -5,12 +5,12 @@ Owns what a client does and the record of what it saw. Calls go to either worker
 
 import asyncio
 import hashlib
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from jackline_server.core import json_text
 from jackline_server.core.commands import (
     Abort,
     Action,
@@ -22,14 +22,14 @@ from jackline_server.core.commands import (
     SubmitToolResult,
     kind_of,
 )
-from jackline_server.core.facts import AbortMode
+from jackline_server.core.facts import AbortMode, InterruptKind
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
+from jackline_server.core.state import Interrupt
 from jackline_server.runtime.assembly import Runtime
 from jackline_server.runtime.ports import Source
 from jackline_server.runtime.refusals import Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import (
-    Caller,
     ControlRun,
     Frame,
     Receipt,
@@ -37,12 +37,9 @@ from jackline_server.runtime.use_cases import (
     Stage,
     Started,
     StartRun,
-    ThreadRequest,
-    TighterBounds,
 )
-from jackline_server.testing.simulation.conversing import fingerprint
-from jackline_server.testing.simulation.families import LEAF
-from jackline_server.testing.simulation.weather import START_UNIX_MS
+from jackline_server.testing.simulation.asking import answered
+from jackline_server.testing.simulation.wishes import Wish, caller, wished
 from jackline_server.testing.simulation.workers import ConnectionLost, Deployment, Worker
 from jackline_server.testing.validators.history import (
     CLOSED,
@@ -59,6 +56,9 @@ from jackline_server.testing.validators.recording import digest_of
 
 T = TypeVar("T")
 
+_AGAIN = 0.4
+"""How often somebody answers a question that they have answered, or that is over."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Notebook:
@@ -71,17 +71,6 @@ class Notebook:
     bugs: list[str] = field(default_factory=list[str])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A run that somebody wants: its plan, the mark in its input, and perhaps bounds and a deadline."""
-
-    mark: str
-    plan: str
-    request_id: str
-    deadline_unix_ms: int | None
-    steps: int | None
-
-
 class Client:
     """One client. Every method is one thing that a client does."""
 
@@ -90,6 +79,7 @@ class Client:
         self._deployment = deployment
         self._dice = deployment.weather
         self._notebook = notebook
+        self._seen: dict[str, Interrupt] = {}
 
     # --- starting ------------------------------------------------------------------------------
 
@@ -101,7 +91,7 @@ class Client:
                 wish = replace(wish, mark=self._deployment.ids.new_id("m-"))
             begin = self._deployment.now_ms()
             thread = self._deployment.conversations.joined(wish.mark)
-            request = _request(wish, thread)
+            request = wished(wish, thread)
             ending, answer, reason = await self._call(partial(_start, request), timeout_ms=4_000)
             record = Start(
                 client=self.name,
@@ -157,7 +147,7 @@ class Client:
         ending = ""
         while ending != OK:
             ending, _, _ = await self._call(
-                lambda runtime: runtime.workflows.put(_caller(self.name), source, alias="", expect_digest=""),
+                lambda runtime: runtime.workflows.put(caller(self.name), source, alias="", expect_digest=""),
                 timeout_ms=4_000,
             )
 
@@ -231,7 +221,7 @@ class Client:
         wait = self._dice.chance.choice((Stage.ACCEPTED, Stage.ACCEPTED, Stage.EFFECTIVE, Stage.SETTLED))
         begin = self._deployment.now_ms()
         request = ControlRun(
-            caller=_caller(self.name),
+            caller=caller(self.name),
             run_id=run_id,
             command_id=command_id,
             reason="",
@@ -266,6 +256,7 @@ class Client:
         if self._dice.happens(0.6):
             command_id = f"{self.name}-{number}"
         await self.control(run_id, action, command_id, tries=self._dice.chance.choice((1, 3)))
+        await self.answer_again(run_id, f"{command_id}-again")
 
     async def _idea(self, run_id: str) -> Action:
         dice = self._dice.chance
@@ -308,12 +299,23 @@ class Client:
         if not open_ones:
             return None
         interrupt = self._dice.chance.choice(open_ones)
+        if interrupt.kind is InterruptKind.QUESTION:
+            self._seen[run_id] = interrupt
+            return answered(interrupt, self._own(run_id))
         if self._dice.happens(0.2):
             return SubmitToolResult(call_id=interrupt.call_id, output_json='{"ok":1}', error="")
         option = self._dice.chance.choice(interrupt.options)
-        fits = bool(interrupt.schema_json) and self._dice.happens(0.7)
-        text = '{"name":"Ann"}' if fits else ""
-        return Answer(interrupt_id=interrupt.interrupt_id, option=option, text=text)
+        return Answer(interrupt_id=interrupt.interrupt_id, option=option, text="")
+
+    async def answer_again(self, run_id: str, command_id: str) -> None:
+        """Answer a question that was seen before, whatever has become of it since; nothing without one."""
+        interrupt, own = self._seen.get(run_id), self._own(run_id)
+        if interrupt is not None and own.random() < _AGAIN:
+            await self.control(run_id, answered(interrupt, own), command_id)
+
+    def _own(self, run_id: str) -> random.Random:
+        """Dice of this moment, so that all others fall as they fell where nobody is asked."""
+        return random.Random(f"{self.name} {run_id} {self._deployment.now_ms()}")  # noqa: S311 - of a simulation
 
     async def look(self, run_id: str) -> Snapshot | None:
         """The run, if the deployment answers."""
@@ -348,42 +350,8 @@ class Client:
             return LOST, None, ""
 
 
-def draw_wish(deployment: Deployment, number: int) -> Wish:
-    """A run to want. Small pools of ids and contents make repeats and conflicts likely."""
-    dice = deployment.weather
-    request_id = "" if dice.happens(0.2) else f"req-{dice.chance.randrange(2)}"
-    mark = f"m-{number}" if not request_id else f"{request_id}-{int(dice.happens(0.15))}"
-    names = sorted(set(deployment.plans) - {LEAF})
-    plan = names[len(mark + request_id) % len(names)] if request_id else dice.chance.choice(names)
-    deadline = (
-        START_UNIX_MS + dice.chance.randint(1_000, 20_000) if not request_id and dice.happens(0.15) else None
-    )
-    return Wish(mark=mark, plan=plan, request_id=request_id, deadline_unix_ms=deadline, steps=None)
-
-
-def _request(wish: Wish, thread: ThreadRequest | None) -> StartRun:
-    return StartRun(
-        caller=_caller("starter"),
-        workflow="",
-        inline=Source(yaml=wish.plan, files={}),
-        input_json=json_text.write({"mark": wish.mark}),
-        request_id=wish.request_id,
-        fingerprint=fingerprint(wish.plan, wish.mark, thread),
-        subject_json="{}",
-        labels={},
-        bounds=TighterBounds(steps=wish.steps),
-        deadline_unix_ms=wish.deadline_unix_ms,
-        on_question=None,
-        thread=thread,
-    )
-
-
 def _start(request: StartRun, runtime: Runtime) -> Awaitable[Started]:
     return runtime.runs.start(request)
-
-
-def _caller(name: str) -> Caller:
-    return Caller(tenant=DEFAULT_TENANT, principal=name)
 
 
 def _with_receipt(record: Control, receipt: Receipt) -> Control:

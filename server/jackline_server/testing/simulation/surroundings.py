@@ -13,7 +13,7 @@ from jackline_server.core import json_text
 from jackline_server.core.facts import ConsultKind, FailureClass, FinishReason, ToolAsk, Usage
 from jackline_server.core.gate_plans import Point
 from jackline_server.core.messages import UserMessage
-from jackline_server.core.plan import FINISH, READ_RESULT, ToolStep
+from jackline_server.core.plan import ASK_PERSON, FINISH, READ_RESULT, HumanAction, ToolStep
 from jackline_server.runtime.ports import (
     Consultation,
     ConsultReply,
@@ -27,9 +27,11 @@ from jackline_server.runtime.ports import (
     ToolEnding,
     ToolResult,
 )
+from jackline_server.testing.simulation.asking import ASKING, NAMED, question_arguments
 from jackline_server.testing.simulation.families import STARTING, WISHES, child_arguments, mark_in
 from jackline_server.testing.simulation.weather import Weather
 from jackline_server.testing.validators.history import ToolEntry
+from jackline_server.tools import human
 
 _FAILURES = (
     FailureClass.RATE_LIMITED,
@@ -62,7 +64,6 @@ _LONG = 0.5
 _ASKS = 0.08
 _ASKS_AGAIN = 0.2
 _WANTS_DATA = 0.5
-_NAMED = '{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}'
 _LINES = "".join(f"line {number}: the berth is free\n" for number in range(30))
 """A result as if it were too long for the log: of what is kept of it there, the middle is missing."""
 
@@ -114,7 +115,7 @@ class SimulatedModels:
         if again:
             call = ToolCallChunk(0, "", again, _sound(again, random.Random(again)))  # noqa: S311 - as above
             return [call, EndChunk(FinishReason.TOOL_CALLS, self._usage(request), "", "")]
-        starts = any(tool.ref in STARTING for tool in request.tools)
+        starts = any(tool.ref in STARTING | ASKING for tool in request.tools)
         if request.tools and weather.happens(0.8 if starts else 0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
         own = random.Random(f"{len(self.books.hits)} {_mark(request)}")  # noqa: S311 - of a simulation
@@ -140,6 +141,9 @@ class SimulatedModels:
         starting = sorted(STARTING & {tool.ref for tool in request.tools})
         if starting and own.random() < WISHES:
             name = own.choice(starting)
+        people = sorted(ASKING & {tool.ref for tool in request.tools})
+        if people and own.random() < WISHES:
+            name = own.choice(people)
         arguments = _sound(name, own)
         if name in STARTING:
             arguments = child_arguments(_mark(request), len(self.books.hits), index)
@@ -168,7 +172,10 @@ class SimulatedTools:
     async def call(self, invocation: Invocation) -> ToolResult:
         """One attempt: noted by the tool, then whatever the dice say."""
         self.books.tools.append(_entry(invocation, self.books.now_ms()))
-        weather = self.weather
+        weather, action = self.weather, invocation.step.action
+        if isinstance(action, HumanAction):
+            await asyncio.sleep(weather.chance.random() * 0.2)
+            return human.asked(action, invocation)
         if not await _took(weather, timeout_ms=invocation.timeout_ms):
             return ToolResult(ending=ToolEnding.UNCERTAIN, error="no answer in time", timed_out=True)
         if weather.happens(0.1):
@@ -279,6 +286,8 @@ def _sound(name: str, chance: random.Random) -> str:
     """Arguments that a tool of that name takes."""
     if name == FINISH:
         return _ANSWER
+    if name == ASK_PERSON:
+        return question_arguments(chance)
     if name != READ_RESULT:
         return "{}"
     where = chance.choice(('"offset": 100', '"line": 20', '"search": "line 7"'))
@@ -299,7 +308,7 @@ def _question(invocation: Invocation) -> ToolAsk | None:
     own = random.Random(f"{key} asks {invocation.attempt if reply else 0}")  # noqa: S311 - of a simulation
     if own.random() >= (_ASKS_AGAIN if reply else _ASKS):
         return None
-    schema = _NAMED if own.random() < _WANTS_DATA else ""
+    schema = NAMED if own.random() < _WANTS_DATA else ""
     return ToolAsk(text="Really?", schema_json=schema, state_json=json_text.write(key))
 
 

@@ -6,7 +6,16 @@ works, so the same ones judge the simulator, a real process and a soak.
 
 from collections.abc import Callable, Mapping
 
-from jackline_server.testing.validators import cancelling, families, log, requests, spending, streams, threads
+from jackline_server.testing.validators import (
+    cancelling,
+    families,
+    log,
+    questions,
+    requests,
+    spending,
+    streams,
+    threads,
+)
 from jackline_server.testing.validators.history import History, Violation
 
 Validator = Callable[[History], list[Violation]]
@@ -32,6 +41,8 @@ VALIDATORS: Mapping[str, Validator] = {
     "F1": families.f1,
     "F2": families.f2,
     "F3": families.f3,
+    "Q1": questions.q1,
+    "Q2": questions.q2,
     "T1": threads.t1,
     "T2": threads.t2,
 }

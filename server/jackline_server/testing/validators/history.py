@@ -6,7 +6,7 @@ of the observer that never jumps.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from pydantic import TypeAdapter
@@ -57,14 +57,30 @@ class StepCaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asks:
+    """What a step that asks a person offers, if it is a choice, and what it takes if nobody answers in time.
+
+    `default` is the option of that, `default_output` stands for the output; empty without any.
+    """
+
+    options: tuple[str, ...] = ()
+    default: str = ""
+    default_output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCaps:
-    """What a run may spend, in all and by visit. `retried` are tools whose unknown writes are repeated."""
+    """What a run may spend, in all and by visit. `retried` are tools whose unknown writes are repeated.
+
+    `asks` are the steps that only ask a person, by name.
+    """
 
     steps: int | None = None
     token_budget: int | None = None
     cost_budget_micros: int | None = None
     visits: Mapping[str, StepCaps]
     retried: tuple[str, ...] = ()
+    asks: Mapping[str, Asks] = field(default_factory=dict[str, Asks])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ events that they were sent.
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -13,10 +14,10 @@ from typing import cast
 
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core import json_text
-from jackline_server.core.facts import RunStarted
-from jackline_server.core.plan import ModelStep, OnUnknown, Plan, RunBounds, ToolStep
+from jackline_server.core.facts import Fact, RunStarted, ToolCallFinished
+from jackline_server.core.plan import HumanAction, ModelStep, OnUnknown, Plan, RunBounds, ToolStep
 from jackline_server.runtime.store_ports import StoredEvent
-from jackline_server.testing.validators.history import Event, FieldValue, RunCaps, Scalar, StepCaps
+from jackline_server.testing.validators.history import Asks, Event, FieldValue, RunCaps, Scalar, StepCaps
 
 _CONTENT = frozenset(
     {"input_json", "subject_json", "result_json", "writes_json", "output_json", "text", "reasoning"}
@@ -43,18 +44,35 @@ def event_of(stored: StoredEvent, *, at_ms: int | None = None) -> Event:
     record = ProtoCodec().decode(stored)
     return Event(
         sequence=record.envelope.sequence,
-        kind=_kind(type(record.fact)),
+        kind=kind_of(record.fact),
         digest=digest_of(stored),
         step=record.envelope.step_id,
         visit=record.envelope.visit,
-        fields={name: _plain(getattr(record.fact, name)) for name in _metadata(type(record.fact))},
+        fields=fields_of(record.fact),
         at_ms=at_ms,
     )
+
+
+def kind_of(fact: Fact) -> str:
+    """The fact's name on the wire."""
+    return _kind(type(fact))
+
+
+def fields_of(fact: Fact) -> Mapping[str, FieldValue]:
+    """The fact's metadata; of a call that has an output also `output`, which stands for that."""
+    found = {name: _plain(getattr(fact, name)) for name in _metadata(type(fact))}
+    if isinstance(fact, ToolCallFinished) and fact.output_json is not None:
+        found["output"] = _digest_of_text(fact.output_json)
+    return found
 
 
 def digest_of(stored: StoredEvent) -> str:
     """What stands for an event's bytes in a history."""
     return hashlib.blake2b(stored.meta + stored.content, digest_size=6).hexdigest()
+
+
+def _digest_of_text(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
 def mark_of(stored: StoredEvent) -> str:
@@ -95,6 +113,24 @@ def caps_of(plan: Plan, bounds: RunBounds) -> RunCaps:
             for name, step in plan.steps.items()
             if isinstance(step, ToolStep) and step.on_unknown is OnUnknown.RETRY
         ),
+        asks={
+            name: _asks(step.action)
+            for name, step in plan.steps.items()
+            if isinstance(step, ToolStep) and isinstance(step.action, HumanAction)
+        },
+    )
+
+
+def _asks(action: HumanAction) -> Asks:
+    options = tuple(one.value for one in action.options)
+    if action.default_json is None:
+        return Asks(options=options)
+    default = json_text.parse(action.default_json)
+    option = default.get("option") if options and isinstance(default, dict) else None
+    return Asks(
+        options=options,
+        default=option if isinstance(option, str) else "",
+        default_output=_digest_of_text(action.default_json),
     )
 
 
