@@ -1,5 +1,5 @@
 PRAGMA application_id = 1246514757;
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;
 BEGIN TRANSACTION;
 CREATE TABLE aliases (
   tenant TEXT NOT NULL,
@@ -45,6 +45,34 @@ INSERT INTO "commands" VALUES(2,3,'steer',1,'applied',16,'',NULL,X'0100067465737
 INSERT INTO "commands" VALUES(3,3,'pause',2,'applied',9,'',NULL,X'010006746573746572120570617573651A0B6173207265636F726465645200');
 INSERT INTO "commands" VALUES(4,3,'resume',3,'applied',12,'',NULL,X'0100067465737465721206726573756D651A0B6173207265636F726465645A00');
 INSERT INTO "commands" VALUES(5,5,'pause',1,'applied',9,'',NULL,X'010006746573746572120570617573651A0B6173207265636F726465645200');
+CREATE TABLE deliveries (
+  delivery_key INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  delivery_id TEXT NOT NULL UNIQUE,
+  endpoint TEXT NOT NULL,
+  event TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  sequence INTEGER NOT NULL,
+  created_unix_ms INTEGER NOT NULL,
+  since_unix_ms INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  due_unix_ms INTEGER,
+  settled_unix_ms INTEGER,
+  claimed INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  tried_before INTEGER NOT NULL,
+  content_key_id TEXT,
+  body BLOB NOT NULL
+);
+CREATE TABLE delivery_attempts (
+  delivery_key INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  ended_unix_ms INTEGER NOT NULL,
+  took_ms INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  status INTEGER NOT NULL,
+  PRIMARY KEY (delivery_key, attempt)
+) WITHOUT ROWID;
 CREATE TABLE events (
   event_key INTEGER PRIMARY KEY,
   run_key INTEGER NOT NULL,
@@ -300,4 +328,11 @@ CREATE UNIQUE INDEX threads_by_run ON threads (active_run_key) WHERE active_run_
 CREATE INDEX run_threads_by_thread ON run_threads (thread_key);
 CREATE UNIQUE INDEX run_threads_waiting ON run_threads (thread_key, place) WHERE place IS NOT NULL;
 CREATE INDEX thread_pending_in_order ON thread_pending (thread_key, pending_key);
+CREATE INDEX deliveries_due ON deliveries (endpoint, due_unix_ms) WHERE due_unix_ms IS NOT NULL;
+CREATE INDEX deliveries_waiting ON deliveries (since_unix_ms) WHERE due_unix_ms IS NOT NULL;
+CREATE INDEX deliveries_settled ON deliveries (state, settled_unix_ms)
+  WHERE settled_unix_ms IS NOT NULL;
+CREATE INDEX deliveries_claimed ON deliveries (claimed) WHERE claimed = 1;
+CREATE INDEX deliveries_by_run ON deliveries (tenant, run_id);
+CREATE INDEX deliveries_by_endpoint ON deliveries (tenant, endpoint, state);
 COMMIT;
