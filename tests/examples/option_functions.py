@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from pathlib import Path
 from typing import Any
 
 from jackline_server.hooks import Answer, Event, Proceed
@@ -15,7 +14,7 @@ def convert(amount: float) -> dict[str, float]:
 
 def leads_a_session() -> dict[str, bool]:
     """True in a process that was started to lead one."""
-    return {"alone": Path.cwd().name.startswith("jackline-function-") and os.getsid(0) == os.getpid()}
+    return {"alone": "JACKLINE_FUNCTION" in os.environ and os.getsid(0) == os.getpid()}
 
 
 def enough(iterations: int) -> bool:
