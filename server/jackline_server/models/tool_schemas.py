@@ -1,8 +1,10 @@
 """The parameters of a tool as a provider takes them.
 
 Owns the rewriting of a JSON Schema for the declaration of a tool: what no provider or not every one takes is
-said otherwise, and what can't be said at all goes into a description. Pure. A rewritten schema is never
-narrower than its tool's: a call is checked against the tool's own.
+said otherwise, and what can't be said at all goes into a description. Pure. A call is checked against the
+tool's own schema, so a rewritten one may be wider. It is narrower in one thing, for the model's sake: a
+property that only some alternatives of the whole name is declared as they say it, though the others leave it
+open.
 
 Every provider: references stand where they pointed, `true` is a schema without demands, a property that is
 `false` is none, and the whole is an object without alternatives beside its properties. Gemini's models take a

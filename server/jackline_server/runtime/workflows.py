@@ -158,8 +158,9 @@ class Workflows:
             raise Refused(
                 Reason.TOOL_CHANGED,
                 f"The server of the tool {changed[0]} now describes it differently, or no longer has it. "
-                "Look at the change, then put the workflow again, or, where a file pins it, "
-                "`jackline tools lock` its connection.",
+                "`jackline tools test` and `jackline workers` show what there is now. To take it, put the "
+                "workflow again, as a start of the server does with those of its folder; where a file pins "
+                "the tool, `jackline tools lock` its connection first.",
                 metadata={"tool": changed[0]},
                 violations=tuple(
                     Violation(
