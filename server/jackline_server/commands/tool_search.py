@@ -59,6 +59,8 @@ async def one_tool(config: Config, bench: Workbench, tool: str) -> Found:
 async def tool_of_workflow(path: Path, bench: Workbench, tool: str, *, step_id: str | None) -> Found:
     """A tool in one workflow, or among the tools of one of its steps."""
     origins = await _origins(path, tool, step_id)
+    if origins is not None and not (origins.is_named or origins.is_possible):
+        return Found(groups=(), names=origins.names)
     group = await group_of_workflow(path, bench, step_id=step_id, tool=tool)
     return Found(groups=[group], names=origins.names if origins is not None else ())
 

@@ -5,7 +5,7 @@ endpoint noted.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from jackline_server.testing.validators.history import (
     Run,
     RunCaps,
     StepCaps,
+    ToolEntry,
     Violation,
 )
 
@@ -43,16 +44,24 @@ def b1(history: History) -> list[Violation]:
     """No call starts beyond a bound, in the log or outside it; a crash makes no room."""
     found: list[Violation] = []
     hits = Counter(hit.run for hit in history.hits)
-    attempts = Counter(entry.run for entry in history.tools)
+    noted: dict[str, list[ToolEntry]] = {}
+    for entry in history.tools:
+        noted.setdefault(entry.run, []).append(entry)
     for run in history.runs:
         found.extend(_judged(run))
         for what, cap, seen in (
             ("model requests", _cap(run, "model_requests"), hits[run.run]),
-            ("tool calls", _cap(run, "tool_calls"), attempts[run.run]),
+            ("tool calls", _cap(run, "tool_calls"), _counting(run, noted.get(run.run, ()))),
         ):
             if cap is not None and seen > cap:
                 found.append(_violation("B1", run, f"{seen} {what} came, and the caps allow {cap}"))
     return found
+
+
+def _counting(run: Run, entries: Sequence[ToolEntry]) -> int:
+    """How many attempts count: a question that is put into words anew is one call."""
+    asked = {entry.call_key for entry in entries if entry.tool in run.caps.asks}
+    return len(asked) + sum(entry.tool not in run.caps.asks for entry in entries)
 
 
 def _cap(run: Run, name: str) -> int | None:
@@ -128,6 +137,7 @@ class _Spending:
         self._held: Event | None = None
         self._was_turn = False
         self._children: dict[str, tuple[int, int]] = {}
+        self._asked: set[str] = set()
 
     def add(self, event: Event) -> Iterator[str]:
         """Go on by an event; what it does beyond a bound. To be read to its end."""
@@ -143,7 +153,7 @@ class _Spending:
                 self._settle(_int(lost, "prompt_tokens") + _int(lost, "max_output_tokens"))
                 self._charge(_int(lost, "reserved_cost_micros"))
             case "tool_call_started":
-                yield from self._call_tool(str(event.fields["tool"]))
+                yield from self._call_tool(str(event.fields["tool"]), str(event.fields.get("call_id", "")))
             case _:
                 self._note(event)
 
@@ -233,7 +243,10 @@ class _Spending:
         for account in (self.whole, self._visit):
             account.cost += cost
 
-    def _call_tool(self, tool: str) -> Iterator[str]:
+    def _call_tool(self, tool: str, call: str) -> Iterator[str]:
+        if tool in self._run.caps.asks and call in self._asked:
+            return  # a question that is put into words anew is one call
+        self._asked.add(call)
         self._visit.tool_calls += 1
         self._visit.tools[tool] += 1
         yield from _over("tool calls", self._visit.tool_calls, self._caps.tool_calls)
