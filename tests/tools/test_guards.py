@@ -269,6 +269,8 @@ def test_without_a_breaker_a_connection_is_called_again_and_again() -> None:
 def test_a_caller_in_a_hurry_says_nothing_about_a_connection() -> None:
     assert not is_fair(50, 30_000)
     assert is_fair(50, 50), "the operator gives it no more"
+    assert is_fair(498, 500), "it waited for nobody, and some time is always gone"
+    assert not is_fair(400, 500), "it waited for others"
     assert is_fair(5_000, 300_000)
 
 

@@ -243,6 +243,21 @@ async def test_a_full_connection_makes_a_write_wait_and_then_fail_unsent():
         assert third.ending is COMPLETED
 
 
+async def test_a_late_call_that_had_waited_for_its_place_says_nothing_of_the_connection():
+    async with serving(always(b"")) as server:
+
+        async def silent(_: Received, __: asyncio.StreamWriter) -> None:
+            await server.released.wait()
+
+        server.behave = silent
+        tools = toolbox(server, concurrency=1, timeout_ms=1_000)
+        hurried = tools.call(invocation(http_action(), timeout_ms=700))
+        hurried, waited = await asyncio.gather(hurried, tools.call(invocation(http_action())))
+        patient = await tools.call(invocation(http_action()))
+    assert (hurried.connection_problem, waited.connection_problem) == ("", "")
+    assert patient.connection_problem
+
+
 async def test_cancelling_a_call_hangs_up_and_frees_its_slot():
     arrived, left = asyncio.Event(), asyncio.Event()
     async with serving(always(b"")) as server:

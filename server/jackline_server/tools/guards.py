@@ -19,7 +19,7 @@ from jackline_server.core.frozen import change
 from jackline_server.runtime.allowances import MinuteAllowance
 from jackline_server.runtime.connection_guards import Breaker, GuardedConnection
 from jackline_server.runtime.connection_views import ConnectionKind, ConnectionState, ConnectionView
-from jackline_server.runtime.ports import ToolResult
+from jackline_server.runtime.ports import Invocation, ToolResult
 from jackline_server.runtime.tool_waits import OnWait, ToolWait, WaitFor, unheard
 from jackline_server.tools.results import failed
 
@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 
 FAIR_MS = 5_000
 """Less time than this, and than the operator gives a connection, says nothing about it once it is over."""
+
+_ALMOST = 0.9
+"""How much of it is enough: a call that had its place at once has spent some milliseconds all the same."""
 
 
 class NoPlace(Exception):
@@ -270,6 +273,18 @@ def no_more_in_this_minute(wait_s: float) -> ToolResult:
     return failed(message, may_pass=True, retry_after_ms=int(wait_s * 1000) + 1)
 
 
-def is_fair(timeout_ms: int, connection_timeout_ms: int) -> bool:
-    """True if a caller gives a connection so much time that being late is the connection's own failure."""
-    return timeout_ms >= min(connection_timeout_ms, FAIR_MS)
+def from_here(invocation: Invocation, deadline: float) -> Invocation:
+    """The call once it has its place: what is left of its time is all that the connection is given.
+
+    `deadline` is of the event loop's clock.
+    """
+    left_ms = int((deadline - asyncio.get_running_loop().time()) * 1000)
+    return change(invocation, timeout_ms=max(left_ms, 1))
+
+
+def is_fair(left_ms: int, connection_timeout_ms: int) -> bool:
+    """True if a call gives a connection so much time that being late is the connection's own failure.
+
+    `left_ms` is what the call had when it got its place: waiting for others says nothing of a connection.
+    """
+    return left_ms >= _ALMOST * min(connection_timeout_ms, FAIR_MS)

@@ -27,7 +27,7 @@ from jackline_server.runtime.http_ports import (
     retry_after_ms,
 )
 from jackline_server.runtime.ports import Invocation, ToolResult
-from jackline_server.tools.guards import Guard, is_fair
+from jackline_server.tools.guards import Guard, from_here, is_fair
 from jackline_server.tools.http_message import HttpMessage, MessageProblem, message_of
 from jackline_server.tools.media import part_of, with_parts
 from jackline_server.tools.results import HARD_BYTES, clean_json, clean_text, completed, failed, is_dense
@@ -84,7 +84,7 @@ class HttpTool:
             return failed(f"The request can't be made: {problem}.")
         return await line.guard.run(
             deadline,
-            lambda: self._exchange(line, message, invocation, deadline),
+            lambda: self._exchange(line, message, from_here(invocation, deadline)),
             on_wait=invocation.on_wait,
         )
 
@@ -92,11 +92,8 @@ class HttpTool:
         """See `ConnectionSource`."""
         return [line.guard.view(ConnectionKind.HTTP) for line in self._lines.values()]
 
-    async def _exchange(
-        self, line: _Line, message: HttpMessage, invocation: Invocation, deadline: float
-    ) -> ToolResult:
-        left_ms = max(1, int((deadline - asyncio.get_running_loop().time()) * 1000))
-        request = _request(line.connection, message, invocation, left_ms)
+    async def _exchange(self, line: _Line, message: HttpMessage, invocation: Invocation) -> ToolResult:
+        request = _request(line.connection, message, invocation)
         repeatable = invocation.step.effect.repeatable
         try:
             response = await self._clients.request(request)
@@ -130,9 +127,7 @@ def _line(connection: HttpConnection) -> _Line:
     )
 
 
-def _request(
-    connection: HttpConnection, message: HttpMessage, invocation: Invocation, total_ms: int
-) -> HttpRequest:
+def _request(connection: HttpConnection, message: HttpMessage, invocation: Invocation) -> HttpRequest:
     operators = {name.lower() for name in connection.headers}
     headers = {name: value for name, value in message.headers.items() if name.lower() not in operators}
     headers |= {name: secret.reveal() for name, secret in connection.headers.items()}
@@ -142,7 +137,7 @@ def _request(
         method=message.method,
         origin=connection.origin,
         target=target if target.startswith("/") else f"/{target}",
-        total_ms=total_ms,
+        total_ms=invocation.timeout_ms,
         header_ms=connection.header_timeout_ms,
         max_bytes=HARD_BYTES,
         headers=headers,

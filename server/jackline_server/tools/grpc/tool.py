@@ -20,7 +20,7 @@ from jackline_server.tools.grpc.interface import Interface, Method
 from jackline_server.tools.grpc.link import GrpcLink, Metadata
 from jackline_server.tools.grpc.statuses import result_of
 from jackline_server.tools.grpc.targets import GrpcTargets
-from jackline_server.tools.guards import is_fair
+from jackline_server.tools.guards import from_here, is_fair
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.pinned_calls import ToolChanged, arguments_of, changed_words, pinned
 from jackline_server.tools.results import clean_json, completed, failed, shortened
@@ -52,7 +52,7 @@ class GrpcCalls:
         deadline = loop.time() + min(invocation.timeout_ms, link.connection.timeout_ms) / 1000
         return await link.guard.run(
             deadline,
-            lambda: self._called(link, action, invocation, deadline),
+            lambda: self._called(link, action, from_here(invocation, deadline), deadline),
             on_wait=invocation.on_wait,
         )
 

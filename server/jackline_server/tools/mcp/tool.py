@@ -10,7 +10,7 @@ from jackline_server.core.instruments import SchemaValidator
 from jackline_server.core.plan import JsonObject, McpAction
 from jackline_server.runtime.pinned_tools import PinnedTool
 from jackline_server.runtime.ports import Invocation, ToolResult
-from jackline_server.tools.guards import is_fair
+from jackline_server.tools.guards import from_here, is_fair
 from jackline_server.tools.http_message import MessageProblem
 from jackline_server.tools.mcp.failures import CallLate, CallLost, CallRefused, ServerDown, SessionGone
 from jackline_server.tools.mcp.link import Link
@@ -44,7 +44,7 @@ class McpToolCalls:
         deadline = loop.time() + min(invocation.timeout_ms, link.connection.timeout_ms) / 1000
         return await link.guard.run(
             deadline,
-            lambda: self._called(link, action, invocation, deadline),
+            lambda: self._called(link, action, from_here(invocation, deadline), deadline),
             on_wait=invocation.on_wait,
         )
 

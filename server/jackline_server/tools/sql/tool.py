@@ -53,15 +53,13 @@ class SqlTool:
             question = _question(action, invocation, line.source, writes=writes)
         except (TemplateError, SqlProblem) as problem:
             return failed(f"The statement can't be run: {problem}.")
-        began = time.monotonic()
-        job = Job(deadline=began + min(invocation.timeout_ms, line.source.timeout_ms) / 1000)
+        job = Job(deadline=time.monotonic() + min(invocation.timeout_ms, line.source.timeout_ms) / 1000)
         try:
             until = asyncio.get_running_loop().time() + job.left_ms / 1000
             place = await line.guard.take(until, on_wait=invocation.on_wait)
         except NoPlace as none:
             return none.result
-        waited_ms = int((time.monotonic() - began) * 1000)
-        had_time = is_fair(invocation.timeout_ms - waited_ms, line.source.timeout_ms)
+        had_time = is_fair(job.left_ms, line.source.timeout_ms)
         statement = _Statement(line, question, job, place, had_time)
         result = await self._waited(statement, repeatable=invocation.step.effect.repeatable)
         place.heard(result)
