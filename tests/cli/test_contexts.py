@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.v1 import run_service_pb2 as wire
+from jackline.v1.run_pb2 import Interrupt
 from jackline_client.cli.context_file import (
     Context,
     ContextError,
@@ -132,7 +133,8 @@ async def test_a_damaged_file_is_said_to_be_so_with_its_place(console: Console) 
 
 async def test_commands_to_type_name_the_context_again(console: Console, service: ScriptedService) -> None:
     await console.run("context", "set", "here", "--address", console.address)
-    service.script("ListInterrupts", wire.ListInterruptsResponse(interrupts=[{"options": ["yes"]}]))  # pyright: ignore[reportArgumentType]  # protobuf takes dicts too
+    asked = Interrupt(run_id="run_1", interrupt_id="int_1", options=["yes"])
+    service.script("ListInterrupts", wire.ListInterruptsResponse(interrupts=[asked]))
     done = await console.run("inbox", "--context", "here", JACKLINE_ADDRESS="127.0.0.1:1")
     assert " yes --context here\n" in done.out
 

@@ -160,7 +160,7 @@ def inbox(
         asked = client.list_interrupts(run_id or parent, children=bool(parent), view=View.VIEW_FULL)
         async with aclosing(asked) as interrupts:
             async for interrupt in interrupts:
-                if not parent or interrupt.run_id != parent:
+                if interrupt.run_id != parent:
                     shown.item(interrupt)
         shown.end(await _below_words(client, run_id, server.flag) if run_id and shown.is_empty else "")
         return ExitCode.OK
