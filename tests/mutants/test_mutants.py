@@ -8,15 +8,31 @@ from tests.mutants.catalogue import FAMILIES, ROOT, BadCatalogue, Mutant, load
 from tests.mutants.trying import Trial, Verdict, try_all
 
 MUTANTS = load()
-SOURCE = "def is_over(spent: int, cap: int) -> bool:\n    return spent >= cap\n"
+SOURCE = """
+MOST = 3
+
+def usual() -> int:
+    return 2
+
+USUAL = usual()
+
+def is_over(spent: int, cap: int = MOST) -> bool:
+    return spent >= cap
+"""
 TESTS = """
-from small import is_over
+from small import MOST, USUAL, is_over
 
 def test_a_cap_is_exact() -> None:
     assert is_over(3, 3) and not is_over(2, 3)
 
 def test_a_cap_is_some_number() -> None:
     assert is_over(9, 3)
+
+def test_what_a_module_says() -> None:
+    assert (MOST, USUAL) == (3, 2)
+
+def test_a_default() -> None:
+    assert is_over(3) and not is_over(2)
 
 def test_that_is_red() -> None:
     assert is_over(0, 3)
@@ -70,7 +86,10 @@ def test_a_fault_is_noticed_survives_or_proves_nothing(tmp_path: Path) -> None:
         fault(">=", ">", "a_cap_is_exact"): Verdict.NOTICED,
         fault(">=", ">", "a_cap_is_some_number"): Verdict.SURVIVED,
         fault(">=", ">", "that_is_red"): Verdict.BROKEN,
-        fault("return", "retrun", "a_cap_is_exact"): Verdict.BROKEN,
+        fault("return spent", "retrun spent", "a_cap_is_exact"): Verdict.BROKEN,
+        fault("MOST = 3", "MOST = 4", "what_a_module_says"): Verdict.NOTICED,
+        fault("return 2", "return 4", "what_a_module_says"): Verdict.NOTICED,
+        fault("= MOST", "= 9", "a_default"): Verdict.NOTICED,
     }
     trials = try_all(list(faults), at_once=2, tell=told.append, root=root)
     assert {trial.mutant: trial.verdict for trial in trials} == faults

@@ -2,8 +2,9 @@
 
 Owns the copies, and what the run of a test means: a fault is noticed only if its test is green without it. A
 copy is complete and comes first on the path of its tests, so nothing of the tree that somebody works in is
-changed or imported. Most of what a run of one test takes is the import of what none of the faults is in:
-each copy has a process that has done so (`warm`).
+changed or imported. Most of what a run of one test takes is imports: each copy has a process that has made
+them (`warm`), which puts the fault into what is imported. A test that does not notice it like that is run
+again with the fault in its place before it all.
 """
 
 import json
@@ -123,7 +124,7 @@ class _Copy:
 
     def sound(self, tests: Sequence[str]) -> frozenset[str]:
         """Those of the tests that are green without any fault. All run in one process: they are many."""
-        ran = self.pytest("-rpfE", *tests, within_s=TIMEOUT_S * len(tests))
+        ran = self._pytest("-rpfE", *tests, within_s=TIMEOUT_S * len(tests))
         ends = [line.split(" ", 1) for line in ran.output.splitlines()]
         said = {tuple(end) for end in ends if end[0] in _ENDS}
         if ran.code not in (0, 1) and len(tests) > 1:
@@ -141,8 +142,10 @@ class _Copy:
         """Run the fault's test with the fault, and put the file back."""
         try:
             self._tried += 1
-            with _changed(self._folder / mutant.file, mutant, number=self._tried):
-                ran = self.pytest("-x", mutant.test)
+            with _changed(self._folder / mutant.file, mutant, number=self._tried) as change:
+                ran = self._pytest("-x", mutant.test, change=change, swapped=True)
+                if ran.code != 1:  # whatever else it was, what is imported with the fault in it decides
+                    ran = self._pytest("-x", mutant.test, change=change)
         except BadCatalogue as error:
             return Trial(mutant=mutant, verdict=Verdict.BROKEN, words=str(error))
         words = "\n".join(ran.output.strip().splitlines()[-6:])
@@ -157,10 +160,18 @@ class _Copy:
                 verdict = Verdict.BROKEN
         return Trial(mutant=mutant, verdict=verdict, words=words)
 
-    def pytest(self, *tests: str, within_s: int = TIMEOUT_S) -> "_Ran":
-        """Run tests here."""
+    def _pytest(
+        self, *tests: str, change: "_Change | None" = None, swapped: bool = False, within_s: int = TIMEOUT_S
+    ) -> "_Ran":
+        """Run tests here, with a changed file if there is one: see `warm` for how it gets to them."""
         options = ["-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", f"--rootdir={self._folder}"]
-        asked = {"arguments": [*options, "-W", _REWRITTEN, *tests], "within_s": within_s}
+        asked = {
+            "arguments": [*options, "-W", _REWRITTEN, *tests],
+            "within_s": within_s,
+            "changed": change and str(change.path),
+            "was": change and change.was,
+            "swapped": swapped,
+        }
         if self._warm.stdin is None or self._warm.stdout is None:
             raise AssertionError("its process was started with both")
         self._warm.stdin.write(json.dumps(asked) + "\n")
@@ -171,10 +182,18 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ran:
-    """A run of pytest: its exit code, None if it had no end in time, and all that it said."""
+    """A run of pytest with what it said. `code`: None if it had no end in time, words if it was not begun."""
 
-    code: int | None
+    code: int | str | None
     output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """A file with a fault in it, and its text without."""
+
+    path: Path
+    was: str
 
 
 def _is_of(test: str, words: str) -> bool:
@@ -183,7 +202,7 @@ def _is_of(test: str, words: str) -> bool:
 
 
 @contextmanager
-def _changed(path: Path, mutant: Mutant, *, number: int) -> Generator[None]:
+def _changed(path: Path, mutant: Mutant, *, number: int) -> Generator[_Change]:
     """The file with the fault in it, under a time of its own.
 
     What was compiled of the sound one is old by that, and of an earlier fault too, which may be as long.
@@ -192,7 +211,7 @@ def _changed(path: Path, mutant: Mutant, *, number: int) -> Generator[None]:
     try:
         path.write_text(mutant.applied(source), encoding="utf-8")
         os.utime(path, (stat.st_atime, stat.st_mtime + 10 * number))
-        yield
+        yield _Change(path=path, was=source)
     finally:
         path.write_text(source, encoding="utf-8")
         os.utime(path, (stat.st_atime, stat.st_mtime))
