@@ -1,6 +1,7 @@
 """`jackline doctor`: what keeps a server from serving, said before it is started, and nothing touched."""
 
 import asyncio
+import base64
 import json
 import socket
 import sqlite3
@@ -170,6 +171,27 @@ async def test_servers_that_answer_are_ok_and_get_no_secret(project: Project):
     assert verdicts(checks, "model own") == ["ok"]
     assert [entry.method for entry in service.of("orders")] == ["HEAD"]
     assert [entry.method for entry in service.of("models")] == ["GET"]
+
+
+async def test_an_endpoint_of_a_webhook_is_reached_without_a_message(project: Project):
+    secret = base64.b64encode(bytes(24)).decode()
+    async with tools_served() as service:
+        ends = {"there": f"{service.base_url}/orders", "gone": "http://127.0.0.1:9/"}
+        project.config(
+            "".join(
+                f'[webhooks.{name}]\nurl = "{url}"\nsecret = "whsec_{secret}"\nevents = ["run.finished"]\n'
+                for name, url in ends.items()
+            ),
+            server='listen = "127.0.0.1:0"\n',
+        )
+        code, checks = await examined(project)
+    assert code == 1
+    assert {name: verdicts(checks, f"webhook {name}") for name in ends} == {
+        "there": ["ok"],
+        "gone": ["problem"],
+    }
+    assert [(entry.method, entry.body) for entry in service.of("orders")] == [("HEAD", None)]
+    assert not any(secret in str(one) for one in checks)
 
 
 async def test_a_data_source_is_connected_to_and_one_that_is_not_there_is_a_problem(project: Project):

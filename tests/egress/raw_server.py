@@ -1,6 +1,7 @@
 """A loopback HTTP server that misbehaves on demand and keeps the ledger of what reached it."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -72,7 +73,9 @@ class RawServer:
 
 
 @asynccontextmanager
-async def serving(behave: Behaviour, *, host: str = "127.0.0.1") -> AsyncGenerator[RawServer]:
+async def serving(
+    behave: Behaviour, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[RawServer]:
     server = RawServer(behave=behave)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -81,7 +84,7 @@ async def serving(behave: Behaviour, *, host: str = "127.0.0.1") -> AsyncGenerat
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    listener = await asyncio.start_server(accept, host, 0)
+    listener = await asyncio.start_server(accept, host, 0, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server

@@ -2,6 +2,7 @@ import asyncio
 import gzip
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from jackline_server.runtime.http_ports import (
     Reach,
 )
 from tests.egress.raw_server import Received, always, answer, serving
+from tests.support.certificates import own_tls
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -184,6 +186,17 @@ async def test_a_failed_handshake_is_unsent():
         reach = Reach(trusted=frozenset({origin}))
         with pytest.raises(HttpUnsent):
             await GuardedClients().request(server.request(origin=origin, reach=reach, total_ms=1_000))
+    assert server.ledger == []
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_unsent(tmp_path: Path):
+    async with serving(always(answer()), tls=own_tls(tmp_path)) as server:
+        origin = Origin(scheme="https", host="127.0.0.1", port=server.port)
+        with pytest.raises(HttpUnsent) as raised:
+            await GuardedClients().request(
+                server.request(origin=origin, reach=Reach(trusted=frozenset({origin})))
+            )
+    assert "certificate" in raised.value.detail
     assert server.ledger == []
 
 

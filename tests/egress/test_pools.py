@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from jackline_server.runtime.http_ports import (
 )
 from jackline_server.runtime.http_streams import HttpAnswer, HttpPool, PoolSettings
 from tests.egress.raw_server import RawServer, Received, always, answer, serving
+from tests.support.certificates import own_tls
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -28,8 +30,11 @@ def settings(origin: Origin, *, trusted: bool = True, connections: int = 4) -> P
 
 
 @contextlib.asynccontextmanager
-async def pool_to(server: RawServer, clients: GuardedClients | None = None) -> AsyncGenerator[HttpPool]:
-    pool = await (clients or GuardedClients()).pool(settings(server.origin))
+async def pool_to(
+    server: RawServer, clients: GuardedClients | None = None, *, scheme: str = "http"
+) -> AsyncGenerator[HttpPool]:
+    origin = Origin(scheme=scheme, host="127.0.0.1", port=server.port)
+    pool = await (clients or GuardedClients()).pool(settings(origin))
     try:
         yield pool
     finally:
@@ -145,6 +150,15 @@ async def test_a_host_without_addresses_or_with_a_bad_one_is_not_reached(address
         assert isinstance(await failure_of(pool), HttpRefused | HttpUnsent)
         await pool.close()
         assert server.connections == 0
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_unsent(tmp_path: Path):
+    async with (
+        serving(always(answer()), tls=own_tls(tmp_path)) as server,
+        pool_to(server, scheme="https") as pool,
+    ):
+        assert isinstance(await failure_of(pool), HttpUnsent)
+    assert server.ledger == []
 
 
 async def test_an_answer_that_is_no_http_is_unreadable():

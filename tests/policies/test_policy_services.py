@@ -17,8 +17,8 @@ from jackline_server.runtime.gate_ports import PolicyTarget
 from jackline_server.runtime.grpc_ports import GrpcTls
 from jackline_server.runtime.ports import Consultation, RunPlace
 from jackline_server.runtime.secrets import Secret
-from tests.policies.certificates import self_signed
 from tests.policies.policy_double import ALLOW, DENY, Check, served
+from tests.support.certificates import self_signed
 
 ARGUMENTS = {"to": "ann@example.org", "amount": 5}
 

@@ -8,6 +8,7 @@ import base64
 import contextlib
 import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from jackline_server.runtime.secrets import Secret
 from jackline_server.runtime.webhook_ports import AttemptOutcome, Tried, WebhookEndpoint, signing_key
 from jackline_server.webhooks.sending import RETRY_AFTER_MOST_MS, EndpointSender, signed_headers
 from tests.egress.raw_server import Behaviour, RawServer, Received, always, answer, serving
+from tests.support.certificates import own_tls
 from tests.webhooks.endpoints import KEY, OLD_KEY, OLD_SECRET, SECRET, endpoint, is_signed
 
 pytestmark = pytest.mark.timeout(60)
@@ -224,6 +226,16 @@ async def test_a_server_that_speaks_no_tls_gets_nothing_over_https() -> None:
             result = await sender.send("msg_1", BODY)
 
     assert (result.outcome, result.status) == (AttemptOutcome.TIMED_OUT, 0)
+    assert server.ledger == []
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_no_endpoint(tmp_path: Path) -> None:
+    async with serving(always(answer()), tls=own_tls(tmp_path)) as server:
+        origin = Origin(scheme="https", host="127.0.0.1", port=server.port)
+        async with sending(endpoint(origin=origin)) as sender, asyncio.timeout(30):
+            result = await sender.send("msg_1", BODY)
+
+    assert (result.outcome, result.status) == (AttemptOutcome.UNREACHABLE, 0)
     assert server.ledger == []
 
 

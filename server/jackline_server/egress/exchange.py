@@ -69,6 +69,8 @@ class Exchange:
             raise _failure(progress, HttpLate, _LATE, error) from None
         except aiohttp.ClientResponseError as error:
             raise _failure(progress, HttpUnreadable, "The answer is not valid HTTP.", error) from None
+        except ssl.SSLError as error:  # of a certificate it is a ValueError as well, and the request is sound
+            raise _failure(progress, HttpUncertain, _BROKEN, error) from None
         except (aiohttp.InvalidURL, ValueError) as error:
             if progress.sent:
                 raise HttpUnreadable("The answer is not valid HTTP.", detail=repr(error)) from None

@@ -126,6 +126,8 @@ class GuardedPool:
                 allow_redirects=False,
                 ssl=self._tls,
             )
+        except ssl.SSLError as error:  # of a certificate it is a ValueError as well, and the request is sound
+            raise _failure(error) from None
         except (aiohttp.InvalidURL, ValueError) as error:
             raise HttpRefused("The request is not valid HTTP.", detail=type(error).__name__) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -2,12 +2,20 @@
 
 import datetime as dt
 import ipaddress
+import ssl
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+
+def own_tls(folder: Path) -> ssl.SSLContext:
+    """What a server with such a certificate serves with."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*self_signed(folder, "server"))
+    return tls
 
 
 def self_signed(folder: Path, name: str) -> tuple[Path, Path]:
