@@ -1,6 +1,7 @@
 """Thousands of worlds with two workers, drawn from seeds: the promises hold, and fencing is what holds them.
 
-A seed that fails is had again with `python -m jackline_server.testing.simulator --seed N`.
+A seed that fails is had again with `python -m jackline_server.testing.simulator --seed N`. JACKLINE_TEST_SEEDS
+says how many are tried.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import pytest
 from jackline_server.testing.simulator import BUG, Outcome, simulate
 from jackline_server.testing.validators.history import Event, from_json, to_json
 
-SEEDS = 5_000
+SEEDS = int(os.environ.get("JACKLINE_TEST_SEEDS", "2000"))
 CHUNK = 125
 UNFENCED = 300
 
