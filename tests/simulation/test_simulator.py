@@ -1,7 +1,7 @@
 """Thousands of worlds with two workers, drawn from seeds: the promises hold, and fencing is what holds them.
 
-A seed that fails is had again with `python -m jackline_server.testing.simulator --seed N`. JACKLINE_TEST_SEEDS
-says how many are tried.
+A seed that fails is had again with `python -m jackline_server.testing.simulator --seed N`.
+JACKLINE_TEST_SEEDS says how many are tried.
 """
 
 import asyncio
