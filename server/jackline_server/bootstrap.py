@@ -137,6 +137,7 @@ async def running(
             threads=runtime.threads,
             workflows=runtime.workflows,
             webhooks=_webhooks(config, store, deliverer),
+            kill_switch=runtime.kill_switch,
             workers=tools.workers,
             authenticate=register.authenticate,
             info=_info(config, store),

@@ -49,7 +49,14 @@ REASONS = {
         StopReason.DATA_LOSS,
         StopReason.INTERNAL,
     },
-    "aborted": {StopReason.OPERATOR, StopReason.PARENT, StopReason.REPLACED, StopReason.PAUSE_EXPIRED},
+    "aborted": {
+        StopReason.OPERATOR,
+        StopReason.KILL_SWITCH,
+        StopReason.PARENT,
+        StopReason.REPLACED,
+        StopReason.PAUSE_EXPIRED,
+        StopReason.CLIENT_GONE,
+    },
 }
 
 EVERYWHERE = {"error": "mender", "*": "anything"}

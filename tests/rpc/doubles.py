@@ -28,6 +28,8 @@ from jackline_server.core.facts import (
 from jackline_server.core.messages import Message
 from jackline_server.core.plan import Effect
 from jackline_server.core.state import RunState
+from jackline_server.runtime.bulk_control import BulkControl, BulkDone
+from jackline_server.runtime.kill_switch import Switched, SwitchView
 from jackline_server.runtime.ports import Envelope, Record, Source
 from jackline_server.runtime.store_ports import (
     DEFAULT_TENANT,
@@ -121,6 +123,9 @@ class ScriptedRuns:
     async def control(self, request: ControlRun) -> Receipt:
         return await self._script.ask("control", request)
 
+    async def bulk(self, request: BulkControl) -> BulkDone:
+        return await self._script.ask("bulk", request)
+
     async def get(self, tenant: Tenant, run_id: str) -> Snapshot:
         return await self._script.ask("get", tenant, run_id)
 
@@ -174,6 +179,30 @@ class ScriptedThreads:
 
     async def append(self, request: AppendMessages) -> Appended:
         return await self._script.ask("append", request)
+
+
+async def _never_engaged(_tenant: Tenant) -> bool:
+    return False
+
+
+class ScriptedKillSwitch:
+    """KillSwitchUseCases by script. It is released unless the script says otherwise."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def engage(self, caller: Caller, *, reason: str) -> Switched:
+        return await self._script.ask("engage", caller, reason)
+
+    async def release(self, caller: Caller, *, reason: str) -> Switched:
+        return await self._script.ask("release", caller, reason)
+
+    async def engaged(self, tenant: Tenant) -> bool:
+        answer = self._script.answers.get("engaged", _never_engaged)
+        return await answer(tenant)
+
+    async def look(self, tenant: Tenant) -> SwitchView:
+        return await self._script.ask("look", tenant)
 
 
 class ScriptedWebhooks:

@@ -25,6 +25,7 @@ from jackline_server.tools.worker.pools import WorkerPools
 from tests.rpc.doubles import (
     FixedClock,
     Script,
+    ScriptedKillSwitch,
     ScriptedRuns,
     ScriptedThreads,
     ScriptedWebhooks,
@@ -124,6 +125,7 @@ def make_server(
         threads=ScriptedThreads(script),
         workflows=ScriptedWorkflows(script),
         webhooks=ScriptedWebhooks(script),
+        kill_switch=ScriptedKillSwitch(script),
         workers=pools,
         authenticate=_register().authenticate,
         info=ServerInfo(

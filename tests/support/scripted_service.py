@@ -156,6 +156,7 @@ class ScriptedService(
     StartRun = ForkRun = Control = GetRun = WaitRun = ListRuns = cast("Any", _answer)
     ListToolCalls = GetToolCallResult = ListRunMessages = cast("Any", _answer)
     ListInterrupts = GetServerInfo = cast("Any", _answer)
+    BulkControl = KillSwitch = GetKillSwitch = cast("Any", _answer)
     ListThreads = GetThread = AppendMessages = cast("Any", _answer)
     ValidateWorkflow = PutWorkflow = GetWorkflow = ListWorkflows = DescribeWorkflow = cast("Any", _answer)
     ListToolWorkers = ListConnections = cast("Any", _answer)

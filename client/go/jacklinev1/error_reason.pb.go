@@ -114,6 +114,9 @@ const (
 	ErrorReason_ERROR_REASON_NO_BOUNDED_VISIT ErrorReason = 74
 	// FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`.
 	ErrorReason_ERROR_REASON_THREAD_BUSY ErrorReason = 75
+	// FAILED_PRECONDITION: the kill switch is engaged, and no run begins. GetKillSwitch says by whom and why.
+	// Keys: `since`.
+	ErrorReason_ERROR_REASON_KILL_SWITCH_ENGAGED ErrorReason = 76
 	// ABORTED: the alias has moved. Keys: `alias`, `digest`.
 	ErrorReason_ERROR_REASON_ALIAS_MOVED ErrorReason = 60
 	// ABORTED: another stream has resumed this worker's session.
@@ -193,6 +196,7 @@ var (
 		73:  "ERROR_REASON_BOUND_TOO_LOW",
 		74:  "ERROR_REASON_NO_BOUNDED_VISIT",
 		75:  "ERROR_REASON_THREAD_BUSY",
+		76:  "ERROR_REASON_KILL_SWITCH_ENGAGED",
 		60:  "ERROR_REASON_ALIAS_MOVED",
 		61:  "ERROR_REASON_WORKER_SESSION_TAKEN",
 		70:  "ERROR_REASON_EVENTS_EXPIRED",
@@ -252,6 +256,7 @@ var (
 		"ERROR_REASON_BOUND_TOO_LOW":           73,
 		"ERROR_REASON_NO_BOUNDED_VISIT":        74,
 		"ERROR_REASON_THREAD_BUSY":             75,
+		"ERROR_REASON_KILL_SWITCH_ENGAGED":     76,
 		"ERROR_REASON_ALIAS_MOVED":             60,
 		"ERROR_REASON_WORKER_SESSION_TAKEN":    61,
 		"ERROR_REASON_EVENTS_EXPIRED":          70,
@@ -303,7 +308,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xf2\x0e\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\x98\x0f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eERROR_REASON_MALFORMED_REQUEST\x10\x01\x12 \n" +
@@ -345,7 +350,8 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x17ERROR_REASON_FORK_POINT\x10H\x12\x1e\n" +
 	"\x1aERROR_REASON_BOUND_TOO_LOW\x10I\x12!\n" +
 	"\x1dERROR_REASON_NO_BOUNDED_VISIT\x10J\x12\x1c\n" +
-	"\x18ERROR_REASON_THREAD_BUSY\x10K\x12\x1c\n" +
+	"\x18ERROR_REASON_THREAD_BUSY\x10K\x12$\n" +
+	" ERROR_REASON_KILL_SWITCH_ENGAGED\x10L\x12\x1c\n" +
 	"\x18ERROR_REASON_ALIAS_MOVED\x10<\x12%\n" +
 	"!ERROR_REASON_WORKER_SESSION_TAKEN\x10=\x12\x1f\n" +
 	"\x1bERROR_REASON_EVENTS_EXPIRED\x10F\x12#\n" +

@@ -25,6 +25,9 @@ const (
 	RunService_ForkRun_FullMethodName           = "/jackline.v1.RunService/ForkRun"
 	RunService_StreamProgress_FullMethodName    = "/jackline.v1.RunService/StreamProgress"
 	RunService_Control_FullMethodName           = "/jackline.v1.RunService/Control"
+	RunService_BulkControl_FullMethodName       = "/jackline.v1.RunService/BulkControl"
+	RunService_KillSwitch_FullMethodName        = "/jackline.v1.RunService/KillSwitch"
+	RunService_GetKillSwitch_FullMethodName     = "/jackline.v1.RunService/GetKillSwitch"
 	RunService_GetRun_FullMethodName            = "/jackline.v1.RunService/GetRun"
 	RunService_WaitRun_FullMethodName           = "/jackline.v1.RunService/WaitRun"
 	RunService_ListRuns_FullMethodName          = "/jackline.v1.RunService/ListRuns"
@@ -55,6 +58,12 @@ type RunServiceClient interface {
 	StreamProgress(ctx context.Context, in *StreamProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamProgressResponse], error)
 	// Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`.
 	Control(ctx context.Context, in *ControlRequest, opts ...grpc.CallOption) (*ControlResponse, error)
+	// Gives one command to many runs, page by page. Scope `runs:control`.
+	BulkControl(ctx context.Context, in *BulkControlRequest, opts ...grpc.CallOption) (*BulkControlResponse, error)
+	// Engages or releases the kill switch of the caller's tenant. Scope `admin`.
+	KillSwitch(ctx context.Context, in *KillSwitchRequest, opts ...grpc.CallOption) (*KillSwitchResponse, error)
+	// Says where the kill switch of the caller's tenant stands. Scope `runs:observe`.
+	GetKillSwitch(ctx context.Context, in *GetKillSwitchRequest, opts ...grpc.CallOption) (*GetKillSwitchResponse, error)
 	// Reads a run. Scope `runs:observe`; `runs:content` for the view FULL.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
 	// Waits until a run is terminal, or the call's deadline is near. Scope `runs:observe`; `runs:content` for the view FULL.
@@ -133,6 +142,36 @@ func (c *runServiceClient) Control(ctx context.Context, in *ControlRequest, opts
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ControlResponse)
 	err := c.cc.Invoke(ctx, RunService_Control_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) BulkControl(ctx context.Context, in *BulkControlRequest, opts ...grpc.CallOption) (*BulkControlResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkControlResponse)
+	err := c.cc.Invoke(ctx, RunService_BulkControl_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) KillSwitch(ctx context.Context, in *KillSwitchRequest, opts ...grpc.CallOption) (*KillSwitchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KillSwitchResponse)
+	err := c.cc.Invoke(ctx, RunService_KillSwitch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) GetKillSwitch(ctx context.Context, in *GetKillSwitchRequest, opts ...grpc.CallOption) (*GetKillSwitchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetKillSwitchResponse)
+	err := c.cc.Invoke(ctx, RunService_GetKillSwitch_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -275,6 +314,12 @@ type RunServiceServer interface {
 	StreamProgress(*StreamProgressRequest, grpc.ServerStreamingServer[StreamProgressResponse]) error
 	// Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`.
 	Control(context.Context, *ControlRequest) (*ControlResponse, error)
+	// Gives one command to many runs, page by page. Scope `runs:control`.
+	BulkControl(context.Context, *BulkControlRequest) (*BulkControlResponse, error)
+	// Engages or releases the kill switch of the caller's tenant. Scope `admin`.
+	KillSwitch(context.Context, *KillSwitchRequest) (*KillSwitchResponse, error)
+	// Says where the kill switch of the caller's tenant stands. Scope `runs:observe`.
+	GetKillSwitch(context.Context, *GetKillSwitchRequest) (*GetKillSwitchResponse, error)
 	// Reads a run. Scope `runs:observe`; `runs:content` for the view FULL.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)
 	// Waits until a run is terminal, or the call's deadline is near. Scope `runs:observe`; `runs:content` for the view FULL.
@@ -321,6 +366,15 @@ func (UnimplementedRunServiceServer) StreamProgress(*StreamProgressRequest, grpc
 }
 func (UnimplementedRunServiceServer) Control(context.Context, *ControlRequest) (*ControlResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Control not implemented")
+}
+func (UnimplementedRunServiceServer) BulkControl(context.Context, *BulkControlRequest) (*BulkControlResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkControl not implemented")
+}
+func (UnimplementedRunServiceServer) KillSwitch(context.Context, *KillSwitchRequest) (*KillSwitchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method KillSwitch not implemented")
+}
+func (UnimplementedRunServiceServer) GetKillSwitch(context.Context, *GetKillSwitchRequest) (*GetKillSwitchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetKillSwitch not implemented")
 }
 func (UnimplementedRunServiceServer) GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRun not implemented")
@@ -440,6 +494,60 @@ func _RunService_Control_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RunServiceServer).Control(ctx, req.(*ControlRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_BulkControl_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkControlRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).BulkControl(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_BulkControl_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).BulkControl(ctx, req.(*BulkControlRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_KillSwitch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KillSwitchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).KillSwitch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_KillSwitch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).KillSwitch(ctx, req.(*KillSwitchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_GetKillSwitch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetKillSwitchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).GetKillSwitch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_GetKillSwitch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).GetKillSwitch(ctx, req.(*GetKillSwitchRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -678,6 +786,18 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Control",
 			Handler:    _RunService_Control_Handler,
+		},
+		{
+			MethodName: "BulkControl",
+			Handler:    _RunService_BulkControl_Handler,
+		},
+		{
+			MethodName: "KillSwitch",
+			Handler:    _RunService_KillSwitch_Handler,
+		},
+		{
+			MethodName: "GetKillSwitch",
+			Handler:    _RunService_GetKillSwitch_Handler,
 		},
 		{
 			MethodName: "GetRun",

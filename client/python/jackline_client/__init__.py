@@ -15,12 +15,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jackline_client._client import TERMINAL_STATES, JacklineClient, RunFilter
-    from jackline_client._requests import ControlOptions, ForkOptions, InputValue, StartOptions
+    from jackline_client._client import TERMINAL_STATES, JacklineClient
+    from jackline_client._many_runs import BulkOptions
+    from jackline_client._requests import ControlOptions, ForkOptions, InputValue, RunFilter, StartOptions
     from jackline_client._watch import Cut, Frame, WatchPolicy
 
 __all__ = [
     "TERMINAL_STATES",
+    "BulkOptions",
     "ControlOptions",
     "Cut",
     "ForkOptions",
@@ -34,13 +36,14 @@ __all__ = [
 
 _HOMES = {
     "TERMINAL_STATES": "jackline_client._client",
+    "BulkOptions": "jackline_client._many_runs",
     "ControlOptions": "jackline_client._requests",
     "Cut": "jackline_client._watch",
     "ForkOptions": "jackline_client._requests",
     "Frame": "jackline_client._watch",
     "InputValue": "jackline_client._requests",
     "JacklineClient": "jackline_client._client",
-    "RunFilter": "jackline_client._client",
+    "RunFilter": "jackline_client._requests",
     "StartOptions": "jackline_client._requests",
     "WatchPolicy": "jackline_client._watch",
 }

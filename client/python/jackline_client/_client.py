@@ -5,8 +5,6 @@ Owns the Python face of RunService and WorkflowService, and the list of tool wor
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -28,11 +26,13 @@ from jackline.v1.run_pb2 import Interrupt, Run, RunBounds, RunMessage, RunState,
 from jackline.v1.thread_pb2 import NewThreadMessage, Thread, ThreadMessage
 from jackline.v1.tool_worker_pb2 import ListToolWorkersRequest, WorkerPool
 from jackline_client._connection import Connection, Endpoint
+from jackline_client._many_runs import BulkCalls, KillSwitchCalls
 from jackline_client._paging import pages
 from jackline_client._requests import (
     ControlOptions,
     ForkOptions,
     InputValue,
+    RunFilter,
     StartOptions,
     append_request,
     control_request,
@@ -59,23 +59,6 @@ TERMINAL_STATES = frozenset(
     }
 )
 """The states that a run does not leave."""
-
-
-def _no_labels() -> Mapping[str, str]:
-    return {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
-    """Which runs to list; everything left out matches all."""
-
-    states: tuple[RunState.ValueType, ...] = ()
-    workflow: str = ""
-    labels: Mapping[str, str] = field(default_factory=_no_labels)
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    thread_id: str = ""
-    parent_run_id: str = ""
 
 
 class JacklineClient:
@@ -106,6 +89,10 @@ class JacklineClient:
         self._timeout_s = timeout_s
         self.webhooks = WebhookCalls(connection=self._connection, timeout_s=timeout_s)
         """The calls about webhooks."""
+        self.bulk = BulkCalls(connection=self._connection, timeout_s=timeout_s)
+        """Commands to many runs."""
+        self.kill_switch = KillSwitchCalls(connection=self._connection, timeout_s=timeout_s)
+        """The calls about the kill switch."""
 
     @classmethod
     def from_environment(cls, address: str | None = None) -> Self:

@@ -23,7 +23,18 @@ from jackline.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 from jackline_client._statuses import in_our_words
 
 # Only calls that change nothing, or that carry an id which makes them idempotent: the library always sets it.
-_RETRIED = ("GetRun", "ListRuns", "GetServerInfo", "ListConnections", "StartRun", "ForkRun", "Control")
+_RETRIED = (
+    "GetRun",
+    "ListRuns",
+    "GetServerInfo",
+    "ListConnections",
+    "StartRun",
+    "ForkRun",
+    "Control",
+    "BulkControl",
+    "KillSwitch",
+    "GetKillSwitch",
+)
 _RETRY_POLICY = {
     "maxAttempts": 4,
     "initialBackoff": "0.2s",

@@ -7,6 +7,7 @@ import difflib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypedDict
 
@@ -15,7 +16,7 @@ from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from jackline.v1.control_pb2 import Expectation, ReceiptStage
-from jackline.v1.run_pb2 import MessageRole, OnQuestion, RunBounds
+from jackline.v1.run_pb2 import MessageRole, OnQuestion, RunBounds, RunState
 from jackline.v1.run_service_pb2 import (
     AppendMessagesRequest,
     ControlRequest,
@@ -28,6 +29,23 @@ from jackline.v1.thread_pb2 import NewThreadMessage, OnBusy
 
 InputValue = Mapping[str, object] | bytes | str
 """The input of a run: an object, or JSON text taken exactly."""
+
+
+def _no_labels() -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to list; everything left out matches all."""
+
+    states: tuple[RunState.ValueType, ...] = ()
+    workflow: str = ""
+    labels: Mapping[str, str] = field(default_factory=_no_labels)
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    thread_id: str = ""
+    parent_run_id: str = ""
 
 
 class StartOptions(TypedDict, total=False):
@@ -86,7 +104,7 @@ class ControlOptions(TypedDict, total=False):
 def check_options(
     method: str,
     given: Mapping[str, object],
-    known: type[StartOptions] | type[ForkOptions] | type[ControlOptions],
+    known: type,
 ) -> None:
     """Refuses an option that does not exist, as a function with named parameters would. Raises TypeError."""
     names = known.__annotations__

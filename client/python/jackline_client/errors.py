@@ -356,6 +356,10 @@ class ThreadBusy(FailedPrecondition):
     """The thread has an active run. Keys: `thread_id`, `run_id`."""
 
 
+class KillSwitchEngaged(FailedPrecondition):
+    """The kill switch is engaged, and no run begins. Keys: `since`."""
+
+
 class ToolChanged(FailedPrecondition):
     """A tool's server describes it differently than when the workflow was put: look, and put it again."""
 

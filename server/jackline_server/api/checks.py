@@ -39,6 +39,8 @@ COUNTS: Mapping[str, int] = {
     "jackline.v1.AppendMessagesRequest.messages": LIMITS.thread_messages_count,
     "jackline.v1.ListRunsRequest.labels": LIMITS.labels_count,
     "jackline.v1.ListRunsRequest.states": LIMITS.states_count,
+    "jackline.v1.BulkFilter.labels": LIMITS.labels_count,
+    "jackline.v1.BulkFilter.states": LIMITS.states_count,
     "jackline.v1.StreamProgressRequest.kinds": LIMITS.kinds_count,
     "jackline.v1.StreamProgressRequest.positions": LIMITS.positions_count,
     "jackline.v1.RegisterWorker.tools": MOST_TOOLS,

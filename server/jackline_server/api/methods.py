@@ -51,6 +51,9 @@ METHODS: Mapping[str, MethodRule] = {
     f"{_RUNS}Control": _with(
         Scope.RUNS_CONTROL, Scope.RUNS_APPROVE, Scope.RUNS_BOUNDS, most_bytes=LIMITS.control_request_bytes
     ),
+    f"{_RUNS}BulkControl": _with(Scope.RUNS_CONTROL, most_bytes=LIMITS.control_request_bytes),
+    f"{_RUNS}KillSwitch": _with(Scope.ADMIN),
+    f"{_RUNS}GetKillSwitch": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}GetRun": _with(Scope.RUNS_OBSERVE),
     f"{_RUNS}WaitRun": MethodRule(any_of=(Scope.RUNS_OBSERVE,), capped=False),
     f"{_RUNS}ListRuns": _with(Scope.RUNS_OBSERVE),

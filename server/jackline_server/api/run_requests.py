@@ -3,18 +3,20 @@
 All raise DoorRefused (INVALID_REQUEST, FIELD_TOO_LARGE) with every violation at once.
 """
 
-from jackline.v1 import control_pb2, run_pb2, run_service_pb2
+from jackline.v1 import control_pb2, run_service_pb2
 from jackline_server.api.checks import Checks
 from jackline_server.api.fingerprints import fingerprint
 from jackline_server.api.json_values import EMPTY_OBJECT, MOST_LEVELS, text_of_bytes, text_of_struct
 from jackline_server.api.kinds import check_kinds
 from jackline_server.api.limits import LIMITS
+from jackline_server.api.run_filters import read_filter
 from jackline_server.api.start_fields import check_new_bounds, deadline, tighter_bounds
 from jackline_server.api.thread_requests import read_thread
 from jackline_server.api.workflow_requests import check_reference, check_source, source_of
 from jackline_server.codec.commands import read_action
 from jackline_server.codec.enums import ON_QUESTION, PHASE
 from jackline_server.core.commands import Action
+from jackline_server.core.frozen import change
 from jackline_server.runtime.store_ports import RunQuery, Tenant
 from jackline_server.runtime.use_cases import Caller, ControlRun, Stage, StartRun
 
@@ -234,35 +236,10 @@ def read_runs_query(
     """A page of runs."""
     checks = Checks()
     checks.well_formed(request)
-    checks.name("workflow", request.workflow, required=False)
-    checks.name("thread_id", request.thread_id, required=False)
-    if request.parent_run_id:
-        checks.run_id("parent_run_id", request.parent_run_id)
-    checks.labels("labels", request.labels)
-    for index, state in enumerate(request.states):
-        if state == run_pb2.RUN_STATE_UNSPECIFIED:
-            checks.fail(f"states[{index}]", "must be a state", "UNKNOWN_VALUE")
-    start = end = None
-    if request.HasField("created_after"):
-        start = checks.time("created_after", request.created_after)
-    if request.HasField("created_before"):
-        end = checks.time("created_before", request.created_before)
-    if start is not None and end is not None and end < start:
-        checks.fail("created_before", "must not be before created_after", "OUT_OF_RANGE")
+    query = read_filter(checks, "", request, tenant=tenant)
     limit = checks.page_size("page_size", request.page_size)
     checks.finish()
-    return RunQuery(
-        tenant=tenant,
-        phases=frozenset(PHASE.read(state) for state in request.states),
-        workflow=request.workflow,
-        labels=dict(request.labels),
-        created_from_unix_ms=start,
-        created_until_unix_ms=end,
-        thread_id=request.thread_id,
-        parent_run_id=request.parent_run_id,
-        before=before,
-        limit=limit,
-    )
+    return change(query, before=before, limit=limit)
 
 
 def read_interrupts_page(request: run_service_pb2.ListInterruptsRequest) -> int:

@@ -120,6 +120,7 @@ RULES: Mapping[str, Rule] = {
     "TOOL_CHANGED": _state("tool"),
     "FORK_POINT": _state("sequence"),
     "THREAD_BUSY": _state("thread_id"),
+    "KILL_SWITCH_ENGAGED": _state("since"),
     "DATA_VERSION_NEWER": _state("run_id"),
     "ALIAS_MOVED": Rule(code=code_pb2.ABORTED),
     "WORKER_SESSION_TAKEN": Rule(code=code_pb2.ABORTED),

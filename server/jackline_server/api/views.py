@@ -67,6 +67,11 @@ def fork_response(started: Started) -> run_service_pb2.ForkRunResponse:
 
 def control_response(receipt: Receipt) -> run_service_pb2.ControlResponse:
     """The answer to a command."""
+    return run_service_pb2.ControlResponse(receipt=receipt_message(receipt), reached=receipt.reached)
+
+
+def receipt_message(receipt: Receipt) -> control_pb2.Receipt:
+    """What became of a command."""
     message = control_pb2.Receipt(
         command_id=receipt.command_id,
         stage=_STAGES[receipt.stage],
@@ -77,7 +82,7 @@ def control_response(receipt: Receipt) -> run_service_pb2.ControlResponse:
     )
     if receipt.rejection:
         message.rejection = error_reason_pb2.ErrorReason.Value(f"ERROR_REASON_{receipt.rejection}")
-    return run_service_pb2.ControlResponse(receipt=message, reached=receipt.reached)
+    return message
 
 
 def _disposition(receipt: Receipt) -> control_pb2.CommandDisposition.ValueType:

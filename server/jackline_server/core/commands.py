@@ -32,7 +32,7 @@ class Abort:
     """End the run.
 
     `cause` is REPLACED where a newer run of its thread takes its place, PARENT where the run that started it
-    is being ended.
+    is being ended, KILL_SWITCH where no run may live, CLIENT_GONE where its owners stay away.
     """
 
     mode: AbortMode
@@ -105,6 +105,17 @@ def passed_on_id(run_id: str, command_id: str) -> str:
 
 
 _PASSED_ON = "above "
+
+OWNERS_GONE = "owners gone"
+"""The id of the command by which a run ends whose owners stay away: once is enough."""
+
+
+def halting_id(chosen: str) -> str:
+    """The id of the command that a kill switch gives to every run, made of one that was chosen at random.
+
+    No caller can send one like it.
+    """
+    return f"kill {chosen}"
 
 
 Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult | AdjustBounds | EndChild

@@ -59,9 +59,11 @@ _SIGNALS: Mapping[StopReason, str] = {
     StopReason.DATA_LOSS: "error",
     StopReason.INTERNAL: "error",
     StopReason.OPERATOR: "aborted",
+    StopReason.KILL_SWITCH: "aborted",
     StopReason.REPLACED: "aborted",
     StopReason.PAUSE_EXPIRED: "aborted",
     StopReason.PARENT: "aborted",
+    StopReason.CLIENT_GONE: "aborted",
 }
 
 _FAILURES = frozenset(_PHASES) - {STOPPED, NEEDS_REVIEW, ABORTED}

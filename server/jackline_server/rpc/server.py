@@ -12,6 +12,7 @@ from jackline_server.api.server_info import ServerInfo
 from jackline_server.core.frozen import frozen
 from jackline_server.rpc.guard import Authenticate, Guard
 from jackline_server.rpc.introspection import Health, add_reflection
+from jackline_server.rpc.many_runs import ManyRunsMethods
 from jackline_server.rpc.runs import RunMethods
 from jackline_server.rpc.server_methods import ServerMethods
 from jackline_server.rpc.services import run_service, tool_worker_service, webhook_service, workflow_service
@@ -24,6 +25,7 @@ from jackline_server.rpc.workflows import WorkflowMethods
 from jackline_server.runtime.connection_views import ConnectionSource
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.service_ports import (
+    KillSwitchUseCases,
     RunUseCases,
     ThreadUseCases,
     WebhookUseCases,
@@ -53,6 +55,7 @@ class Served:
     threads: ThreadUseCases
     workflows: WorkflowUseCases
     webhooks: WebhookUseCases
+    kill_switch: KillSwitchUseCases
     workers: WorkerRegistry
     authenticate: Authenticate
     info: ServerInfo
@@ -129,7 +132,8 @@ def create_server(served: Served, *, reflection: bool) -> RpcServer:
         stall_seconds=limits.stall_seconds,
     )
     runs = RunMethods(runs=served.runs, tokens=tokens, clock=served.clock)
-    about = ServerMethods(info=served.info, connections=served.connections)
+    many = ManyRunsMethods(runs=served.runs, kill_switch=served.kill_switch, tokens=tokens)
+    about = ServerMethods(info=served.info, connections=served.connections, kill_switch=served.kill_switch)
     workflows = WorkflowMethods(workflows=served.workflows, tokens=tokens)
     threads = ThreadMethods(threads=served.threads, tokens=tokens)
     webhooks = WebhookMethods(webhooks=served.webhooks, tokens=tokens)
@@ -138,7 +142,7 @@ def create_server(served: Served, *, reflection: bool) -> RpcServer:
     )
     server.add_generic_rpc_handlers(
         (
-            run_service(runs, threads, streams, about),
+            run_service(runs, many, threads, streams, about),
             workflow_service(workflows),
             webhook_service(webhooks),
             tool_worker_service(workers),

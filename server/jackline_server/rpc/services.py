@@ -8,6 +8,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from jackline.v1 import run_service_pb2, tool_worker_pb2, webhook_service_pb2, workflow_service_pb2
+from jackline_server.rpc.many_runs import ManyRunsMethods
 from jackline_server.rpc.runs import RunMethods
 from jackline_server.rpc.server_methods import ServerMethods
 from jackline_server.rpc.streams import ProgressStreams
@@ -25,7 +26,11 @@ Behavior = Callable[[Any, Any], Awaitable[Any]]
 
 
 def run_service(
-    runs: RunMethods, threads: ThreadMethods, streams: ProgressStreams, server_info: ServerMethods
+    runs: RunMethods,
+    many: ManyRunsMethods,
+    threads: ThreadMethods,
+    streams: ProgressStreams,
+    server_info: ServerMethods,
 ) -> grpc.GenericRpcHandler:
     """RunService."""
     return _service(
@@ -34,6 +39,9 @@ def run_service(
             "StartRun": runs.start_run,
             "ForkRun": runs.fork_run,
             "Control": runs.control,
+            "BulkControl": many.bulk_control,
+            "KillSwitch": many.kill_switch,
+            "GetKillSwitch": many.get_kill_switch,
             "GetRun": runs.get_run,
             "WaitRun": runs.wait_run,
             "ListRuns": runs.list_runs,

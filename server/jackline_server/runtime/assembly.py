@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
+from jackline_server.runtime.bulk_control import BulkControlling
 from jackline_server.runtime.children import Children
 from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.conversing import Conversing
@@ -17,6 +18,7 @@ from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.forking import Forking
 from jackline_server.runtime.histories import Histories
 from jackline_server.runtime.joining import JoiningThreads
+from jackline_server.runtime.kill_switch import KillSwitch
 from jackline_server.runtime.kin import Kin
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
@@ -81,6 +83,7 @@ class Runtime:
     runs: RunService
     threads: Conversing
     workflows: Workflows
+    kill_switch: KillSwitch
     scheduler: Scheduler
     feed: Feed
 
@@ -118,6 +121,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         clock=ring.clock,
         chance=ring.chance,
     )
+    controlling = _controlling(ring, snapshots=snapshots, feed=feed)
     watching = Watching(journal=store.journal, runs=store.runs, feed=feed)
     runs = RunService(
         starting=Starting(
@@ -145,18 +149,8 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
             schemas=ring.instruments.schemas,
             limits=ring.limits,
         ),
-        controlling=Controlling(
-            commands=store.commands,
-            runs=store.runs,
-            snapshots=snapshots,
-            signals=ring.signals,
-            feed=feed,
-            codec=ring.codec,
-            clock=ring.clock,
-            chance=ring.chance,
-            limits=ring.limits,
-            schemas=ring.instruments.schemas,
-        ),
+        controlling=controlling,
+        bulk=BulkControlling(controlling=controlling, runs=store.runs),
         watching=watching,
         families=FamilyWatching(watching=watching, runs=store.runs, codec=ring.codec),
         snapshots=snapshots,
@@ -167,7 +161,37 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         clock=ring.clock,
     )
     threads = Conversing(threads=store.threads, histories=histories, clock=ring.clock)
-    return Runtime(runs=runs, threads=threads, workflows=workflows, scheduler=scheduler, feed=feed)
+    kill_switch = KillSwitch(
+        switches=store.switches,
+        runs=store.runs,
+        codec=ring.codec,
+        signals=ring.signals,
+        clock=ring.clock,
+        chance=ring.chance,
+    )
+    return Runtime(
+        runs=runs,
+        threads=threads,
+        workflows=workflows,
+        kill_switch=kill_switch,
+        scheduler=scheduler,
+        feed=feed,
+    )
+
+
+def _controlling(ring: Ring, *, snapshots: Snapshots, feed: Feed) -> Controlling:
+    return Controlling(
+        commands=ring.store.commands,
+        runs=ring.store.runs,
+        snapshots=snapshots,
+        signals=ring.signals,
+        feed=feed,
+        codec=ring.codec,
+        clock=ring.clock,
+        chance=ring.chance,
+        limits=ring.limits,
+        schemas=ring.instruments.schemas,
+    )
 
 
 def _effects(ring: Ring, *, results: Results, workflows: Workflows) -> Effects:

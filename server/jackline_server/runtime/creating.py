@@ -6,6 +6,7 @@ who drives the run then. Does not own what the run begins with (`starting`, `for
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from datetime import UTC, datetime
 
 from jackline_server import failpoints
 from jackline_server.core.facts import Phase
@@ -17,6 +18,7 @@ from jackline_server.runtime.ports import Chance, Clock, Codec, Record, Signals
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.scheduler import Scheduler
 from jackline_server.runtime.store_ports import Creation, NewRun, RunHead, RunQuery, RunRow, Store
+from jackline_server.runtime.tenants import Tenant
 from jackline_server.runtime.thread_turns import Joining, Turn
 from jackline_server.runtime.use_cases import Caller, Disposition, Started
 from jackline_server.runtime.watching import not_found
@@ -116,8 +118,25 @@ class Creating:
                     return await self._duplicate(order, created.run_id)
                 case Creation.MOVED:
                     return None
+                case Creation.HALTED:
+                    raise await self._halted(order.caller.tenant)
                 case Creation.CREATED:
                     return self._begin(new, made.state, here=here)
+
+    async def refuse_halted(self, tenant: Tenant) -> None:
+        """Refuse what begins no run of its own where none may begin. Raises Refused(KILL_SWITCH_ENGAGED)."""
+        newest = await self._store.switches.newest(tenant)
+        if newest is not None and newest.engaged:
+            raise await self._halted(tenant)
+
+    async def _halted(self, tenant: Tenant) -> Refused:
+        newest = await self._store.switches.newest(tenant)
+        since = "" if newest is None else _stamp(newest.engaged_unix_ms)
+        return Refused(
+            Reason.KILL_SWITCH_ENGAGED,
+            f"The kill switch is engaged since {since}: no run begins. Ask who engaged it to release it.",
+            metadata={"since": since},
+        )
 
     async def _duplicate(self, order: Order, run_id: str) -> Started:
         row = await self._store.runs.get(order.caller.tenant, run_id)
@@ -193,6 +212,11 @@ def _reused(run_id: str) -> Refused:
         "The request id was used with another content. Use a fresh one.",
         metadata={"run_id": run_id},
     )
+
+
+def _stamp(unix_ms: int) -> str:
+    """A moment to the second, in UTC."""
+    return datetime.fromtimestamp(unix_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _draining() -> Refused:

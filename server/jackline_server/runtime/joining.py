@@ -55,6 +55,7 @@ class JoiningThreads:
         self, order: Order, thread: ThreadRequest, *, input_json: str, draft: Drafting
     ) -> Started:
         """Start the run, or whatever `on_busy` says. Raises Refused."""
+        await self._creating.refuse_halted(order.caller.tenant)
         for _ in range(_TRIES):
             view = await self._store.threads.newest(
                 order.caller.tenant, thread.thread_id, limit=MOST_MESSAGES, size=MOST_BYTES

@@ -12,6 +12,7 @@ from jackline_server.core.plan import ModelStep
 from jackline_server.core.reading import transcript
 from jackline_server.core.reading.result_tool import handle_of
 from jackline_server.core.state import RunState, ToolCall
+from jackline_server.runtime.bulk_control import BulkControl, BulkControlling, BulkDone
 from jackline_server.runtime.controlling import Controlling
 from jackline_server.runtime.family_watching import FamilyWatching
 from jackline_server.runtime.feed import Feed
@@ -49,6 +50,7 @@ class RunService:
         starting: Starting,
         forking: Forking,
         controlling: Controlling,
+        bulk: BulkControlling,
         watching: Watching,
         families: FamilyWatching,
         snapshots: Snapshots,
@@ -61,6 +63,7 @@ class RunService:
         self._starting = starting
         self._forking = forking
         self._controlling = controlling
+        self._bulk = bulk
         self._watching = watching
         self._families = families
         self._snapshots = snapshots
@@ -81,6 +84,10 @@ class RunService:
     async def control(self, request: ControlRun) -> Receipt:
         """Make a command durable, then wait as far as asked."""
         return await self._controlling.control(request)
+
+    async def bulk(self, request: BulkControl) -> BulkDone:
+        """Give the runs of a page a command; what becomes of each."""
+        return await self._bulk.bulk(request)
 
     async def get(self, tenant: Tenant, run_id: str) -> Snapshot:
         """The run as its durable facts have it."""

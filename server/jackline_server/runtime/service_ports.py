@@ -9,6 +9,8 @@ from typing import Protocol
 
 from jackline_server.core.facts import Phase
 from jackline_server.core.messages import Message
+from jackline_server.runtime.bulk_control import BulkControl, BulkDone
+from jackline_server.runtime.kill_switch import Switched, SwitchView
 from jackline_server.runtime.ports import Source
 from jackline_server.runtime.store_ports import (
     Durability,
@@ -58,6 +60,13 @@ class RunUseCases(Protocol):
         """Make a command durable, then wait as far as asked."""
         ...
 
+    async def bulk(self, request: BulkControl) -> BulkDone:
+        """Give the runs of a page a command, or say which they are; what becomes of each.
+
+        A repeat gives no run the command twice. Raises Refused only for what holds up all of them: the store.
+        """
+        ...
+
     async def get(self, tenant: Tenant, run_id: str) -> Snapshot:
         """The run as its durable facts have it."""
         ...
@@ -103,6 +112,26 @@ class RunUseCases(Protocol):
         Raises:
             Refused: RUN_NOT_FOUND, SEQUENCE_IN_FUTURE, EVENTS_EXPIRED; DRAINING when the server goes.
         """
+        ...
+
+
+class KillSwitchUseCases(Protocol):
+    """The kill switch of the caller's tenant."""
+
+    async def engage(self, caller: Caller, *, reason: str) -> Switched:
+        """Let no run begin and tell every one to end; durable when it returns."""
+        ...
+
+    async def release(self, caller: Caller, *, reason: str) -> Switched:
+        """Let runs begin again."""
+        ...
+
+    async def engaged(self, tenant: Tenant) -> bool:
+        """True while no run of the tenant begins."""
+        ...
+
+    async def look(self, tenant: Tenant) -> SwitchView:
+        """Where the switch stands."""
         ...
 
 

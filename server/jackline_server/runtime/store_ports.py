@@ -16,6 +16,8 @@ from typing import Protocol
 from jackline_server.core.facts import Phase
 from jackline_server.core.frozen import frozen
 from jackline_server.runtime import tenants
+from jackline_server.runtime.owner_ports import Owners
+from jackline_server.runtime.switch_ports import Switches
 from jackline_server.runtime.tenants import Tenant
 from jackline_server.runtime.thread_ports import Threads
 from jackline_server.runtime.thread_turns import Joining, ThreadShare
@@ -158,14 +160,15 @@ class Creation(Enum):
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
     MOVED = "moved"
+    HALTED = "halted"
 
 
 @frozen
 class Created:
     """The run that a create made or found.
 
-    CONFLICT: the request id belongs to another content. MOVED: the thread is not as the run was drafted for;
-    the run is not there.
+    CONFLICT: the request id belongs to another content. MOVED: the thread is not as the run was drafted for.
+    HALTED: the kill switch of the tenant is engaged. In the last two the run is not there.
     """
 
     creation: Creation
@@ -233,7 +236,8 @@ class Append:
     `summary` replaces what lists show of the run, and is a sign of life of its owner; None leaves both, so
     that a turn need not write them. `blobs` are the digests that the events name: the run holds them from
     this commit on. `births` are runs that the same commit creates, queued; one that is there already is left
-    as it is. `messages` go to other runs. `deliveries` are owed from this commit on.
+    as it is, and one that is born under an engaged kill switch has its command. `messages` go to other runs.
+    `deliveries` are owed from this commit on.
     """
 
     run_id: str
@@ -515,7 +519,7 @@ class Blobs(Protocol):
 
 @frozen
 class Store:
-    """All of it, as bootstrap hands it around; usually one object in eight roles."""
+    """All of it, as bootstrap hands it around; one object a role."""
 
     journal: Journal
     runs: Runs
@@ -525,4 +529,6 @@ class Store:
     blobs: Blobs
     threads: Threads
     deliveries: Deliveries
+    switches: Switches
+    owners: Owners
     durability: Durability

@@ -21,7 +21,6 @@ from jackline_server.runtime.store_ports import (
     Durability,
     Fenced,
     HeadMismatch,
-    Message,
     NewRun,
     RunPage,
     RunQuery,
@@ -35,9 +34,12 @@ from jackline_server.runtime.store_ports import (
 from jackline_server.storage.blob_names import RUN
 from jackline_server.storage.clocks import LEASE_MS, StoreClock, silence_ms
 from jackline_server.storage.memory_blobs import MemoryBlobs, hold, refuse_missing
+from jackline_server.storage.memory_commands import deliver, insert
 from jackline_server.storage.memory_deliveries import MemoryDeliveries, owe
-from jackline_server.storage.memory_families import carry_out, deliver, insert, living_below
+from jackline_server.storage.memory_families import carry_out, living_below
+from jackline_server.storage.memory_owners import MemoryOwners
 from jackline_server.storage.memory_revisions import MemoryRevisions
+from jackline_server.storage.memory_switches import MemorySwitches, halted
 from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
 from jackline_server.storage.memory_threads import MemoryThreads, can_join, join, leave, left_behind
 from jackline_server.storage.order import check_append, check_create
@@ -60,6 +62,8 @@ def memory_store(*, clock: StoreClock | None = None, lease_ms: int = LEASE_MS, f
         blobs=MemoryBlobs(tables),
         threads=MemoryThreads(tables),
         deliveries=MemoryDeliveries(tables),
+        switches=MemorySwitches(tables),
+        owners=MemoryOwners(tables),
         durability=Durability.NONE,
     )
 
@@ -80,6 +84,8 @@ class MemoryJournal:
             return Created(creation=creation, run_id=known[0])
         if new.run_id in tables.runs:
             return Created(creation=Creation.CONFLICT, run_id=new.run_id)
+        if halted(tables, new.tenant) is not None:
+            return Created(creation=Creation.HALTED, run_id="")
         refuse_missing(tables, new.tenant, new.blobs)
         if new.thread is not None and not can_join(tables, new.tenant, new.thread):
             return Created(creation=Creation.MOVED, run_id="")
@@ -188,8 +194,7 @@ class MemoryCommands:
         row = insert(run, command_id, payload)
         if below is not None:
             for one in living_below(self._tables, run_id):
-                told = Message(run_id=one.new.run_id, command_id=below.command_id, payload=below.payload)
-                deliver(one, told)
+                deliver(one, below.command_id, below.payload)
         return Submission.ACCEPTED, row
 
     async def pending(self, run_id: str) -> Sequence[CommandRow]:

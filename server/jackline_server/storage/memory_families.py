@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from jackline_server.runtime.store_ports import Append, CommandRow, CommandState, Message
+from jackline_server.runtime.store_ports import Append
+from jackline_server.storage.memory_commands import deliver, insert
+from jackline_server.storage.memory_switches import halted
 from jackline_server.storage.memory_tables import MemoryRun, MemoryTables
 
 
@@ -14,31 +16,13 @@ def carry_out(tables: MemoryTables, append: Append) -> None:
                 new=new, epoch=0, owner=None, head=new.head, summary=new.summary, log=[new.first, *new.rest]
             )
             tables.plans.setdefault(new.plan_digest, new.plan)
+            switch = halted(tables, new.tenant)
+            if switch is not None:
+                insert(tables.runs[new.run_id], switch.command_id, switch.payload)
     for message in append.messages:
         run = tables.runs.get(message.run_id)
         if run is not None:
-            deliver(run, message)
-
-
-def deliver(run: MemoryRun, message: Message) -> None:
-    """Put a message into the run's table, unless it has ended or knows it."""
-    if run.terminal or message.command_id in run.commands:
-        return
-    insert(run, message.command_id, message.payload)
-
-
-def insert(run: MemoryRun, command_id: str, payload: bytes) -> CommandRow:
-    """Put a command that is not there into the run's table."""
-    row = CommandRow(
-        command_id=command_id,
-        ordinal=len(run.commands) + 1,
-        payload=payload,
-        state=CommandState.PENDING,
-        sequence=0,
-        rejection="",
-    )
-    run.commands[command_id] = row
-    return row
+            deliver(run, message.command_id, message.payload)
 
 
 def living_below(tables: MemoryTables, run_id: str) -> Iterator[MemoryRun]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jackline_server.core.facts import Usage
+from jackline_server.runtime.owner_ports import Hold
 from jackline_server.runtime.store_ports import (
     CommandRow,
     CommandState,
@@ -13,6 +14,7 @@ from jackline_server.runtime.store_ports import (
     StoredEvent,
     Tenant,
 )
+from jackline_server.runtime.switch_ports import Engagement
 from jackline_server.runtime.thread_ports import MessageRow, ThreadRow
 from jackline_server.runtime.thread_turns import NewMessage
 from jackline_server.runtime.webhook_ports import DeliveryRow
@@ -151,6 +153,15 @@ class MemoryDelivery:
 
 
 @dataclass(slots=True, kw_only=True)
+class MemorySwitch:
+    """The newest engagement of a tenant's kill switch, and the command that its runs were given."""
+
+    engagement: Engagement
+    command_id: str
+    payload: bytes
+
+
+@dataclass(slots=True, kw_only=True)
 class MemoryTables:
     """The tables that the roles share."""
 
@@ -165,6 +176,9 @@ class MemoryTables:
     threads: dict[tuple[str, str], MemoryThread] = field(default_factory=dict[tuple[str, str], MemoryThread])
     blobs: dict[tuple[str, str], MemoryBlob] = field(default_factory=dict[tuple[str, str], MemoryBlob])
     deliveries: dict[str, MemoryDelivery] = field(default_factory=dict[str, MemoryDelivery])
+    switches: dict[str, MemorySwitch] = field(default_factory=dict[str, MemorySwitch])
+    holds: dict[str, dict[str, Hold]] = field(default_factory=dict[str, dict[str, Hold]])
+    """By run, then by worker."""
     delivered: int = 0
     """How many deliveries there have ever been: the position of the newest."""
 

@@ -24,12 +24,14 @@ from jackline_server.storage.sqlite_identity import refuse_foreign_log, settle_g
 from jackline_server.storage.sqlite_journal import SqliteJournal
 from jackline_server.storage.sqlite_leases import SqliteLeases, void_leases
 from jackline_server.storage.sqlite_migrations import newest_version, note_release
+from jackline_server.storage.sqlite_owners import SqliteOwners, begin_graces
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_restore import finish_restore
 from jackline_server.storage.sqlite_revisions import SqliteRevisions
 from jackline_server.storage.sqlite_runs import SqliteRuns
 from jackline_server.storage.sqlite_schema import create_database, open_writer, quick_check
 from jackline_server.storage.sqlite_session import Session
+from jackline_server.storage.sqlite_switches import SqliteSwitches
 from jackline_server.storage.sqlite_threads import SqliteThreads
 from jackline_server.storage.sqlite_upgrade import Upgrade, UpgradeSettings, upgrade
 from jackline_server.storage.sqlite_writer import Writer, as_port_error
@@ -97,6 +99,8 @@ class SqliteStore:
             blobs=SqliteBlobs(writer=self._writer, readers=self._readers),
             threads=SqliteThreads(writer=self._writer, readers=self._readers),
             deliveries=SqliteDeliveries(writer=self._writer, readers=self._readers),
+            switches=SqliteSwitches(writer=self._writer, readers=self._readers),
+            owners=SqliteOwners(writer=self._writer, readers=self._readers),
             durability=Durability.FSYNC,
         )
         self._writer.start()
@@ -168,6 +172,7 @@ def _boot(folder: DataFolder, settings: SqliteSettings) -> _Boot:
         )
         note_release(connection, release)
         voided = void_leases(connection, clock=settings.clock, lease_ms=settings.lease_ms)
+        begin_graces(connection, now_unix_ms=settings.clock.unix_ms())
         folder.watch()
     except BaseException:
         connection.close()

@@ -30,6 +30,7 @@ from jackline_server.storage.sqlite_deliveries import owe
 from jackline_server.storage.sqlite_families import note_parent
 from jackline_server.storage.sqlite_readers import Readers
 from jackline_server.storage.sqlite_session import Head, Session
+from jackline_server.storage.sqlite_switches import halt_newborn, is_halted
 from jackline_server.storage.sqlite_writing import Writing
 
 _FIND_REQUEST = "SELECT run_id, fingerprint FROM requests WHERE tenant = ? AND request_id = ?"
@@ -107,6 +108,7 @@ def _bring_forth(session: Session, append: Append) -> None:
     for new in append.births:
         if session.head(new.run_id) is None:
             _insert(session, new)
+            halt_newborn(session, new.tenant.id, new.run_id)
     deliver(session, append.messages)
 
 
@@ -167,6 +169,8 @@ def _create(session: Session, new: NewRun) -> Created:
             return Created(creation=creation, run_id=run_id)
     if session.head(new.run_id) is not None:
         return Created(creation=Creation.CONFLICT, run_id=new.run_id)
+    if is_halted(session, new.tenant.id):
+        return Created(creation=Creation.HALTED, run_id="")
     blobs = find_blobs(session, new.tenant.id, new.blobs)
     if new.thread is not None and not sqlite_turns.can_join(session, new.tenant.id, new.thread):
         return Created(creation=Creation.MOVED, run_id="")

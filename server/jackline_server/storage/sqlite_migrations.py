@@ -179,11 +179,42 @@ def _add_deliveries(connection: Database) -> None:
     )
 
 
+def _add_control(connection: Database) -> None:
+    connection.execute(
+        """
+        CREATE INDEX runs_living ON runs (tenant, created_unix_ms, run_id) WHERE terminal = 0;
+        CREATE TABLE kill_switches (
+          switch_key INTEGER PRIMARY KEY,
+          tenant TEXT NOT NULL,
+          engaged_unix_ms INTEGER NOT NULL,
+          engaged_by TEXT NOT NULL,
+          reason TEXT NOT NULL,
+          command_id TEXT NOT NULL,
+          content_key_id TEXT,
+          payload BLOB NOT NULL,
+          released_unix_ms INTEGER,
+          released_by TEXT NOT NULL,
+          release_reason TEXT NOT NULL
+        );
+        CREATE INDEX kill_switches_by_tenant ON kill_switches (tenant, switch_key);
+        CREATE UNIQUE INDEX kill_switches_engaged ON kill_switches (tenant) WHERE released_unix_ms IS NULL;
+        CREATE TABLE run_owners (
+          run_key INTEGER NOT NULL,
+          worker TEXT NOT NULL,
+          grace_ms INTEGER NOT NULL,
+          until_unix_ms INTEGER NOT NULL,
+          PRIMARY KEY (run_key, worker)
+        ) WITHOUT ROWID;
+        """
+    )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(version=2, title="blobs", apply=_add_blobs),
     Migration(version=3, title="threads", apply=_add_threads),
     Migration(version=4, title="child runs", apply=_add_families),
     Migration(version=5, title="webhook deliveries", apply=_add_deliveries),
+    Migration(version=6, title="control of many runs", apply=_add_control),
 )
 """Every migration since the first release, in order."""
 

@@ -19,7 +19,7 @@ from jackline_server.storage.sqlite_upgrade import readable_backup
 APPLICATION_ID = 0x4A4C4E45
 """`JLNE`, in the header of the file."""
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The schema of the tables below."""
 
 BUSY_MS = 2_000
@@ -71,6 +71,7 @@ CREATE INDEX runs_ready ON runs (created_unix_ms, run_id) WHERE ready = 1;
 CREATE INDEX runs_to_wake ON runs (wake_unix_ms) WHERE wake_unix_ms IS NOT NULL;
 CREATE INDEX runs_owned ON runs (owner) WHERE owner IS NOT NULL;
 CREATE INDEX runs_with_interrupts ON runs (tenant, created_unix_ms, run_id) WHERE open_interrupts > 0;
+CREATE INDEX runs_living ON runs (tenant, created_unix_ms, run_id) WHERE terminal = 0;
 
 CREATE TABLE labels (
   name TEXT NOT NULL,
@@ -283,6 +284,32 @@ CREATE TABLE delivery_attempts (
   outcome TEXT NOT NULL,
   status INTEGER NOT NULL,
   PRIMARY KEY (delivery_key, attempt)
+) WITHOUT ROWID;
+
+-- Each time that a tenant's kill switch was engaged. The command is what every run was given.
+CREATE TABLE kill_switches (
+  switch_key INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  engaged_unix_ms INTEGER NOT NULL,
+  engaged_by TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  command_id TEXT NOT NULL,
+  content_key_id TEXT,
+  payload BLOB NOT NULL,
+  released_unix_ms INTEGER,
+  released_by TEXT NOT NULL,
+  release_reason TEXT NOT NULL
+);
+CREATE INDEX kill_switches_by_tenant ON kill_switches (tenant, switch_key);
+CREATE UNIQUE INDEX kill_switches_engaged ON kill_switches (tenant) WHERE released_unix_ms IS NULL;
+
+-- Until when a process's hold on a run that has owners is good.
+CREATE TABLE run_owners (
+  run_key INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  grace_ms INTEGER NOT NULL,
+  until_unix_ms INTEGER NOT NULL,
+  PRIMARY KEY (run_key, worker)
 ) WITHOUT ROWID;
 """
 

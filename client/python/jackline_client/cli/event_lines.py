@@ -40,6 +40,7 @@ from jackline_client.cli.wording import (
     new_bounds,
     short,
 )
+from jackline_client.explaining.causes import BY_COMMAND
 from jackline_client.explaining.telling import tell
 
 _SAID_BY_WHAT_FOLLOWS = frozenset(
@@ -181,10 +182,7 @@ class EventLines:
 
     def _error_line(self, error: str, stop_reason: StopReason.ValueType) -> Iterator[Line]:
         """What went wrong, once; an abort was said with its reason when it took effect."""
-        is_said = error == self._error or (
-            self._is_aborted
-            and stop_reason in (StopReason.STOP_REASON_OPERATOR, StopReason.STOP_REASON_REPLACED)
-        )
+        is_said = error == self._error or (self._is_aborted and stop_reason in BY_COMMAND)
         self._error = error
         if error and not is_said:
             yield Line(text=f"  error: {printable(error, limit=LONG)}", style="bad")

@@ -18,7 +18,7 @@ import typer
 from google.protobuf.duration_pb2 import Duration
 
 from jackline.v1.event_pb2 import StepEvent
-from jackline.v1.run_pb2 import RunBounds
+from jackline.v1.run_pb2 import RunBounds, RunState
 from jackline_client.errors import FieldViolation
 
 _LARGEST_INPUT = 4 * 1024 * 1024
@@ -153,6 +153,15 @@ def read_labels(pairs: Iterable[str]) -> dict[str, str]:
             raise typer.BadParameter(f"--label {pair!r}: write key=value")
         labels[key] = value
     return labels
+
+
+def read_states(names: Iterable[str]) -> tuple[RunState.ValueType, ...]:
+    """Reads states of runs by their names. Raises BadParameter for one that there is not."""
+    known = {name.removeprefix("RUN_STATE_").lower(): value for name, value in RunState.items() if value}
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"--state {name!r}: write one of {', '.join(known)}")
+    return tuple(known[name] for name in names)
 
 
 def read_bounds(pairs: Iterable[str]) -> RunBounds | None:

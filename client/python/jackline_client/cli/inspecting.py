@@ -136,5 +136,7 @@ def _info(found: GetServerInfoResponse) -> Iterator[Line]:
         ("features", found.features),
     ):
         yield Line(text=f"{name:<11} {', '.join(short(value) for value in values) or 'none'}")
+    if found.kill_switch_engaged:
+        yield Line(text="kill switch engaged: no run begins; `jackline kill` says why", style="bad")
     for limit in found.limits:
         yield Line(text=f"limit       {short(limit.name)} = {limit.value:,}")

@@ -46,6 +46,8 @@ _OWN: Mapping[str, _Own] = {
     "resume": _Own(target="controlling:resume", summary="Let a paused run go on."),
     "steer": _Own(target="controlling:steer", summary="Put guidance into a run's conversation."),
     "abort": _Own(target="controlling:abort", summary="End a run."),
+    "bulk": _Own(target="bulk:app", summary="Give every run that matches one command."),
+    "kill": _Own(target="killing:kill", summary="End every run, and let none begin; or release that."),
     "answer": _Own(target="answering:answer", summary="Answer an open question of a run."),
     "submit": _Own(target="controlling:submit", summary="Say what a tool call of unknown outcome returned."),
     "adjust": _Own(target="adjusting:adjust", summary="Change the bounds of a live run."),

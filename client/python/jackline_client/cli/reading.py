@@ -13,7 +13,7 @@ from jackline_client.cli.below import asked_below, asked_lines, below_lines, has
 from jackline_client.cli.budgets import budget_lines
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
-from jackline_client.cli.given import read_labels
+from jackline_client.cli.given import read_labels, read_states
 from jackline_client.cli.listings import INTERRUPTS, NO_SIGNAL_YET, RUNS, stamp
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
@@ -105,7 +105,7 @@ def ls(
     """List runs, newest first."""
     form = chosen_form(output, as_json)
     wanted = jackline_client.RunFilter(
-        states=_states(state or []),
+        states=read_states(state or []),
         workflow=workflow,
         labels=read_labels(label or ()),
         thread_id=thread,
@@ -197,14 +197,6 @@ def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
 def _asked(interrupt: Interrupt) -> Iterator[Line]:
     for number, text in enumerate(asked_lines(interrupt)):
         yield Line(text=f"  {'' if number else '? '}{text}", style="ask")
-
-
-def _states(names: list[str]) -> tuple[RunState.ValueType, ...]:
-    known = {name.removeprefix("RUN_STATE_").lower(): value for name, value in RunState.items() if value}
-    for name in names:
-        if name not in known:
-            raise typer.BadParameter(f"--state {name!r}: write one of {', '.join(known)}")
-    return tuple(known[name] for name in names)
 
 
 def _details(run: Run, below: list[Interrupt], address_flag: str) -> Iterator[Line]:

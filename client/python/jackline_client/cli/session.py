@@ -29,6 +29,7 @@ from jackline_client.errors import (
     Internal,
     InvalidWorkflow,
     JacklineError,
+    KillSwitchEngaged,
     ScopeMissing,
     StreamCut,
     ThreadBusy,
@@ -148,7 +149,9 @@ def _place(server: Chosen | None) -> str:
     return f"the server at {server.address}{named_by}"
 
 
-def _hints(error: JacklineError, server: Chosen | None) -> Iterator[str]:
+def _hints(  # noqa: C901 - one case a hint
+    error: JacklineError, server: Chosen | None
+) -> Iterator[str]:
     match error:
         case Unavailable() if not error.reason:
             yield "start one with `jackline serve`, or name another with --address or --context"
@@ -163,6 +166,8 @@ def _hints(error: JacklineError, server: Chosen | None) -> Iterator[str]:
             yield "`jackline workflow ls` lists them; `jackline workflow put FILE` adds one"
         case ThreadBusy() if error.metadata.get("run_id"):
             yield f"the active run is {error.metadata['run_id']}"
+        case KillSwitchEngaged():
+            yield "`jackline kill` says who engaged it and why; with --release it lets runs begin again"
         case StreamCut():
             yield f"go on with `jackline watch {error.run_id} --after {error.sent_through}`"
         case Internal() if error.metadata.get("incident_id"):

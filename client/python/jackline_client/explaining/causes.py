@@ -38,6 +38,16 @@ _OF_SPENDING = frozenset(
         StopReason.STOP_REASON_TOOL_CALL_BUDGET,
     }
 )
+BY_COMMAND = frozenset(
+    {
+        StopReason.STOP_REASON_OPERATOR,
+        StopReason.STOP_REASON_REPLACED,
+        StopReason.STOP_REASON_PARENT,
+        StopReason.STOP_REASON_KILL_SWITCH,
+        StopReason.STOP_REASON_CLIENT_GONE,
+    }
+)
+"""Ends that a command of the log says the reason of."""
 _OF_TIME = frozenset({StopReason.STOP_REASON_TIME_BUDGET, StopReason.STOP_REASON_DEADLINE})
 _FACTS_OF: Mapping[StopReason.ValueType, tuple[str, ...]] = {
     StopReason.STOP_REASON_INVALID_OUTPUT: ("answer_rejected",),
@@ -181,7 +191,7 @@ def _outside(history: History, end: StepEvent) -> Iterator[Cause]:
     found = end.run_finished if end.HasField("run_finished") else end.step_finished
     wanted: list[StepEvent] = []
     match found.stop_reason:
-        case StopReason.STOP_REASON_OPERATOR | StopReason.STOP_REASON_REPLACED:
+        case found.stop_reason if found.stop_reason in BY_COMMAND:
             wanted = [
                 event
                 for event in history.of("command_applied")

@@ -101,13 +101,17 @@ def end_run(end: Exit, *, phase: Phase | None = None) -> Record:
 def aborted(state: RunState) -> Exit:
     """The exit of an aborted run."""
     abort = state.oversight.abort
-    reason = abort.reason if abort is not None else ""
-    if abort is not None and abort.cause is StopReason.REPLACED:
-        return exits.abnormal(abort.cause, leaf="thread.replace", error=reason or "replaced by a newer run")
-    if abort is not None and abort.cause is StopReason.PAUSE_EXPIRED:
-        return exits.abnormal(abort.cause, leaf=pauses.LEAF, error=reason)
-    if abort is not None and abort.cause is StopReason.PARENT:
-        return exits.abnormal(
-            abort.cause, leaf="parent.abort", error=reason or "the run that started it ends"
-        )
-    return exits.abnormal(StopReason.OPERATOR, leaf="control.abort", error=reason or "aborted by an operator")
+    cause = StopReason.OPERATOR if abort is None else abort.cause
+    leaf, words = _CAUSES.get(cause, _CAUSES[StopReason.OPERATOR])
+    return exits.abnormal(cause, leaf=leaf, error=(abort.reason if abort is not None else "") or words)
+
+
+_CAUSES = {
+    StopReason.OPERATOR: ("control.abort", "aborted by an operator"),
+    StopReason.REPLACED: ("thread.replace", "replaced by a newer run"),
+    StopReason.PAUSE_EXPIRED: (pauses.LEAF, ""),
+    StopReason.PARENT: ("parent.abort", "the run that started it ends"),
+    StopReason.KILL_SWITCH: ("kill_switch", "the kill switch was engaged"),
+    StopReason.CLIENT_GONE: ("owner.gone", "its owner was away for too long"),
+}
+"""Why a run is aborted: the leaf, and what is said where nobody gave a reason."""

@@ -56,9 +56,11 @@ class StopReason(Enum):
     DATA_LOSS = "data_loss"
     INTERNAL = "internal"
     OPERATOR = "operator"
+    KILL_SWITCH = "kill_switch"
     REPLACED = "replaced"
     PAUSE_EXPIRED = "pause_expired"
     PARENT = "parent"
+    CLIENT_GONE = "client_gone"
 
 
 @frozen

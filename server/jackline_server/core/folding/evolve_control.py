@@ -88,8 +88,14 @@ def _limit_answered(state: RunState, answer: str) -> RunState:
 
 
 def command(state: RunState, fact: CommandApplied) -> RunState:
-    """An abort takes hold; every other command acts by the facts that follow it."""
+    """An abort takes hold; every other command acts by the facts that follow it.
+
+    Nothing takes the place of the kill switch, which leaves out the cleanup path that another abort may have.
+    """
     if fact.kind is not CommandKind.ABORT or fact.abort_mode is None:
+        return state
+    earlier = state.oversight.abort
+    if earlier is not None and earlier.cause is StopReason.KILL_SWITCH:
         return state
     abort = AbortRequest(
         mode=fact.abort_mode,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from jackline_server.runtime.owner_ports import Abandoned, Hold
 from jackline_server.runtime.store_ports import (
     Append,
     Below,
@@ -24,6 +25,7 @@ from jackline_server.runtime.store_ports import (
     Submission,
     Tenant,
 )
+from jackline_server.runtime.switch_ports import Engaged, Engagement, Engaging, Releasing
 from jackline_server.runtime.thread_ports import (
     Appended,
     Appending,
@@ -79,6 +81,8 @@ def faulty(store: Store, line: Line) -> Store:
         blobs=FaultyBlobs(line=line, store=store),
         threads=FaultyThreads(line=line, store=store),
         deliveries=store.deliveries,
+        switches=FaultySwitches(line=line, store=store),
+        owners=FaultyOwners(line=line, store=store),
         durability=store.durability,
     )
 
@@ -260,3 +264,43 @@ class FaultyThreads:
     async def steer(self, steering: Steering) -> SteerDone:
         """As the port says."""
         return await self.line.ask(lambda: self.store.threads.steer(steering), mutates=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultySwitches:
+    """The Switches role."""
+
+    line: Line
+    store: Store
+
+    async def engage(self, engaging: Engaging) -> Engaged:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.switches.engage(engaging), mutates=True)
+
+    async def release(self, releasing: Releasing) -> Engagement | None:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.switches.release(releasing), mutates=True)
+
+    async def newest(self, tenant: Tenant) -> Engagement | None:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.switches.newest(tenant))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyOwners:
+    """The Owners role."""
+
+    line: Line
+    store: Store
+
+    async def hold(self, worker: str, holds: Sequence[Hold]) -> None:
+        """As the port says."""
+        await self.line.ask(lambda: self.store.owners.hold(worker, holds), mutates=True)
+
+    async def abandoned(self, *, now_unix_ms: int, limit: int) -> Sequence[Abandoned]:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.owners.abandoned(now_unix_ms=now_unix_ms, limit=limit))
+
+    async def forget(self, run_id: str) -> None:
+        """As the port says."""
+        await self.line.ask(lambda: self.store.owners.forget(run_id), mutates=True)

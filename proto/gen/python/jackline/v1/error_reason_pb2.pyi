@@ -114,6 +114,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_THREAD_BUSY: _ErrorReason.ValueType  # 75
     """FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`."""
+    ERROR_REASON_KILL_SWITCH_ENGAGED: _ErrorReason.ValueType  # 76
+    """FAILED_PRECONDITION: the kill switch is engaged, and no run begins. GetKillSwitch says by whom and why.
+    Keys: `since`.
+    """
     ERROR_REASON_ALIAS_MOVED: _ErrorReason.ValueType  # 60
     """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
     ERROR_REASON_WORKER_SESSION_TAKEN: _ErrorReason.ValueType  # 61
@@ -240,6 +244,10 @@ ERROR_REASON_NO_BOUNDED_VISIT: ErrorReason.ValueType  # 74
 """
 ERROR_REASON_THREAD_BUSY: ErrorReason.ValueType  # 75
 """FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`."""
+ERROR_REASON_KILL_SWITCH_ENGAGED: ErrorReason.ValueType  # 76
+"""FAILED_PRECONDITION: the kill switch is engaged, and no run begins. GetKillSwitch says by whom and why.
+Keys: `since`.
+"""
 ERROR_REASON_ALIAS_MOVED: ErrorReason.ValueType  # 60
 """ABORTED: the alias has moved. Keys: `alias`, `digest`."""
 ERROR_REASON_WORKER_SESSION_TAKEN: ErrorReason.ValueType  # 61

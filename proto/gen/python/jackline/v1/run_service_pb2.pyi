@@ -1397,10 +1397,13 @@ class GetServerInfoResponse(_message.Message):
     COMMANDS_FIELD_NUMBER: _builtins.int
     MODELS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    KILL_SWITCH_ENGAGED_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the server."""
     durability: Global___DurabilityClass.ValueType
     """What an acknowledgement is worth."""
+    kill_switch_engaged: _builtins.bool
+    """True while the kill switch of the caller's tenant is engaged; unset if the store can't be asked."""
     @_builtins.property
     def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Limit]:
         """What it enforces."""
@@ -1431,11 +1434,14 @@ class GetServerInfoResponse(_message.Message):
         commands: _abc.Iterable[_control_pb2.CommandKind.ValueType] | None = ...,
         models: _abc.Iterable[_builtins.str] | None = ...,
         features: _abc.Iterable[_builtins.str] | None = ...,
+        kill_switch_engaged: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_kill_switch_engaged", b"_kill_switch_engaged", "kill_switch_engaged", b"kill_switch_engaged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commands", b"commands", "durability", b"durability", "features", b"features", "limits", b"limits", "models", b"models", "step_kinds", b"step_kinds", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_kill_switch_engaged", b"_kill_switch_engaged", "commands", b"commands", "durability", b"durability", "features", b"features", "kill_switch_engaged", b"kill_switch_engaged", "limits", b"limits", "models", b"models", "step_kinds", b"step_kinds", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__kill_switch_engaged: _TypeAlias = _typing.Literal["kill_switch_engaged"]  # noqa: Y015
+    _WhichOneofArgType__kill_switch_engaged: _TypeAlias = _typing.Literal["_kill_switch_engaged", b"_kill_switch_engaged"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__kill_switch_engaged) -> _WhichOneofReturnType__kill_switch_engaged | None: ...
 
 Global___GetServerInfoResponse: _TypeAlias = GetServerInfoResponse  # noqa: Y015

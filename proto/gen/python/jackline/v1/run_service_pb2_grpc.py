@@ -3,7 +3,9 @@
 import grpc
 import warnings
 
+from jackline.v1 import bulk_control_pb2 as jackline_dot_v1_dot_bulk__control__pb2
 from jackline.v1 import connection_pb2 as jackline_dot_v1_dot_connection__pb2
+from jackline.v1 import kill_switch_pb2 as jackline_dot_v1_dot_kill__switch__pb2
 from jackline.v1 import run_service_pb2 as jackline_dot_v1_dot_run__service__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -55,6 +57,21 @@ class RunServiceStub:
                 '/jackline.v1.RunService/Control',
                 request_serializer=jackline_dot_v1_dot_run__service__pb2.ControlRequest.SerializeToString,
                 response_deserializer=jackline_dot_v1_dot_run__service__pb2.ControlResponse.FromString,
+                _registered_method=True)
+        self.BulkControl = channel.unary_unary(
+                '/jackline.v1.RunService/BulkControl',
+                request_serializer=jackline_dot_v1_dot_bulk__control__pb2.BulkControlRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_bulk__control__pb2.BulkControlResponse.FromString,
+                _registered_method=True)
+        self.KillSwitch = channel.unary_unary(
+                '/jackline.v1.RunService/KillSwitch',
+                request_serializer=jackline_dot_v1_dot_kill__switch__pb2.KillSwitchRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_kill__switch__pb2.KillSwitchResponse.FromString,
+                _registered_method=True)
+        self.GetKillSwitch = channel.unary_unary(
+                '/jackline.v1.RunService/GetKillSwitch',
+                request_serializer=jackline_dot_v1_dot_kill__switch__pb2.GetKillSwitchRequest.SerializeToString,
+                response_deserializer=jackline_dot_v1_dot_kill__switch__pb2.GetKillSwitchResponse.FromString,
                 _registered_method=True)
         self.GetRun = channel.unary_unary(
                 '/jackline.v1.RunService/GetRun',
@@ -147,6 +164,27 @@ class RunServiceServicer:
 
     def Control(self, request, context):
         """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BulkControl(self, request, context):
+        """Gives one command to many runs, page by page. Scope `runs:control`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def KillSwitch(self, request, context):
+        """Engages or releases the kill switch of the caller's tenant. Scope `admin`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetKillSwitch(self, request, context):
+        """Says where the kill switch of the caller's tenant stands. Scope `runs:observe`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -259,6 +297,21 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.Control,
                     request_deserializer=jackline_dot_v1_dot_run__service__pb2.ControlRequest.FromString,
                     response_serializer=jackline_dot_v1_dot_run__service__pb2.ControlResponse.SerializeToString,
+            ),
+            'BulkControl': grpc.unary_unary_rpc_method_handler(
+                    servicer.BulkControl,
+                    request_deserializer=jackline_dot_v1_dot_bulk__control__pb2.BulkControlRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_bulk__control__pb2.BulkControlResponse.SerializeToString,
+            ),
+            'KillSwitch': grpc.unary_unary_rpc_method_handler(
+                    servicer.KillSwitch,
+                    request_deserializer=jackline_dot_v1_dot_kill__switch__pb2.KillSwitchRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_kill__switch__pb2.KillSwitchResponse.SerializeToString,
+            ),
+            'GetKillSwitch': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetKillSwitch,
+                    request_deserializer=jackline_dot_v1_dot_kill__switch__pb2.GetKillSwitchRequest.FromString,
+                    response_serializer=jackline_dot_v1_dot_kill__switch__pb2.GetKillSwitchResponse.SerializeToString,
             ),
             'GetRun': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRun,
@@ -430,6 +483,87 @@ class RunService:
             '/jackline.v1.RunService/Control',
             jackline_dot_v1_dot_run__service__pb2.ControlRequest.SerializeToString,
             jackline_dot_v1_dot_run__service__pb2.ControlResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BulkControl(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/BulkControl',
+            jackline_dot_v1_dot_bulk__control__pb2.BulkControlRequest.SerializeToString,
+            jackline_dot_v1_dot_bulk__control__pb2.BulkControlResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def KillSwitch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/KillSwitch',
+            jackline_dot_v1_dot_kill__switch__pb2.KillSwitchRequest.SerializeToString,
+            jackline_dot_v1_dot_kill__switch__pb2.KillSwitchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetKillSwitch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/jackline.v1.RunService/GetKillSwitch',
+            jackline_dot_v1_dot_kill__switch__pb2.GetKillSwitchRequest.SerializeToString,
+            jackline_dot_v1_dot_kill__switch__pb2.GetKillSwitchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,7 +5,9 @@ Starting, watching, controlling and reading runs."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from jackline.v1 import bulk_control_pb2 as _bulk_control_pb2
 from jackline.v1 import connection_pb2 as _connection_pb2
+from jackline.v1 import kill_switch_pb2 as _kill_switch_pb2
 from jackline.v1 import run_service_pb2 as _run_service_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -46,6 +48,12 @@ class RunServiceStub:
     """
     Control: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.ControlRequest, _run_service_pb2.ControlResponse]
     """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`."""
+    BulkControl: _grpc.UnaryUnaryMultiCallable[_bulk_control_pb2.BulkControlRequest, _bulk_control_pb2.BulkControlResponse]
+    """Gives one command to many runs, page by page. Scope `runs:control`."""
+    KillSwitch: _grpc.UnaryUnaryMultiCallable[_kill_switch_pb2.KillSwitchRequest, _kill_switch_pb2.KillSwitchResponse]
+    """Engages or releases the kill switch of the caller's tenant. Scope `admin`."""
+    GetKillSwitch: _grpc.UnaryUnaryMultiCallable[_kill_switch_pb2.GetKillSwitchRequest, _kill_switch_pb2.GetKillSwitchResponse]
+    """Says where the kill switch of the caller's tenant stands. Scope `runs:observe`."""
     GetRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetRunRequest, _run_service_pb2.GetRunResponse]
     """Reads a run. Scope `runs:observe`; `runs:content` for the view FULL."""
     WaitRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.WaitRunRequest, _run_service_pb2.WaitRunResponse]
@@ -90,6 +98,12 @@ class RunServiceAsyncStub(RunServiceStub):
     """
     Control: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ControlRequest, _run_service_pb2.ControlResponse]  # type: ignore[assignment]
     """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`."""
+    BulkControl: _aio.UnaryUnaryMultiCallable[_bulk_control_pb2.BulkControlRequest, _bulk_control_pb2.BulkControlResponse]  # type: ignore[assignment]
+    """Gives one command to many runs, page by page. Scope `runs:control`."""
+    KillSwitch: _aio.UnaryUnaryMultiCallable[_kill_switch_pb2.KillSwitchRequest, _kill_switch_pb2.KillSwitchResponse]  # type: ignore[assignment]
+    """Engages or releases the kill switch of the caller's tenant. Scope `admin`."""
+    GetKillSwitch: _aio.UnaryUnaryMultiCallable[_kill_switch_pb2.GetKillSwitchRequest, _kill_switch_pb2.GetKillSwitchResponse]  # type: ignore[assignment]
+    """Says where the kill switch of the caller's tenant stands. Scope `runs:observe`."""
     GetRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetRunRequest, _run_service_pb2.GetRunResponse]  # type: ignore[assignment]
     """Reads a run. Scope `runs:observe`; `runs:content` for the view FULL."""
     WaitRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.WaitRunRequest, _run_service_pb2.WaitRunResponse]  # type: ignore[assignment]
@@ -155,6 +169,30 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.ControlResponse, _abc.Awaitable[_run_service_pb2.ControlResponse]]:
         """Gives a run one command. Scope `runs:control`; answers to interrupts need `runs:approve`, new bounds `runs:bounds`."""
+
+    @_abc_1.abstractmethod
+    def BulkControl(
+        self,
+        request: _bulk_control_pb2.BulkControlRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_bulk_control_pb2.BulkControlResponse, _abc.Awaitable[_bulk_control_pb2.BulkControlResponse]]:
+        """Gives one command to many runs, page by page. Scope `runs:control`."""
+
+    @_abc_1.abstractmethod
+    def KillSwitch(
+        self,
+        request: _kill_switch_pb2.KillSwitchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kill_switch_pb2.KillSwitchResponse, _abc.Awaitable[_kill_switch_pb2.KillSwitchResponse]]:
+        """Engages or releases the kill switch of the caller's tenant. Scope `admin`."""
+
+    @_abc_1.abstractmethod
+    def GetKillSwitch(
+        self,
+        request: _kill_switch_pb2.GetKillSwitchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kill_switch_pb2.GetKillSwitchResponse, _abc.Awaitable[_kill_switch_pb2.GetKillSwitchResponse]]:
+        """Says where the kill switch of the caller's tenant stands. Scope `runs:observe`."""
 
     @_abc_1.abstractmethod
     def GetRun(

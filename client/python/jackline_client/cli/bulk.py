@@ -1,0 +1,336 @@
+"""`jackline bulk`: one command to every run that matches, which is shown first and given only with --yes."""
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import jackline_client
+from jackline.v1.bulk_control_pb2 import BulkResult
+from jackline.v1.error_reason_pb2 import ErrorReason
+from jackline.v1.run_pb2 import RunState
+from jackline_client.cli import completing
+from jackline_client.cli.exit_codes import ExitCode
+from jackline_client.cli.forms import Column, Form, Listing, Output, chosen_form
+from jackline_client.cli.given import read_file, read_labels, read_seconds, read_states
+from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, ReasonOption
+from jackline_client.cli.screen import Screen
+from jackline_client.cli.server_choice import Named
+from jackline_client.cli.session import carry_out
+from jackline_client.cli.wording import count, enum_word
+
+if TYPE_CHECKING:
+    from jackline_client import JacklineClient, RunFilter
+
+_LARGEST_PAGE = 500
+_LARGEST_TEXT = 64 * 1024
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Give every run that matches one command: which they are is shown first, and --yes gives it.",
+)
+
+AllOption = Annotated[bool, typer.Option("--all", help="Every run that lives; needed without a filter.")]
+StateOption = Annotated[
+    list[str] | None,
+    typer.Option("--state", metavar="STATE", help="Such as paused.", autocompletion=completing.run_states),
+]
+WorkflowOption = Annotated[
+    str,
+    typer.Option(
+        "--workflow", metavar="NAME", help="Only of this workflow.", autocompletion=completing.workflows
+    ),
+]
+LabelOption = Annotated[
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only with these.")
+]
+ThreadOption = Annotated[
+    str,
+    typer.Option("--thread", metavar="ID", help="Only of this thread.", autocompletion=completing.threads),
+]
+ParentOption = Annotated[
+    str,
+    typer.Option(
+        "--parent", metavar="RUN", help="Only those that this one started.", autocompletion=completing.runs
+    ),
+]
+OlderOption = Annotated[
+    str, typer.Option("--older-than", metavar="TIME", help="Only those that began so long ago, such as 1h.")
+]
+NewerOption = Annotated[
+    str, typer.Option("--newer-than", metavar="TIME", help="Only those that began since, such as 10m.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Give the command; without it nothing is sent.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The filter as it was typed."""
+
+    every: bool
+    states: list[str] | None
+    workflow: str
+    labels: list[str] | None
+    thread: str
+    parent: str
+    older: str
+    newer: str
+
+    def runs(self) -> "RunFilter | None":
+        """The filter; None for every run. Refuses none at all, and one beside --all."""
+        found = jackline_client.RunFilter(
+            states=read_states(self.states or []),
+            workflow=self.workflow,
+            labels=read_labels(self.labels or ()),
+            created_before=_ago(self.older, "--older-than"),
+            created_after=_ago(self.newer, "--newer-than"),
+            thread_id=self.thread,
+            parent_run_id=self.parent,
+        )
+        empty = found == jackline_client.RunFilter()
+        if empty and not self.every:
+            raise typer.BadParameter("say which runs, such as with --workflow NAME, or --all for every one")
+        if self.every and not empty:
+            raise typer.BadParameter("--all is every run that lives; leave it out, or the filter")
+        return None if empty else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _How:
+    """What is to be done with the runs, and how it is shown."""
+
+    name: str
+    sure: bool
+    form: Form | None
+    server: Named
+
+
+_Give = Callable[["JacklineClient", bool], AsyncGenerator[BulkResult]]
+"""Gives the command, or only says to which runs."""
+
+
+def _ago(text: str, flag: str) -> datetime | None:
+    return datetime.now(UTC) - timedelta(seconds=read_seconds(text, flag=flag)) if text else None
+
+
+def _outcome(result: BulkResult) -> str:
+    if result.refusal:
+        return f"refused ({enum_word(ErrorReason.Name, result.refusal, 'ERROR_REASON_').upper()})"
+    if not result.HasField("receipt"):
+        return ""
+    if result.receipt.already_terminal:
+        return "had ended"
+    return "given before" if result.receipt.repeated else "given"
+
+
+RESULTS: Listing[BulkResult] = Listing(
+    columns=(
+        Column(head="RUN", width=30, cell=lambda one: one.run_id),
+        Column(head="STATE", width=12, cell=lambda one: enum_word(RunState.Name, one.state, "RUN_STATE_")),
+        Column(head="WORKFLOW", width=20, cell=lambda one: one.workflow),
+        Column(head="COMMAND", cell=_outcome),
+    ),
+    name=lambda one: one.run_id,
+    none="no run matches",
+)
+
+
+@app.command("pause")
+def pause(
+    *,
+    every: AllOption = False,
+    state: StateOption = None,
+    workflow: WorkflowOption = "",
+    label: LabelOption = None,
+    thread: ThreadOption = "",
+    parent: ParentOption = "",
+    older: OlderOption = "",
+    newer: NewerOption = "",
+    reason: ReasonOption = "",
+    sure: YesOption = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Hold every run that matches before its next call."""
+    runs = _Wanted(
+        every=every,
+        states=state,
+        workflow=workflow,
+        labels=label,
+        thread=thread,
+        parent=parent,
+        older=older,
+        newer=newer,
+    ).runs()
+    _carry_out(
+        lambda client, preview: client.bulk.pause(
+            runs, reason=reason, preview=preview, page_size=_LARGEST_PAGE
+        ),
+        _how("pause", sure, output, as_json, Named(address=address, context=context)),
+    )
+
+
+@app.command("resume")
+def resume(
+    *,
+    every: AllOption = False,
+    state: StateOption = None,
+    workflow: WorkflowOption = "",
+    label: LabelOption = None,
+    thread: ThreadOption = "",
+    parent: ParentOption = "",
+    older: OlderOption = "",
+    newer: NewerOption = "",
+    reason: ReasonOption = "",
+    sure: YesOption = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Let every paused run that matches go on."""
+    runs = _Wanted(
+        every=every,
+        states=state,
+        workflow=workflow,
+        labels=label,
+        thread=thread,
+        parent=parent,
+        older=older,
+        newer=newer,
+    ).runs()
+    _carry_out(
+        lambda client, preview: client.bulk.resume(
+            runs, reason=reason, preview=preview, page_size=_LARGEST_PAGE
+        ),
+        _how("resume", sure, output, as_json, Named(address=address, context=context)),
+    )
+
+
+@app.command("steer")
+def steer(
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The guidance; - reads it from standard input.")
+    ],
+    *,
+    every: AllOption = False,
+    state: StateOption = None,
+    workflow: WorkflowOption = "",
+    label: LabelOption = None,
+    thread: ThreadOption = "",
+    parent: ParentOption = "",
+    older: OlderOption = "",
+    newer: NewerOption = "",
+    reason: ReasonOption = "",
+    sure: YesOption = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Put guidance into the conversation of every run that matches."""
+    runs = _Wanted(
+        every=every,
+        states=state,
+        workflow=workflow,
+        labels=label,
+        thread=thread,
+        parent=parent,
+        older=older,
+        newer=newer,
+    ).runs()
+    words = text if text != "-" else read_file("-", limit=_LARGEST_TEXT).decode("utf-8", "replace").strip()
+    _carry_out(
+        lambda client, preview: client.bulk.steer(
+            runs, words, reason=reason, preview=preview, page_size=_LARGEST_PAGE
+        ),
+        _how("steer", sure, output, as_json, Named(address=address, context=context)),
+    )
+
+
+@app.command("abort")
+def abort(
+    *,
+    every: AllOption = False,
+    state: StateOption = None,
+    workflow: WorkflowOption = "",
+    label: LabelOption = None,
+    thread: ThreadOption = "",
+    parent: ParentOption = "",
+    older: OlderOption = "",
+    newer: NewerOption = "",
+    graceful: Annotated[
+        bool, typer.Option("--graceful", help="At the next boundary instead of at once.")
+    ] = False,
+    skip_routes: Annotated[
+        bool, typer.Option("--skip-routes", help="Leave out a routed cleanup path.")
+    ] = False,
+    reason: ReasonOption = "",
+    sure: YesOption = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> None:
+    """End every run that matches. `jackline kill` ends all and lets none begin."""
+    runs = _Wanted(
+        every=every,
+        states=state,
+        workflow=workflow,
+        labels=label,
+        thread=thread,
+        parent=parent,
+        older=older,
+        newer=newer,
+    ).runs()
+    _carry_out(
+        lambda client, preview: client.bulk.abort(
+            runs,
+            graceful=graceful,
+            skip_routes=skip_routes,
+            reason=reason,
+            preview=preview,
+            page_size=_LARGEST_PAGE,
+        ),
+        _how("abort", sure, output, as_json, Named(address=address, context=context)),
+    )
+
+
+def _how(name: str, sure: bool, output: Form | None, as_json: bool, server: Named) -> _How:
+    return _How(name=name, sure=sure, form=chosen_form(output, as_json), server=server)
+
+
+def _carry_out(give: _Give, how: _How) -> None:
+    async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
+        shown = Output(screen=screen, listing=RESULTS, form=how.form)
+        refused = given = 0
+        async with aclosing(give(client, not how.sure)) as results:
+            async for result in results:
+                shown.item(result)
+                given += not result.refusal
+                refused += bool(result.refusal)
+        shown.end()
+        if how.form is None:
+            for line in _summary(how, given=given, refused=refused):
+                screen.line(line, style="dim")
+        if not how.sure:
+            return ExitCode.USAGE if given else ExitCode.OK
+        return ExitCode.REFUSED if refused else ExitCode.OK
+
+    carry_out(work, server=how.server)
+
+
+def _summary(how: _How, *, given: int, refused: int) -> Iterator[str]:
+    if not how.sure:
+        if given:
+            yield f"nothing was sent: --yes gives {count(given, 'run')} the command {how.name}"
+        return
+    if given or refused:
+        yield f"{how.name}: {count(given, 'run')}" + (f", {refused} refused" if refused else "")
