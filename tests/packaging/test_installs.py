@@ -30,6 +30,7 @@ PLAIN = {
 NEEDS_SERVER = {
     "backup": ("data.tgz",),
     "doctor": (),
+    "eval": ("cases.yaml",),
     "health": (),
     "restore": ("copy.db",),
     "schema": (),

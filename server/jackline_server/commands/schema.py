@@ -20,12 +20,13 @@ class File(StrEnum):
     WORKFLOW = "workflow"
     CONFIG = "config"
     SCRIPT = "script"
+    EVAL = "eval"
 
 
 def schema(
-    file: Annotated[File, typer.Argument(help="workflow, config or script.")] = File.WORKFLOW,
+    file: Annotated[File, typer.Argument(help="workflow, config, script or eval.")] = File.WORKFLOW,
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of a workflow file, the config, or a scripted model's script.
+    """Print the JSON Schema (draft 2020-12) of a workflow file, the config, a script, or a file of cases.
 
     Save it, and tell the editor: `# yaml-language-server: $schema=workflow.schema.json` on the first line.
     """
@@ -48,3 +49,8 @@ def schema_of(file: File) -> dict[str, Any]:
             from jackline_server.models.script_schema import script_schema  # noqa: PLC0415 - help needs none
 
             return script_schema(texts["script"])
+        case File.EVAL:
+            from jackline_server.commands.evaluation.shapes import SuiteShape  # noqa: PLC0415 - help needs none
+            from jackline_server.definitions.json_schema import shape_schema  # noqa: PLC0415 - see above
+
+            return shape_schema(SuiteShape, texts["eval"], title="A file of cases for jackline eval")

@@ -86,6 +86,17 @@ def workflow_schema(texts: Texts) -> dict[str, Any]:
     }
 
 
+def shape_schema(shape: type[shapes.Shape], texts: Texts, *, title: str) -> dict[str, Any]:
+    """The schema of another file that is read by shapes, every key described."""
+    made = shape.model_json_schema(ref_template="#/$defs/{model}")
+    definitions: dict[str, Any] = made.pop("$defs", {})
+    renamed = _renamed({"$defs": {**definitions, shape.__name__: made}})["$defs"]
+    for name, definition in renamed.items():
+        _describe(name, definition, texts)
+    top = renamed.pop(_short(shape.__name__))
+    return {"$schema": DRAFT, **top, "title": title, "$defs": dict(sorted(renamed.items()))}
+
+
 def _step() -> dict[str, Any]:
     """One of the kinds: `kind` decides, so that an editor speaks of that kind's keys alone."""
     return {

@@ -5,7 +5,7 @@ types. Does not own the shapes (`shapes`) or what they mean together.
 """
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -25,6 +25,8 @@ from jackline_server.definitions.shapes import (
     WorkflowShape,
 )
 from jackline_server.definitions.yaml_nodes import MapNode, Path, Plain, ScalarNode, plain
+
+_AnyShape = typing.TypeVar("_AnyShape", bound=Shape)
 
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{name}{number}" for name in ("com", "lpt") for number in range(1, 10)}
@@ -88,7 +90,7 @@ class Draft:
 
 def read(root: MapNode, report: Report) -> Draft | None:
     """The shapes of a file, or None with at least one error in the report."""
-    top = _validated(WorkflowShape, plain(root), (), report)
+    top = validated(WorkflowShape, plain(root), (), report)
     steps: dict[str, AnyStep] = {}
     node = root.get("steps")
     if isinstance(node, MapNode):
@@ -135,26 +137,38 @@ def _step(name: str, node: object, report: Report) -> AnyStep | None:
         message = f"there is no kind `{kind.value[:64]}`{nearest(kind.value, KINDS)}"
         report.error("bad_value", message, (*path, "kind"))
         return None
-    step = _validated(shape, plain(node), path, report)
-    return typing.cast("AnyStep | None", step)
+    return validated(shape, plain(node), path, report)
 
 
-def _validated(shape: type[Shape], value: Plain, path: Path, report: Report) -> Shape | None:
+def validated(
+    shape: type[_AnyShape],
+    value: Plain,
+    path: Path,
+    report: Report,
+    *,
+    place_of: Callable[[Path], str] = elsewhere,
+) -> _AnyShape | None:
+    """The value as its shape, or None with at least one error in the report.
+
+    `place_of` says, for a key that is nowhere here, where else in such a file it stands; empty if nowhere.
+    """
     try:
         return shape.model_validate(value)
     except ValidationError as error:
         for detail in error.errors(include_url=False, include_input=True)[: MAX_FINDINGS + 1]:
-            _explain(shape, detail, path, report)
+            _explain(shape, detail, path, report, place_of)
     return None
 
 
-def _explain(shape: type[Shape], detail: ErrorDetails, base: Path, report: Report) -> None:
+def _explain(
+    shape: type[Shape], detail: ErrorDetails, base: Path, report: Report, place_of: Callable[[Path], str]
+) -> None:
     inner = _inner_path(detail["loc"])
     path: Path = (*base, *inner)
     kind = detail["type"]
     key = str(inner[-1]) if inner else ""
     if kind == "extra_forbidden":
-        _unknown_key(_owner(shape, inner[:-1]), path, report)
+        _unknown_key(_owner(shape, inner[:-1]), path, report, place_of)
     elif kind == "missing":
         report.error("missing_key", f"`{key}` is missing here", path)
     elif kind == "literal_error":
@@ -194,13 +208,15 @@ _RANGES = {
 _INSTEAD = "; a run gets one when it starts: `deadline` of StartRun, `jackline run --deadline`"
 
 
-def _unknown_key(owner: type[Shape] | None, path: Path, report: Report) -> None:
+def _unknown_key(
+    owner: type[Shape] | None, path: Path, report: Report, place_of: Callable[[Path], str]
+) -> None:
     key = str(path[-1])
     if owner is not None and key in owner.not_built:
         instead = _INSTEAD if path == ("bounds", "deadline") else ""
         report.error("not_built", f"`{key}` is not built yet{instead}", path, of_key=True)
         return
-    hint = elsewhere(path) or nearest(key, keys(owner) if owner is not None else ())
+    hint = place_of(path) or nearest(key, keys(owner) if owner is not None else ())
     report.error("unknown_key", f"`{key[:64]}` is not a known key here{hint}", path, of_key=True)
 
 

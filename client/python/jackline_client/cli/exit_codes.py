@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
 
 MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.OK: "done; for run and watch: the run succeeded",
-    ExitCode.RUN_FAILED: "the run failed; for validate: the workflow has errors; webhooks test: undelivered",
+    ExitCode.RUN_FAILED: "the run failed; validate: it has errors; webhooks test: undelivered; eval: no pass",
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.EXHAUSTED: "the run reached a bound",
     ExitCode.ABORTED: "the run was aborted",

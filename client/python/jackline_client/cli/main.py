@@ -80,6 +80,7 @@ _SERVER: Mapping[str, str] = {
     "doctor": "Check that a server could start and reach what it needs.",
     "tools": "Try tools out, and pin those of MCP servers.",
     "schema": "Print the JSON Schema of the files.",
+    "eval": "Run cases, and say which came out as expected.",
     "replay": "Decide recorded runs again, and show the first step that differs.",
     "backup": "Copy the data of a server, which may run, to a file.",
     "restore": "Put a copy in the place of the data of a stopped server.",

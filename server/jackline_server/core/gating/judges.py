@@ -77,7 +77,7 @@ def _call(
         return counted
     model = brief(state.plan.models[case.judged.model])
     messages = (
-        SystemMessage(text=_JUDGE.format(criteria=case.judged.criteria)),
+        SystemMessage(text=instructions(case.judged.criteria)),
         UserMessage(text=_shown(state, step, case), provenance="input"),
     )
     prompt = bounds.estimate(message.text for message in messages)
@@ -119,16 +119,37 @@ def _shown(state: RunState, step: ModelStep, case: Case) -> str:
     return f"# Input, which is not what you judge\n{given}\n\n{judged}"
 
 
-def _word(case: Case, said: str) -> Consulted:
+@frozen
+class Word:
+    """What a judge said."""
+
+    passed: bool
+    reason: str
+
+
+def instructions(criteria: str) -> str:
+    """What a judge is told before it is shown what it judges."""
+    return _JUDGE.format(criteria=criteria)
+
+
+def read(said: str) -> Word | str:
+    """A judge's reply as its word, or why it is none."""
     try:
         found = json_text.parse_object(answer_text.unfenced(said))
     except json_text.JsonError as error:
-        return _no_word(case, f"the judge's reply is not the object that was asked for: {error}")
+        return f"the judge's reply is not the object that was asked for: {error}"
     passed, reason = found.pop("passed", None), found.pop("reason", "")
     if found or not isinstance(passed, bool) or not isinstance(reason, str):
-        return _no_word(case, "the judge's reply is not the object that was asked for")
-    answer = ConsultAnswer.PROCEED if passed else ConsultAnswer.DENY
-    return _consulted(case, answer, reason=reason.strip()[:MOST_REASON_CHARS])
+        return "the judge's reply is not the object that was asked for"
+    return Word(passed=passed, reason=reason.strip()[:MOST_REASON_CHARS])
+
+
+def _word(case: Case, said: str) -> Consulted:
+    word = read(said)
+    if isinstance(word, str):
+        return _no_word(case, word)
+    answer = ConsultAnswer.PROCEED if word.passed else ConsultAnswer.DENY
+    return _consulted(case, answer, reason=word.reason)
 
 
 def _no_word(case: Case, error: str) -> Consulted:

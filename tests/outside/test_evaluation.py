@@ -1,0 +1,179 @@
+"""`jackline eval` against a real server process: what its page promises, and what it leaves behind."""
+
+import asyncio
+import re
+import shutil
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from jackline.v1.run_pb2 import RunState
+from jackline_client import JacklineClient, RunFilter
+from jackline_server.commands.evaluation.cases import load_cases
+from jackline_server.commands.evaluation.door import Door
+from jackline_server.commands.evaluation.results import load_results
+from jackline_server.commands.evaluation.running import Evaluation
+from jackline_server.expressions.cel import CelExpressions
+from tests.cli.console import Console, Done
+from tests.docs.pages import ROOT, blocks, page
+from tests.outside import worlds
+from tests.support.server_process import ServerProcess, Servers
+
+EXAMPLE = ROOT / "examples" / "evaluation"
+
+DIFFERENT = """\
+name: parcels
+defaults: {workflow: parcels, judge_model: judge}
+cases:
+  - {name: where_it_is, input: {parcel: P-1, message: a}, times: 2, expect: {exit: claim}}
+  - name: broken
+    input: {parcel: P-2, message: a}
+    answers: [{tool: lookup, option: pay}]
+    expect: {exit: pay}
+  - {name: sorry, input: {parcel: P-1, message: a}, expect: {exit: answered, judge: {criteria: Is sorry.}}}
+  - {name: no_workflow, workflow: nowhere}
+  - {name: no_judge, input: {parcel: P-1, message: a}, expect: {judge: {criteria: a, model: gone}}}
+  - name: not_judged
+    input: {parcel: P-1, message: a}
+    expect: {judge: {criteria: a, model: gone, on_error: ignore}}
+  - {name: no_option, input: {parcel: P-2, message: a}, answers: [{option: maybe}]}
+  - {name: beside, file: workflows/parcels.yaml, input: {parcel: P-1, message: a}}
+  - name: bounded
+    input: {parcel: P-1, message: a}
+    bounds: {steps: 1, token_budget: 300}
+    expect: {state: exhausted}
+"""
+
+
+def placed(servers: Servers) -> ServerProcess:
+    """The example's server in a folder of its own, with all that is beside it."""
+    server = servers.make((EXAMPLE / "jackline.toml").read_text("utf-8"))
+    shutil.copytree(EXAMPLE, server.folder, dirs_exist_ok=True)
+    return server
+
+
+async def by_command(server: ServerProcess, *words: str) -> Done:
+    console = Console(address=server.address, home=server.folder)
+    return await console.run("eval", *words, JACKLINE_TOKEN=server.token)
+
+
+async def evaluated(server: ServerProcess, client: JacklineClient, file: str) -> dict[str, str]:
+    """The verdict on each case of a file in the server's folder, by the code that the command runs."""
+    suite = load_cases(server.folder / file)
+    shown: list[str] = []
+    evaluation = Evaluation(
+        door=Door(client),
+        suites=[suite],
+        expressions=CelExpressions(),
+        at_once=4,
+        on_case=lambda _, case: shown.append(case.name),
+    )
+    async with asyncio.timeout(60):
+        results = await evaluation.run()
+    assert sorted(shown) == sorted(case.name for case in suite.cases)
+    return {case.name: case.verdict.value for case in results.cases().values()}
+
+
+def without_time(text: str) -> set[str]:
+    """The lines of a report, whatever their order, without what differs each time."""
+    return {re.sub(r" +[0-9.]+ s\b", "", line) for line in text.splitlines()}
+
+
+async def test_the_example_comes_out_as_its_page_shows(servers: Servers) -> None:
+    server = placed(servers)
+    await server.start("--volatile")
+    done = await by_command(server, "cases.yaml", "--save", "a.json", "--junit", "a.xml")
+    assert (done.code, done.err) == (0, "")
+    (shown,) = blocks(page("evaluation.md"), "text eval")
+    assert without_time(done.out) == without_time(shown.code)
+    assert load_results(server.folder / "a.json").passed
+    suite = ET.fromstring((server.folder / "a.xml").read_text("utf-8")).find("testsuite")  # noqa: S314 - our own
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "0", "0")
+
+
+async def test_what_is_otherwise_fails_and_what_can_not_be_tried_is_an_error(servers: Servers) -> None:
+    server = placed(servers)
+    await server.start("--volatile")
+    (server.folder / "different.yaml").write_text(DIFFERENT, encoding="utf-8")
+    async with server.client() as client:
+        assert await evaluated(server, client, "different.yaml") == {
+            "where_it_is": "failed",
+            "broken": "failed",
+            "sorry": "failed",
+            "no_workflow": "error",
+            "no_judge": "error",
+            "not_judged": "passed",
+            "no_option": "error",
+            "beside": "passed",
+            "bounded": "passed",
+        }
+        assert await living(client) == []
+
+
+async def living(client: JacklineClient) -> list[str]:
+    states = (RunState.RUN_STATE_QUEUED, RunState.RUN_STATE_RUNNING, RunState.RUN_STATE_WAITING)
+    async with aclosing(client.list_runs(RunFilter(states=states))) as runs:
+        return [run.run_id async for run in runs]
+
+
+async def test_what_happened_once_is_a_case_that_a_script_plays(servers: Servers) -> None:
+    server = placed(servers)
+    await server.start("--volatile")
+    async with server.client() as client:
+        started = await client.start_run("parcels", input={"parcel": "P-1", "message": "Where is it?"})
+        run_id = started.run.run_id
+        await client.wait_run(run_id)
+        recorded = await by_command(server, "--record", run_id, "--name", "once")
+        assert recorded.code == 0, recorded.err
+        judged = (
+            f"cases: [{{name: there, run: {run_id}, expect: {{exit: answered, used: {{tokens: 670}}}}}}]\n"
+        )
+        (server.folder / "there.yaml").write_text(judged, encoding="utf-8")
+        assert await evaluated(server, client, "there.yaml") == {"there": "passed"}
+        assert await server.stop() == 0
+
+    # The models now say what they said in that run, and nothing else.
+    (server.folder / "script.yaml").write_bytes((server.folder / "script-once.yaml").read_bytes())
+    await server.start("--volatile")
+    async with server.client() as client:
+        assert await evaluated(server, client, "cases-once.yaml") == {"once": "passed"}
+    assert [case.reviewed for case in load_cases(server.folder / "cases-once.yaml").cases] == [""]
+
+
+async def run_ids(client: JacklineClient, **labels: str) -> AsyncGenerator[str]:
+    async with aclosing(client.list_runs(RunFilter(labels=labels))) as runs:
+        async for run in runs:
+            yield run.run_id
+
+
+async def test_an_interrupt_ends_what_was_started_and_nothing_else(servers: Servers, tmp_path: Path) -> None:
+    slow = [{"text": "Said at last.", "delay_ms": 3_600_000}]
+    server = servers.make(worlds.scripted(tmp_path, slow))
+    await server.start("--volatile")
+    workflow = (
+        "name: slow\nmodel: fast\nflow: [s]\nsteps: {s: {kind: completion, prompt: Say it., answer: text}}\n"
+    )
+    (server.folder / "cases.yaml").write_text("cases: [{name: slow, workflow: slow, times: 2}]\n", "utf-8")
+    async with server.client() as client, asyncio.timeout(60):
+        await client.put_workflow(workflow)
+        other = (await client.start_run("slow")).run.run_id
+        console = Console(address=server.address, home=server.folder)
+        process = await console.start("eval", "cases.yaml", "--save", "r.json", JACKLINE_TOKEN=server.token)
+        started: list[str] = []
+        while len(started) < 2:
+            started = [one async for one in run_ids(client, eval="cases")]
+        for run_id in started:
+            async with aclosing(client.watch(run_id, kinds=("model_call_started",))) as frames:
+                async for frame in frames:
+                    if frame.events:
+                        break
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+        assert process.returncode == 130
+        for run_id in started:
+            assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_ABORTED
+        assert await living(client) == [other]
+    assert not load_results(server.folder / "r.json").complete
