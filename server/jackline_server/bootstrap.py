@@ -153,7 +153,7 @@ async def running(
         register.open(config, environ, address)
         await runtime.scheduler.start()
         _beside(stack, folder.watch(), name="workflow folder")
-        _look_after(store, stack)
+        _look_after(runtime, store, stack)
         if config.webhooks:
             _beside(stack, deliverer.run(), name="webhooks")
         await server.set_serving(serving=True)
@@ -208,8 +208,9 @@ async def _go_down(server: RpcServer, runtime: Runtime, broken: asyncio.Event) -
     await server.stop(grace_s=2)
 
 
-def _look_after(store: Store, stack: AsyncExitStack) -> None:
-    """Clear away what is over, for as long as the server serves."""
+def _look_after(runtime: Runtime, store: Store, stack: AsyncExitStack) -> None:
+    """End what nobody owns any more and clear away what is over, for as long as the server serves."""
+    _beside(stack, runtime.owning.run(), name="owners of runs")
     clock = SystemClock()
     _beside(stack, Sweeper(blobs=store.blobs, clock=clock).run(), name="sweeping blobs")
     _beside(stack, DeliverySweeper(queue=store.deliveries, clock=clock).run(), name="sweeping deliveries")

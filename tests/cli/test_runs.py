@@ -235,6 +235,18 @@ async def test_no_token_at_all_is_exit_77_where_there_is_a_server(console: Conso
     assert "JACKLINE_TOKEN_FILE" in done.err
 
 
+async def test_an_owner_says_for_how_long_it_may_be_away_and_stays(
+    console: Console, service: ScriptedService
+) -> None:
+    service.log = small_log(4)
+    service.script("GetRun", ended_run(service.log))
+    done = await console.run("watch", RUN_ID, "--owner", "2500ms")
+    [asked] = service.requests(wire.StreamProgressRequest)
+    assert (done.code, asked.owner.grace.ToMilliseconds()) == (0, 2_500)
+    for words in (("watch", RUN_ID, "--owner", "soon"), ("run", "w", "--owner", "1s", "--detach")):
+        assert (await console.run(*words)).code == 2
+
+
 async def test_a_broken_stream_is_exit_75_and_says_where_to_go_on(
     console: Console, service: ScriptedService
 ) -> None:

@@ -34,6 +34,7 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "start": ("run_",),
     "watch": ('"runStarted"', '"runFinished"', '"issue_refund"'),
     "watch-kinds": ('"toolCallFinished"', '"runFinished"'),
+    "watch-owner": ('"runFinished"',),
     "fork": ('"RUN_STATE_SUCCEEDED"', '"forkedFrom"', '"trial"'),
     "get": ('"RUN_STATE_SUCCEEDED"', '"handle"', '"reply"'),
     "list": ('"totalSize": "1"',),

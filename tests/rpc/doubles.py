@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from jackline_server.codec.proto_codec import ProtoCodec
@@ -113,6 +114,7 @@ class ScriptedRuns:
     def __init__(self, script: Script) -> None:
         self._script = script
         self.closed_watches = 0
+        self.left_owners = 0
 
     async def start(self, request: StartRun) -> Started:
         return await self._script.ask("start", request)
@@ -142,6 +144,16 @@ class ScriptedRuns:
 
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:
         return await self._script.ask("messages", tenant, run_id, step_id, visit)
+
+    @asynccontextmanager
+    async def own(
+        self, tenant: Tenant, run_id: str, *, after_sequence: int, grace_ms: int
+    ) -> AsyncGenerator[None]:
+        await self._script.ask("own", tenant, run_id, after_sequence, grace_ms)
+        try:
+            yield
+        finally:
+            self.left_owners += 1
 
     async def watch(
         self,

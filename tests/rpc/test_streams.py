@@ -11,7 +11,7 @@ import pytest
 from google.rpc import error_details_pb2  # pyright: ignore[reportMissingTypeStubs]  # ships its own types
 
 from jackline.v1 import event_pb2, run_pb2
-from jackline.v1.run_service_pb2 import StreamProgressRequest, StreamProgressResponse
+from jackline.v1.run_service_pb2 import StreamOwner, StreamProgressRequest, StreamProgressResponse
 from jackline_server.api.limits import LIMITS, Limits
 from jackline_server.identity.principals import Scope
 from jackline_server.runtime.refusals import Reason, Refused
@@ -318,3 +318,51 @@ async def test_a_caller_has_so_many_streams_and_gets_their_places_back(door: Har
         assert refused.info.metadata["limit"] == "2"
         go.set()
     assert len(await read(door, META)) == 1
+
+
+async def test_a_stream_that_owns_its_run_says_for_how_long_it_may_be_away_and_leaves_with_its_client(
+    door: Harness,
+) -> None:
+    began = asyncio.Event()
+
+    async def watch(*_: object) -> AsyncIterator[Frame]:
+        yield frame_of(event(1))
+        began.set()
+        await asyncio.Event().wait()
+
+    door.script.on("watch", watch)
+    door.script.always("own", None)
+    request = StreamProgressRequest(run_id=RUN_ID, after_sequence=4, owner=StreamOwner())
+    request.owner.grace.FromMilliseconds(2_500)
+
+    async def follow() -> None:
+        async for _ in door.stream(request):
+            pass
+
+    async with asyncio.timeout(SECONDS):
+        client = asyncio.create_task(follow())
+        await began.wait()
+        client.cancel()
+        await asyncio.gather(client, return_exceptions=True)
+        while not door.runs.left_owners:  # noqa: ASYNC110 - the server's task ends when it does
+            await asyncio.sleep(0)
+    [asked] = [given for name, given in door.script.asked if name == "own"]
+    assert asked[1:] == (RUN_ID, 4, 2_500)
+
+
+async def test_an_owner_that_says_no_time_has_ten_seconds_and_may_control_the_run(door: Harness) -> None:
+    lay(door, frame_of(event(1)))
+    door.script.always("own", None)
+    request = StreamProgressRequest(run_id=RUN_ID, owner=StreamOwner())
+    await read(door, request)
+    [asked] = [given for name, given in door.script.asked if name == "own"]
+    refused = await door.stream_refused(request, token=token_for(Scope.RUNS_OBSERVE))
+    assert asked[3] == 10_000
+    assert (refused.reason, refused.info.metadata["scope"]) == ("SCOPE_MISSING", "runs:control")
+
+
+async def test_a_grace_below_zero_is_no_grace(door: Harness) -> None:
+    request = StreamProgressRequest(run_id=RUN_ID, owner=StreamOwner())
+    request.owner.grace.FromMilliseconds(-1)
+    refused = await door.stream_refused(request)
+    assert refused.fields == ["owner.grace"]

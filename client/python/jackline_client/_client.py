@@ -166,6 +166,7 @@ class JacklineClient:
         kinds: Sequence[str] = (),
         children: bool = False,
         positions: Mapping[str, int] | None = None,
+        owner_grace_s: float | None = None,
         on_cut: Callable[[Cut], None] | None = None,
     ) -> AsyncGenerator[Frame]:
         """Yields the run's events after `after_sequence`, follows it, and ends after its last event only.
@@ -179,6 +180,9 @@ class JacklineClient:
         With `children` the events of the runs that it starts come too, and of those that these start, each
         with its own `run_id`; the last event of all of them ends it. `positions` are those of an earlier
         frame, to go on after.
+
+        With `owner_grace_s` this is an owner of the run: it is aborted once all of its owners have been away
+        for longer. That needs the scope `runs:control`.
 
         Resumes by itself where it was, for as long as the client's `WatchPolicy` says; `on_cut` is called
         before each attempt to. Raises StreamCut when that does not help, SequenceBroken for a hole or a
@@ -195,6 +199,7 @@ class JacklineClient:
                 kinds=kinds,
                 include_children=children,
                 positions=positions,
+                owner=None if owner_grace_s is None else wire.StreamOwner(grace=_duration(owner_grace_s)),
             ),
             open_stream=lambda request: connection.streams.StreamProgress(
                 request, metadata=connection.metadata

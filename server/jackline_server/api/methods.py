@@ -128,7 +128,8 @@ def _needed(request: Message) -> tuple[Scope, ...]:
             return (_COMMANDS.get(kind or "", Scope.RUNS_CONTROL), *more)
         case run_service_pb2.StreamProgressRequest():
             content = request.view == run_pb2.VIEW_FULL or request.include_deltas
-            return (Scope.RUNS_CONTENT,) if content else ()
+            needed = (Scope.RUNS_CONTENT,) if content else ()
+            return (*needed, Scope.RUNS_CONTROL) if request.HasField("owner") else needed
         case (
             run_service_pb2.GetRunRequest()
             | run_service_pb2.WaitRunRequest()

@@ -15,10 +15,14 @@ from jackline_server.api.thread_requests import read_thread
 from jackline_server.api.workflow_requests import check_reference, check_source, source_of
 from jackline_server.codec.commands import read_action
 from jackline_server.codec.enums import ON_QUESTION, PHASE
+from jackline_server.codec.values import milliseconds
 from jackline_server.core.commands import Action
 from jackline_server.core.frozen import change
 from jackline_server.runtime.store_ports import RunQuery, Tenant
 from jackline_server.runtime.use_cases import Caller, ControlRun, Stage, StartRun
+
+OWNER_GRACE_MS = 10_000
+"""How long owners may be away where nothing is said."""
 
 _STAGES = {
     control_pb2.RECEIPT_STAGE_UNSPECIFIED: Stage.ACCEPTED,
@@ -188,7 +192,14 @@ def check_run(
         checks.sequence("after_sequence", request.after_sequence)
         check_kinds(checks, "kinds", request.kinds)
         _check_positions(checks, request)
+        if request.owner.HasField("grace"):
+            checks.duration("owner.grace", request.owner.grace)
     checks.finish()
+
+
+def owner_grace(owner: run_service_pb2.StreamOwner) -> int:
+    """How long the owners of a run may be away, in milliseconds; of a checked request."""
+    return milliseconds(owner.grace) if owner.HasField("grace") else OWNER_GRACE_MS
 
 
 def _check_positions(checks: Checks, request: run_service_pb2.StreamProgressRequest) -> None:

@@ -6,12 +6,12 @@ A watcher that takes nothing for too long is let go, and so is every watcher whe
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 
 from jackline.v1 import run_service_pb2
 from jackline_server.api.kinds import wanted_kinds
 from jackline_server.api.refusals import DoorReason, DoorRefused
-from jackline_server.api.run_requests import check_run
+from jackline_server.api.run_requests import check_run, owner_grace
 from jackline_server.api.views import is_full
 from jackline_server.rpc.calls import Call
 from jackline_server.rpc.frames import FrameCache, FrameWriter
@@ -109,13 +109,26 @@ class ProgressStreams:
         )
         stall = Stall(wait_s=self._stall_seconds)
         try:
-            async with _closing(frames):
+            async with self._owner(request, call), _closing(frames):
                 async for frame in frames:
                     for data, through in writer.write(frame):
                         await self._write(call, data, stall)
                         position.sent_through = through
         finally:
             stall.close()
+
+    def _owner(
+        self, request: run_service_pb2.StreamProgressRequest, call: Call
+    ) -> AbstractAsyncContextManager[None]:
+        """What the stream is beside a watcher."""
+        if not request.HasField("owner"):
+            return nullcontext()
+        return self._runs.own(
+            call.tenant,
+            request.run_id,
+            after_sequence=request.after_sequence,
+            grace_ms=owner_grace(request.owner),
+        )
 
     async def _write(self, call: Call, data: bytes, stall: Stall) -> None:
         stall.begin()

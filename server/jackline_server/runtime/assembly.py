@@ -23,6 +23,7 @@ from jackline_server.runtime.kin import Kin
 from jackline_server.runtime.live_run import LiveRunTools
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.outboxes import Outbox
+from jackline_server.runtime.owning import Owning
 from jackline_server.runtime.pinned_tools import Catalogs, NoCatalogs
 from jackline_server.runtime.ports import (
     Chance,
@@ -78,12 +79,16 @@ class Ring:
 
 @frozen
 class Runtime:
-    """One process's runtime. `scheduler.start` begins to drive runs, `shut_down` ends it."""
+    """One process's runtime. `scheduler.start` begins to drive runs, `shut_down` ends it.
+
+    `owning.run` looks after the owners of runs until it is cancelled, which comes before `shut_down`.
+    """
 
     runs: RunService
     threads: Conversing
     workflows: Workflows
     kill_switch: KillSwitch
+    owning: Owning
     scheduler: Scheduler
     feed: Feed
 
@@ -122,6 +127,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         chance=ring.chance,
     )
     controlling = _controlling(ring, snapshots=snapshots, feed=feed)
+    owning = Owning(owners=store.owners, controlling=controlling, clock=ring.clock, worker=settings.worker)
     watching = Watching(journal=store.journal, runs=store.runs, feed=feed)
     runs = RunService(
         starting=Starting(
@@ -159,6 +165,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         results=results,
         feed=feed,
         clock=ring.clock,
+        owning=owning,
     )
     threads = Conversing(threads=store.threads, histories=histories, clock=ring.clock)
     kill_switch = KillSwitch(
@@ -174,6 +181,7 @@ def assemble(ring: Ring, settings: SchedulerSettings) -> Runtime:
         threads=threads,
         workflows=workflows,
         kill_switch=kill_switch,
+        owning=owning,
         scheduler=scheduler,
         feed=feed,
     )

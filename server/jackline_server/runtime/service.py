@@ -4,7 +4,8 @@ Owns nothing but the composition: each use case has a module of its own.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from jackline_server.core.facts import Fact, StepFinished
 from jackline_server.core.messages import Message
@@ -18,6 +19,7 @@ from jackline_server.runtime.family_watching import FamilyWatching
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.forking import Forking
 from jackline_server.runtime.loading import Loading
+from jackline_server.runtime.owning import Owning
 from jackline_server.runtime.ports import Clock
 from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.results import Results
@@ -36,7 +38,7 @@ from jackline_server.runtime.use_cases import (
     Started,
     StartRun,
 )
-from jackline_server.runtime.watching import Watching
+from jackline_server.runtime.watching import Watching, refuse_future
 
 POLL_MS = 1_000
 
@@ -59,6 +61,7 @@ class RunService:
         results: Results,
         feed: Feed,
         clock: Clock,
+        owning: Owning,
     ) -> None:
         self._starting = starting
         self._forking = forking
@@ -72,6 +75,7 @@ class RunService:
         self._results = results
         self._feed = feed
         self._clock = clock
+        self._owning = owning
 
     async def start(self, request: StartRun) -> Started:
         """Make a run durable and return."""
@@ -154,6 +158,16 @@ class RunService:
             state = await self._loading.state_until(snapshot.row, ends)
         step = state.plan.steps.get(wanted[0])
         return transcript.transcript(state, step) if isinstance(step, ModelStep) else ()
+
+    @asynccontextmanager
+    async def own(
+        self, tenant: Tenant, run_id: str, *, after_sequence: int, grace_ms: int
+    ) -> AsyncGenerator[None]:
+        """Be an owner of a run for as long as the block lasts."""
+        with refusing_store_errors():
+            refuse_future(await self._snapshots.row(tenant, run_id), after_sequence)
+        async with self._owning.held(run_id, grace_ms=grace_ms):
+            yield
 
     def watch(
         self,

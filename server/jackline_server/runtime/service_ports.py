@@ -5,6 +5,7 @@ can't be reached is `Refused(STORE_UNAVAILABLE)`, one without room `Refused(STOR
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from jackline_server.core.facts import Phase
@@ -90,6 +91,18 @@ class RunUseCases(Protocol):
 
     async def messages(self, tenant: Tenant, run_id: str, *, step_id: str, visit: int) -> Sequence[Message]:
         """The conversation of one visit, as the model saw it. Empty id and 0 mean the last."""
+        ...
+
+    def own(
+        self, tenant: Tenant, run_id: str, *, after_sequence: int, grace_ms: int
+    ) -> AbstractAsyncContextManager[None]:
+        """Be an owner of a run for as long as the block lasts: it ends where all owners are away for longer.
+
+        Durable when the block begins. `after_sequence` is where its stream is to begin.
+
+        Raises:
+            Refused: RUN_NOT_FOUND, SEQUENCE_IN_FUTURE; then nobody owned anything.
+        """
         ...
 
     def watch(

@@ -41,12 +41,7 @@ class Watching:
             row = await self._runs.get(tenant, run_id)
         if row is None:
             raise not_found(run_id)
-        if after_sequence > row.head_sequence:
-            raise Refused(
-                Reason.SEQUENCE_IN_FUTURE,
-                f"The run has no event {after_sequence}. Start after {row.head_sequence} or earlier.",
-                metadata={"head_sequence": str(row.head_sequence)},
-            )
+        refuse_future(row, after_sequence)
         channel, watcher = self._feed.subscribe(run_id, deltas=live.deltas, progress=live.progress)
         try:
             stream = _Stream(self, row, channel, watcher, after_sequence)
@@ -152,6 +147,16 @@ class _Stream:
             f"The server is going down. Watch again after {self._position}.",
             metadata={"sent_through": str(self._position)},
             retry_after_ms=1_000,
+        )
+
+
+def refuse_future(row: RunRow, after_sequence: int) -> None:
+    """Refuse to watch from where the run has not come yet. Raises Refused(SEQUENCE_IN_FUTURE)."""
+    if after_sequence > row.head_sequence:
+        raise Refused(
+            Reason.SEQUENCE_IN_FUTURE,
+            f"The run has no event {after_sequence}. Start after {row.head_sequence} or earlier.",
+            metadata={"head_sequence": str(row.head_sequence)},
         )
 
 

@@ -4,6 +4,7 @@ Owns the composition for tests of the runtime and for the simulator. Several may
 of a fleet do.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -149,9 +150,12 @@ async def process(
         world, worker=worker, max_active_runs=max_active_runs, lease_ms=lease_ms, grace=drain_grace_ms
     )
     await runtime.scheduler.start()
+    owners = asyncio.create_task(runtime.owning.run())
     try:
         yield Process(world=world, runtime=runtime)
     finally:
+        owners.cancel()
+        await asyncio.gather(owners, return_exceptions=True)
         await runtime.shut_down()
 
 

@@ -303,7 +303,8 @@ class EventLines:
             self._reason = event.sequence, printable(event.content.text, limit=LONG)
             return
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
-        yield Line(text=f"  {kind} by {short(fact.principal)}{words}", style="dim")
+        who = f" by {short(fact.principal)}" if fact.principal else ""
+        yield Line(text=f"  {kind}{who}{words}", style="dim")
 
     def _command_rejected(self, event: StepEvent) -> Iterator[Line]:
         fact = event.command_rejected

@@ -16,6 +16,7 @@ from jackline.v1.event_pb2 import Delta, StepEvent
 from jackline.v1.run_pb2 import Run, RunState, View
 from jackline_client.cli.event_lines import EventLines, delta_text
 from jackline_client.cli.exit_codes import ExitCode, exit_code_of_state
+from jackline_client.cli.given import read_seconds
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.questions_below import QuestionsBelow
@@ -63,6 +64,8 @@ class Following:
     server: Named
     """As it was given on the command line: it goes into the commands that are shown."""
     result: ResultView = ResultView.AS_EVENT
+    owner: str = ""
+    """For how long the run may be without its owner; empty: it has none."""
 
 
 async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Following) -> ExitCode:
@@ -82,6 +85,7 @@ async def follow(client: "JacklineClient", screen: Screen, run_id: str, how: Fol
         deltas=deltas,
         kinds=how.kinds,
         children=how.children,
+        owner_grace_s=read_seconds(how.owner, flag="--owner") if how.owner else None,
         on_cut=connection.cut,
     )
     below = QuestionsBelow(client, run_id, view=how.view, show=show.frame)
@@ -164,6 +168,10 @@ async def _read_ended(client: "JacklineClient", run_id: str, how: Following, *, 
 
 def how_to_go_on(run_id: str, how: Following) -> Iterator[str]:
     """Says what became of a run whose watcher was interrupted, and what can be typed."""
+    if how.owner:
+        yield f"jackline: the run {run_id} is aborted in {how.owner}, unless somebody owns it again"
+        yield f"  jackline watch {run_id} --owner {how.owner}{how.server.flag}"
+        return
     yield f"jackline: the run {run_id} goes on"
     yield f"  jackline watch {run_id}{how.server.flag}"
     yield f"  jackline abort {run_id}{how.server.flag}"

@@ -77,4 +77,12 @@ NumbersOption = Annotated[
     bool,
     typer.Option("--numbers", help="Put its number before each event; `fork --at` and `--after` take one."),
 ]
+OwnerOption = Annotated[
+    str,
+    typer.Option(
+        "--owner",
+        metavar="TIME",
+        help="Own the run: it is aborted once nobody does for so long, such as 10s. Ctrl-C is going away.",
+    ),
+]
 NoDeltasOption = Annotated[bool, typer.Option("--no-deltas", help="Show no text before it is final.")]

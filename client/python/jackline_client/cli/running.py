@@ -33,6 +33,7 @@ from jackline_client.cli.options import (
     KindOption,
     NoDeltasOption,
     NumbersOption,
+    OwnerOption,
     ReconnectOption,
     RunArgument,
 )
@@ -152,6 +153,7 @@ def run(
             help="When the run ends at the latest: a span such as 15m, or a time, with a date or without.",
         ),
     ] = "",
+    owner: OwnerOption = "",
     detach: Annotated[bool, typer.Option("--detach", help="Print the run's id and leave.")] = False,
     result_only: Annotated[
         bool, typer.Option("--result-only", help="Print what came out and nothing else.")
@@ -174,6 +176,8 @@ def run(
         views=(result_only, detach, as_json),
         readable=(prompt, prompt_file, input_text, input_file, file),
     )
+    if owner and detach:
+        raise typer.BadParameter("--owner is for whoever stays; leave out --detach")
     value = read_input(input_text, input_file, pairs or ())
     if thread and has_prompt and value is None:
         raise typer.BadParameter(
@@ -205,6 +209,7 @@ def run(
         deltas=not no_deltas,
         server=server,
         result=_shown_result(result_only=result_only, has_prompt=has_prompt),
+        owner=_checked_owner(owner),
     )
     _run(start, how, detach=detach, reconnect_for=reconnect_for)
 
@@ -225,6 +230,13 @@ def _refuse_what_does_not_go_together(
         raise typer.BadParameter("--result-only, --detach and --json show three things; give one of them")
     if readable.count("-") > 1:
         raise typer.BadParameter("standard input can be read once: `-` stands twice")
+
+
+def _checked_owner(text: str) -> str:
+    """Returns the grace of an owner as it was typed. Raises BadParameter if it is no time."""
+    if text:
+        read_seconds(text, flag="--owner")
+    return text
 
 
 def _shown_result(*, result_only: bool, has_prompt: bool) -> ResultView:
@@ -354,6 +366,7 @@ def watch(
         typer.Option("--children", help="Show the runs that it starts too, each after a part of its id."),
     ] = False,
     numbers: NumbersOption = False,
+    owner: OwnerOption = "",
     as_json: JsonOption = False,
     no_deltas: NoDeltasOption = False,
     reconnect_for: ReconnectOption = RECONNECT_FOR,
@@ -370,6 +383,7 @@ def watch(
         children=children,
         numbers=numbers,
         server=server,
+        owner=_checked_owner(owner),
     )
     policy = jackline_client.WatchPolicy(reconnect_for_s=read_seconds(reconnect_for, flag="--reconnect-for"))
 

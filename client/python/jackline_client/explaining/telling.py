@@ -157,7 +157,8 @@ def _recovered(event: StepEvent) -> str | None:
 def _command(event: StepEvent) -> str:
     found = event.command_applied
     kind = word(CommandKind.Name, found.kind, "COMMAND_KIND_")
-    return f"{kind} by {found.principal}{said(event.content.text)}"
+    who = f" by {found.principal}" if found.principal else ""
+    return f"{kind}{who}{said(event.content.text)}"
 
 
 def _command_rejected(event: StepEvent) -> str:

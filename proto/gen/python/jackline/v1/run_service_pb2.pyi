@@ -443,6 +443,7 @@ class StreamProgressRequest(_message.Message):
     INCLUDE_CHILDREN_FIELD_NUMBER: _builtins.int
     POSITIONS_FIELD_NUMBER: _builtins.int
     INCLUDE_PROGRESS_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Required. The run."""
     after_sequence: _builtins.int
@@ -473,6 +474,13 @@ class StreamProgressRequest(_message.Message):
         Only with `include_children`.
         """
 
+    @_builtins.property
+    def owner(self) -> Global___StreamOwner:
+        """The run belongs to whoever holds streams like this one: it is aborted, by StopReason CLIENT_GONE, once all of them
+        have been closed for longer than the grace. Unset: a watcher that goes away changes nothing. Needs the scope
+        `runs:control` too.
+        """
+
     def __init__(
         self,
         *,
@@ -484,14 +492,41 @@ class StreamProgressRequest(_message.Message):
         include_children: _builtins.bool = ...,
         positions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         include_progress: _builtins.bool = ...,
+        owner: Global___StreamOwner | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_children", b"include_children", "include_deltas", b"include_deltas", "include_progress", b"include_progress", "kinds", b"kinds", "positions", b"positions", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "include_children", b"include_children", "include_deltas", b"include_deltas", "include_progress", b"include_progress", "kinds", b"kinds", "owner", b"owner", "positions", b"positions", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StreamProgressRequest: _TypeAlias = StreamProgressRequest  # noqa: Y015
+
+@_typing.final
+class StreamOwner(_message.Message):
+    """What makes a stream an owner of its run. A run that was ever owned needs an owner until it ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRACE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def grace(self) -> _duration_pb2.Duration:
+        """How long the run may be without an owner: 10 s when unset. The grace of the one that went last counts; where the server is
+        restarted it begins anew, and where a worker of several dies it may be 15 s longer.
+        """
+
+    def __init__(
+        self,
+        *,
+        grace: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grace", b"grace"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grace", b"grace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamOwner: _TypeAlias = StreamOwner  # noqa: Y015
 
 @_typing.final
 class StreamProgressResponse(_message.Message):
