@@ -98,12 +98,15 @@ class Door:
         Returns the first question that no answer fits, in words, and waits no longer then; else nothing.
         """
         done: set[tuple[str, str]] = set()
+        # What is asked in words is content, which a token may not be allowed to read.
+        by_words = any(answer.asks is not None for answer in answers)
+        view = View.VIEW_FULL if by_words else View.VIEW_METADATA
         events = self._client.watch(run_id, kinds=("interrupt_raised",), children=True)
         async with aclosing(events) as frames:
             async for frame in frames:
                 if not any(event.HasField("interrupt_raised") for event in frame.events):
                     continue
-                for one in await self._open_questions(run_id):
+                for one in await self._open_questions(run_id, view):
                     if (one.run_id, one.interrupt_id) in done:
                         continue
                     done.add((one.run_id, one.interrupt_id))
@@ -113,8 +116,8 @@ class Door:
                     await self._answer(one, answer)
         return ""
 
-    async def _open_questions(self, run_id: str) -> list[Interrupt]:
-        found = self._client.list_interrupts(run_id, children=True, view=View.VIEW_FULL)
+    async def _open_questions(self, run_id: str, view: View.ValueType) -> list[Interrupt]:
+        found = self._client.list_interrupts(run_id, children=True, view=view)
         async with aclosing(found) as interrupts:
             return [one async for one in interrupts]
 
@@ -139,9 +142,9 @@ class Door:
         await self._client.abort(run_id, reason=reason)
 
     async def living(self, labels: dict[str, str]) -> list[str]:
-        """The runs with these labels that have not ended."""
+        """The runs with these labels that have not ended; those below them end with them."""
         async with aclosing(self._client.list_runs(RunFilter(states=_LIVING, labels=labels))) as runs:
-            return [run.run_id async for run in runs]
+            return [run.run_id async for run in runs if not run.parent_run_id]
 
     # --- looking -------------------------------------------------------------------------------
 
