@@ -4,7 +4,6 @@ import asyncio
 import re
 import shutil
 import signal
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -143,12 +142,6 @@ async def test_what_happened_once_is_a_case_that_a_script_plays(servers: Servers
     assert [case.reviewed for case in load_cases(server.folder / "cases-once.yaml").cases] == [""]
 
 
-async def run_ids(client: JacklineClient, **labels: str) -> AsyncGenerator[str]:
-    async with aclosing(client.list_runs(RunFilter(labels=labels))) as runs:
-        async for run in runs:
-            yield run.run_id
-
-
 async def test_an_interrupt_ends_what_was_started_and_nothing_else(servers: Servers, tmp_path: Path) -> None:
     slow = [{"text": "Said at last.", "delay_ms": 3_600_000}]
     server = servers.make(worlds.scripted(tmp_path, slow))
@@ -156,24 +149,37 @@ async def test_an_interrupt_ends_what_was_started_and_nothing_else(servers: Serv
     workflow = (
         "name: slow\nmodel: fast\nflow: [s]\nsteps: {s: {kind: completion, prompt: Say it., answer: text}}\n"
     )
-    (server.folder / "cases.yaml").write_text("cases: [{name: slow, workflow: slow, times: 2}]\n", "utf-8")
-    async with server.client() as client, asyncio.timeout(60):
+    case = "cases: [{name: slow, workflow: slow, times: 2}]\n"
+    console = Console(address=server.address, home=server.folder)
+    async with server.client() as client, asyncio.timeout(100):
         await client.put_workflow(workflow)
-        other = (await client.start_run("slow")).run.run_id
-        console = Console(address=server.address, home=server.folder)
-        process = await console.start("eval", "cases.yaml", "--save", "r.json", JACKLINE_TOKEN=server.token)
-        started: list[str] = []
-        while len(started) < 2:
-            started = [one async for one in run_ids(client, eval="cases")]
-        for run_id in started:
-            async with aclosing(client.watch(run_id, kinds=("model_call_started",))) as frames:
-                async for frame in frames:
-                    if frame.events:
-                        break
-        process.send_signal(signal.SIGINT)
-        await process.communicate()
-        assert process.returncode == 130
-        for run_id in started:
-            assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_ABORTED
-        assert await living(client) == [other]
-    assert not load_results(server.folder / "r.json").complete
+        left = [(await client.start_run("slow")).run.run_id]
+        processes: dict[str, asyncio.subprocess.Process] = {}
+        for name in ("by_a_person", "by_a_machine"):
+            (server.folder / f"{name}.yaml").write_text(f"name: {name}\n{case}", "utf-8")
+            processes[name] = await console.start(
+                "eval", f"{name}.yaml", "--save", f"{name}.json", JACKLINE_TOKEN=server.token
+            )
+        started = {name: await begun(client, name) for name in processes}
+        for name, sent in (("by_a_person", signal.SIGINT), ("by_a_machine", signal.SIGTERM)):
+            processes[name].send_signal(sent)
+            await processes[name].communicate()
+            assert processes[name].returncode == 130
+            for run_id in started.pop(name):
+                assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_ABORTED
+            assert set(await living(client)) == {*left, *(one for ids in started.values() for one in ids)}
+            assert not load_results(server.folder / f"{name}.json").complete
+
+
+async def begun(client: JacklineClient, name: str) -> list[str]:
+    """The runs of a suite's two tries, once each has called its model."""
+    found: list[str] = []
+    while len(found) < 2:
+        async with aclosing(client.list_runs(RunFilter(labels={"eval": name}))) as runs:
+            found = [run.run_id async for run in runs]
+    for run_id in found:
+        async with aclosing(client.watch(run_id, kinds=("model_call_started",))) as frames:
+            async for frame in frames:
+                if frame.events:
+                    break
+    return found

@@ -5,6 +5,7 @@ Owns the flags, which of the three is done, and where files go. Does not own wha
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,8 +67,8 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
     """Run cases against a server and say which came out as expected.
 
     A case is a run with what is expected of it: its end, its outcome, the tools it called, what it used, a
-    judge's word. The exit code is 0 if all passed, 1 if not, 2 if a file is wrong. Ctrl-C ends the runs that
-    were started. --compare shows what passes no longer first, and its exit code is 1 then.
+    judge's word. The exit code is 0 if all passed, 1 if not, 2 if a file is wrong. Ctrl-C, or SIGTERM, ends
+    the runs that were started. --compare shows what passes no longer first, and its exit code is 1 then.
     """
     _refuse_what_does_not_go_together(
         compare=compare, record=record is not None, of_a_record=name is not None or into is not None
@@ -173,20 +174,39 @@ def _run(suites: Sequence["Suite"], writing: _Writing, *, at_once: int, server: 
             door=Door(client), suites=suites, expressions=CelExpressions(), at_once=at_once, on_case=show
         )
         progress = asyncio.create_task(_tell(screen, evaluation.told))
+        ending = _told_to_end()
         try:
             results = await evaluation.run()
         except asyncio.CancelledError:
             ended = await evaluation.stop("jackline eval was interrupted")
             stopped.append(f"{ended} {'run was' if ended == 1 else 'runs were'} ended")
             writing.write(evaluation.results(complete=False))
-            raise
+            if not ending.is_set():
+                raise
+            screen.problem(stopped[0])
+            return ExitCode.INTERRUPTED
         finally:
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
             progress.cancel()
             await asyncio.wait((progress,))
         _conclude(screen, results, writing)
         return ExitCode.OK if results.passed else ExitCode.RUN_FAILED
 
     carry_out(work, server=server, when_interrupted=lambda: iter(stopped))
+
+
+def _told_to_end() -> asyncio.Event:
+    """From now on SIGTERM, by which a build server ends a step, cancels this task and sets the event."""
+    told = asyncio.Event()
+    task = asyncio.current_task()
+
+    def end() -> None:
+        told.set()
+        if task is not None:
+            task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    return told
 
 
 def _conclude(screen: "Screen", results: "Results", writing: _Writing) -> None:

@@ -154,8 +154,11 @@ class _Trial:
             unanswered = await self._carried_out()
             seen = await self._door.sight(self._run_id, full=needs_content(self._case.expect))
         except (JacklineError, NotEnded) as error:
-            await self._leave("a try of jackline eval went wrong")
-            return Try(number=number, verdict=Verdict.ERROR, run_id=self._run_id, problem=_said(error))
+            spent = await self._left()
+            problem = _said(error)
+            return Try(
+                number=number, verdict=Verdict.ERROR, run_id=self._run_id, spent=spent, problem=problem
+            )
         missed = [
             Missed(what=one.what, expected=one.expected, actual=one.actual)
             for one in misses(self._case.expect, seen, expressions=self._expressions)
@@ -183,15 +186,20 @@ class _Trial:
             await self._door.wait(self._run_id)
         return unanswered
 
-    async def _leave(self, reason: str) -> None:
-        """End the run of a try that went wrong, if it can be ended. A run that was there before is left."""
+    async def _left(self) -> Spent:
+        """End the run of a try that went wrong, if it can be ended; what it has used, as far as is known.
+
+        A run that was there before is left as it is.
+        """
         if not self._run_id or isinstance(self._case.origin, Existing):
-            return
+            return Spent()
         try:
             async with asyncio.timeout(_ABORT_S):
-                await self._door.abort(self._run_id, reason)
-        except (JacklineError, TimeoutError):
-            return
+                await self._door.abort(self._run_id, "a try of jackline eval went wrong")
+                await self._door.wait(self._run_id)
+                return _spent((await self._door.sight(self._run_id, full=False)).used)
+        except (JacklineError, NotEnded, TimeoutError):
+            return Spent()
 
     def _verdict(self, number: int, seen: Sight, missed: list[Missed], judged: Judged | None) -> Try:
         wanted = self._case.expect.judge
