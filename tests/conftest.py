@@ -1,7 +1,8 @@
 """Rules of the whole suite: a test that is skipped, and not listed with a reason, fails the run.
 
 Owns the list's format (`allowed_skips.txt` beside this file) and how it is enforced, with pytest-xdist and
-without; and that no example of a property is red because the machine was slow. Fixtures of one part stand in that part's folder.
+without; and that no example of a property is red because the machine was slow. Fixtures of one part stand in
+that part's folder.
 """
 
 from pathlib import Path

@@ -16,7 +16,7 @@ from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.options import AddressOption, ContextOption
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
-from jackline_server.commands.given import Output, OutputForm, fail, say
+from jackline_server.commands.given import Output, OutputForm, fail, say, say_json
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient
@@ -70,8 +70,10 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
     judge's word. The exit code is 0 if all passed, 1 if not, 2 if a file is wrong. Ctrl-C, or SIGTERM, ends
     the runs that were started. --compare shows what passes no longer first, and its exit code is 1 then.
     """
+    of_a_record = name is not None or into is not None
+    of_running = bool(case or check or save or junit)
     _refuse_what_does_not_go_together(
-        compare=compare, record=record is not None, of_a_record=name is not None or into is not None
+        compare=compare, record=record is not None, of_a_record=of_a_record, of_running=of_running
     )
     server = Named(address=address, context=context)
     if record is not None:
@@ -79,7 +81,7 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
 
         record_run(record, name=name, into=into or Path(), server=server)
     elif compare:
-        _compare(files or [])
+        _compare(files or [], output)
     else:
         suites = _suites(files or [], case or [])
         if check:
@@ -89,9 +91,13 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
         _run(suites, _Writing(save=save, junit=junit, output=output), at_once=at_once, server=server)
 
 
-def _refuse_what_does_not_go_together(*, compare: bool, record: bool, of_a_record: bool) -> None:
+def _refuse_what_does_not_go_together(
+    *, compare: bool, record: bool, of_a_record: bool, of_running: bool
+) -> None:
     if compare and record:
         raise typer.BadParameter("give --compare or --record, not both")
+    if of_running and (compare or record):
+        raise typer.BadParameter("--case, --check, --save and --junit belong to running cases")
     if of_a_record and not record:
         raise typer.BadParameter("--name and --into belong to --record")
 
@@ -235,7 +241,7 @@ def show_lines(screen: "Screen", lines: Iterable["Line"]) -> None:
         screen.line(line.text, style=line.style)
 
 
-def _compare(files: Sequence[Path]) -> None:
+def _compare(files: Sequence[Path], output: Output) -> None:
     from jackline_client.cli.screen import make_screen  # noqa: PLC0415 - help needs none of it
     from jackline_server.commands.evaluation.comparing import (  # noqa: PLC0415 - see above
         compared,
@@ -252,5 +258,9 @@ def _compare(files: Sequence[Path]) -> None:
         before, after = (load_results(file) for file in files)
     except ResultsRefused as refused:
         fail(_EVAL, ExitCode.USAGE, str(refused))
-    show_lines(make_screen(), comparison_lines(before, after))
-    raise typer.Exit(ExitCode.RUN_FAILED if compared(before, after).is_worse else ExitCode.OK)
+    found = compared(before, after)
+    if output is Output.JSON:
+        say_json(found.document())
+    else:
+        show_lines(make_screen(), comparison_lines(before, after))
+    raise typer.Exit(ExitCode.RUN_FAILED if found.is_worse else ExitCode.OK)

@@ -55,6 +55,11 @@ class Comparison:
         """True if something passed before and does not now."""
         return bool(self.regressed)
 
+    def document(self) -> dict[str, list[str]]:
+        """It for programs: the cases, as `suite/case`, by what became of them."""
+        groups = ("regressed", "fixed", "failing", "added", "gone")
+        return {group: [_name(key) for key in getattr(self, group)] for group in groups}
+
 
 def compared(before: Results, after: Results) -> Comparison:
     """What became of each case. One that is not in both is neither broken nor mended."""
