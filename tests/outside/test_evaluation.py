@@ -12,7 +12,7 @@ from jackline.v1.run_pb2 import RunState
 from jackline_client import JacklineClient, RunFilter
 from jackline_server.commands.evaluation.cases import load_cases
 from jackline_server.commands.evaluation.door import Door
-from jackline_server.commands.evaluation.results import load_results
+from jackline_server.commands.evaluation.results import Results, load_results
 from jackline_server.commands.evaluation.running import Evaluation
 from jackline_server.expressions.cel import CelExpressions
 from tests.cli.console import Console, Done
@@ -26,11 +26,14 @@ DIFFERENT = """\
 name: parcels
 defaults: {workflow: parcels, judge_model: judge}
 cases:
-  - {name: where_it_is, input: {parcel: P-1, message: a}, times: 2, expect: {exit: claim}}
+  - name: where_it_is
+    input: {parcel: P-1, message: a}
+    times: 2
+    expect: {exit: claim, judge: {criteria: a}}
   - name: broken
     input: {parcel: P-2, message: a}
     answers: [{tool: lookup, option: pay}]
-    expect: {exit: pay}
+    expect: {exit: pay, outcome: {a: 1}}
   - {name: sorry, input: {parcel: P-1, message: a}, expect: {exit: answered, judge: {criteria: Is sorry.}}}
   - {name: no_workflow, workflow: nowhere}
   - {name: no_judge, input: {parcel: P-1, message: a}, expect: {judge: {criteria: a, model: gone}}}
@@ -58,8 +61,8 @@ async def by_command(server: ServerProcess, *words: str) -> Done:
     return await console.run("eval", *words, JACKLINE_TOKEN=server.token)
 
 
-async def evaluated(server: ServerProcess, client: JacklineClient, file: str) -> dict[str, str]:
-    """The verdict on each case of a file in the server's folder, by the code that the command runs."""
+async def evaluated(server: ServerProcess, client: JacklineClient, file: str) -> Results:
+    """What comes of a file in the server's folder, by the code that the command runs."""
     suite = load_cases(server.folder / file)
     shown: list[str] = []
     evaluation = Evaluation(
@@ -72,6 +75,10 @@ async def evaluated(server: ServerProcess, client: JacklineClient, file: str) ->
     async with asyncio.timeout(60):
         results = await evaluation.run()
     assert sorted(shown) == sorted(case.name for case in suite.cases)
+    return results
+
+
+def verdicts(results: Results) -> dict[str, str]:
     return {case.name: case.verdict.value for case in results.cases().values()}
 
 
@@ -98,7 +105,8 @@ async def test_what_is_otherwise_fails_and_what_can_not_be_tried_is_an_error(ser
     await server.start("--volatile")
     (server.folder / "different.yaml").write_text(DIFFERENT, encoding="utf-8")
     async with server.client() as client:
-        assert await evaluated(server, client, "different.yaml") == {
+        results = await evaluated(server, client, "different.yaml")
+        assert verdicts(results) == {
             "where_it_is": "failed",
             "broken": "failed",
             "sorry": "failed",
@@ -110,6 +118,14 @@ async def test_what_is_otherwise_fails_and_what_can_not_be_tried_is_an_error(ser
             "bounded": "passed",
         }
         assert await living(client) == []
+    tried = {name: case.tries[0] for (_, name), case in results.cases().items()}
+    assert [one.what for one in tried["broken"].missed] == ["answers"], "what follows of it is not told too"
+    assert "Shall the claim be paid?" in tried["broken"].missed[0].actual
+    assert tried["no_option"].spent.tokens == 670, "what a try has used is told though it went wrong"
+    judged = tried["sorry"].judged
+    assert judged is not None
+    assert (judged.passed, judged.spent.tokens > 0) == (False, True)
+    assert tried["where_it_is"].judged is None, "a judge costs: none is asked of what is wrong already"
 
 
 async def living(client: JacklineClient) -> list[str]:
@@ -131,14 +147,14 @@ async def test_what_happened_once_is_a_case_that_a_script_plays(servers: Servers
             f"cases: [{{name: there, run: {run_id}, expect: {{exit: answered, used: {{tokens: 670}}}}}}]\n"
         )
         (server.folder / "there.yaml").write_text(judged, encoding="utf-8")
-        assert await evaluated(server, client, "there.yaml") == {"there": "passed"}
+        assert verdicts(await evaluated(server, client, "there.yaml")) == {"there": "passed"}
         assert await server.stop() == 0
 
     # The models now say what they said in that run, and nothing else.
     (server.folder / "script.yaml").write_bytes((server.folder / "script-once.yaml").read_bytes())
     await server.start("--volatile")
     async with server.client() as client:
-        assert await evaluated(server, client, "cases-once.yaml") == {"once": "passed"}
+        assert verdicts(await evaluated(server, client, "cases-once.yaml")) == {"once": "passed"}
     assert [case.reviewed for case in load_cases(server.folder / "cases-once.yaml").cases] == [""]
 
 

@@ -25,7 +25,7 @@ from jackline.v1.run_pb2 import (
     View,
 )
 from jackline_client import JacklineClient, RunFilter, StartOptions
-from jackline_client.errors import AlreadyDecided, RunTerminal
+from jackline_client.errors import AlreadyDecided, RunTerminal, ScopeMissing
 from jackline_server.commands.evaluation.cases import Case, Existing, Given, Stored
 from jackline_server.commands.evaluation.event_reading import EventReading
 from jackline_server.commands.evaluation.recording import Conversation, Recorded
@@ -112,7 +112,7 @@ class Door:
                     done.add((one.run_id, one.interrupt_id))
                     answer = next((found for found in answers if _fits(found, one)), None)
                     if answer is None:
-                        return _asked(one)
+                        return _asked(await self._in_words(one))
                     await self._answer(one, answer)
         return ""
 
@@ -120,6 +120,14 @@ class Door:
         found = self._client.list_interrupts(run_id, children=True, view=view)
         async with aclosing(found) as interrupts:
             return [one async for one in interrupts]
+
+    async def _in_words(self, asked: Interrupt) -> Interrupt:
+        """The question with what it says, if the token may read that and it is still open."""
+        try:
+            found = await self._open_questions(asked.run_id, View.VIEW_FULL)
+        except ScopeMissing:
+            return asked
+        return next((one for one in found if one.interrupt_id == asked.interrupt_id), asked)
 
     async def _answer(self, asked: Interrupt, answer: AnswerShape) -> None:
         text = answer.text or ""
