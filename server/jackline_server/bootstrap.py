@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from jackline_server import failpoints
 from jackline_server.api.server_info import ServerInfo
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.config import Config, TenantLimits, model_plans
+from jackline_server.config import Config, RunSettings, TenantLimits, model_plans
 from jackline_server.config.masking import Veil
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import HookPlan
@@ -386,12 +386,12 @@ def _ring(
         clock=SystemClock(),
         chance=SystemChance(),
         catalogs=tools.catalogs,
-        run_result_bytes=config.run_stored_bytes,
+        run_result_bytes=config.run.stored_bytes,
         consultants=consultants,
         masks=PiiMasks(),
         held=tools.mcp,
         outbox=outbox,
-        limits=_run_limits(config.tenant),
+        limits=_run_limits(config.tenant, config.run),
     )
 
 
@@ -423,7 +423,7 @@ def _webhooks(config: Config, store: Store, deliverer: Deliverer) -> Webhooks:
     return Webhooks(config.webhooks, log=store.deliveries, sender=deliverer, clock=SystemClock())
 
 
-def _run_limits(tenant: TenantLimits) -> RunLimits:
+def _run_limits(tenant: TenantLimits, run: RunSettings) -> RunLimits:
     return RunLimits(
         most=BoundsCap(
             run_timeout_ms=tenant.run_timeout_ms,
@@ -431,6 +431,7 @@ def _run_limits(tenant: TenantLimits) -> RunLimits:
             cost_budget_micros=tenant.run_cost_budget_micros,
         ),
         starter_adjusts=tenant.adjust_own_runs,
+        start_delay_ms=run.start_delay_ms,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
+from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ from jackline_server.runtime.store_ports import Tenant
 from jackline_server.runtime.use_cases import Caller
 
 TENANT = Tenant("default")
+CALLER = Caller(tenant=TENANT, principal="p")
 MIB = 1024 * 1024
 A_MOMENT_S = 0.5
 """Ten times what it takes, and a tenth of what it took to go through such a request."""
@@ -269,3 +271,26 @@ def test_a_bound_of_nothing_or_beyond_all_reach_is_refused(bounds: RunBounds, fi
     with pytest.raises(DoorRefused) as refused:
         read_start(StartRunRequest(workflow="w", bounds=bounds), caller=caller, now_unix_ms=0)
     assert {violation.field for violation in refused.value.violations} == fields
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"start_delay": Duration(seconds=-1)}, "OUT_OF_RANGE"),
+        ({"start_delay": Duration(seconds=10), "deadline": Timestamp(seconds=10)}, "OUT_OF_RANGE"),
+        ({"start_delay": Duration(seconds=10), "thread_id": "talk"}, "WITH_THREAD"),
+    ],
+    ids=["before now", "not before the deadline", "in a thread"],
+)
+def test_a_delay_that_no_run_can_have_is_refused_by_its_field(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DoorRefused) as refused:
+        read_start(StartRunRequest(workflow="w", **given), caller=CALLER, now_unix_ms=0)
+    assert [(one.field, one.reason) for one in refused.value.violations] == [("start_delay", reason)]
+
+
+@pytest.mark.parametrize(("seconds", "read"), [(10, 10_000), (0, None)])
+def test_a_delay_is_read_and_one_of_nothing_is_none(seconds: int, read: int | None) -> None:
+    request = StartRunRequest(
+        workflow="w", start_delay=Duration(seconds=seconds), deadline=Timestamp(seconds=11)
+    )
+    assert read_start(request, caller=CALLER, now_unix_ms=0).start_delay_ms == read

@@ -129,6 +129,28 @@ async def test_a_deadline_goes_along_with_the_start(console: Console, service: S
     assert request.deadline.ToJsonString() == "2999-03-01T18:30:00Z"
 
 
+async def test_a_delay_goes_along_with_the_start_and_is_told(
+    console: Console, service: ScriptedService
+) -> None:
+    answer = started()
+    answer.disposition = wire.StartDisposition.START_DISPOSITION_QUEUED
+    answer.run.start_time.FromJsonString("2999-03-01T18:30:00Z")
+    service.script("StartRun", answer)
+    service.script("GetRun", ended_run(service.log))
+    done = await console.run("run", "refunds", "--start-delay", "10m")
+    (request,) = service.requests(wire.StartRunRequest)
+    assert request.start_delay.ToSeconds() == 600
+    assert "begins at 2999-03-01 18:30:00 UTC" in done.out + done.err
+
+
+async def test_a_delay_in_a_thread_is_refused_before_anything_is_sent(
+    console: Console, service: ScriptedService
+) -> None:
+    done = await console.run("run", "refunds", "--start-delay", "10m", "--thread", "talk")
+    assert done.code == 2
+    assert service.requests(wire.StartRunRequest) == []
+
+
 async def test_a_kind_that_is_refused_is_named_by_its_flag(
     console: Console, service: ScriptedService
 ) -> None:

@@ -1,6 +1,7 @@
 """The Leases port: who drives which run, by epoch and by the store's own clock."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -155,6 +156,30 @@ async def test_a_waiting_run_needs_a_worker_when_its_time_has_come(store: Store)
 
     assert await _claim(store, "other") == []
     assert len(await store.leases.claim("other", limit=9, now_unix_ms=NOW + 1)) == 1
+
+
+async def test_a_delayed_run_needs_a_worker_at_its_time_or_for_a_command(store: Store):
+    delayed = replace(head(Phase.QUEUED, wake=NOW + 1), is_delayed=True)
+    for run_id in ("run_a", "run_b"):
+        await store.journal.create(new_run(run_id, owner=None, head=delayed))
+    await store.commands.submit("run_b", command_id="c1", payload=b"1", limit=9)
+
+    assert [claim.run_id for claim in await _claim(store, "other")] == ["run_b"]
+    await store.journal.append(append("run_b", at=delayed))
+    await store.leases.release("other", "run_b", epoch=1, heard=1)
+    assert await _claim(store, "other") == []
+    claims = await store.leases.claim("other", limit=9, now_unix_ms=NOW + 1)
+    assert {claim.run_id for claim in claims} == {"run_a", "run_b"}
+
+
+async def test_a_run_that_is_delayed_no_more_needs_a_worker(store: Store):
+    delayed = replace(head(Phase.QUEUED, wake=NOW + 1), is_delayed=True)
+    await store.journal.create(new_run(owner=None, head=delayed))
+    assert len(await store.leases.claim("worker", limit=9, now_unix_ms=NOW + 1)) == 1
+    await store.journal.append(append(at=head(Phase.QUEUED)))
+    await store.leases.release("worker", "run_a", epoch=1)
+
+    assert [claim.run_id for claim in await _claim(store, "other")] == ["run_a"]
 
 
 async def test_a_finished_run_needs_no_worker(store: Store, time: ManualTime):

@@ -1,5 +1,7 @@
 """The Runs port: rows by id, by request and by page."""
 
+from dataclasses import replace
+
 import pytest
 
 from jackline_server.core.facts import Phase
@@ -91,6 +93,15 @@ async def test_open_interrupts_filter(store: Store):
     assert await _ids(store, with_interrupts=True) == ["run_c"]
     await store.journal.append(append("run_c", after=2, at=head()))
     assert await _ids(store, with_interrupts=True) == []
+
+
+async def test_delayed_runs_may_be_left_out(store: Store):
+    await _three_and_a_stranger(store)
+    delayed = replace(head(Phase.QUEUED, wake=9_000), is_delayed=True)
+    await store.journal.create(new_run("run_d", created_unix_ms=4_000, owner=None, head=delayed))
+
+    assert await _ids(store) == ["run_d", "run_c", "run_b", "run_a"]
+    assert await _ids(store, without_delayed=True) == ["run_c", "run_b", "run_a"]
 
 
 async def _three_and_a_stranger(store: Store) -> None:

@@ -80,3 +80,21 @@ async def test_a_deadline_that_passes_while_the_server_is_down_ends_the_run_afte
         run = await recorder.client.get_run(run_id)
         assert run.stop_reason == StopReason.STOP_REASON_DEADLINE
         assert not watcher.has("model_call_started", 2)
+
+
+async def test_a_delayed_run_outlives_its_server_and_begins_at_its_time(servers: Servers, tmp_path: Path):
+    server = servers.make(worlds.scripted(tmp_path, [{"text": "Thought."}]))
+    await server.start()
+    await put(server, SLOW)
+    async with recording(server) as recorder:
+        run_id = await recorder.start("slow", "m", start_delay=timedelta(seconds=2))
+        await server.kill()
+        await server.start()
+        seen = recorder.watch(run_id)
+        await recorder.done()
+
+        run = await recorder.client.get_run(run_id)
+        assert run.state == RunState.RUN_STATE_SUCCEEDED
+        begun = next(event for event in seen.events() if event.HasField("step_started"))
+        assert begun.time.ToDatetime() >= run.start_time.ToDatetime() > run.created_at.ToDatetime()
+        await recorder.judged([run_id])

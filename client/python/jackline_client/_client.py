@@ -128,9 +128,9 @@ class JacklineClient:
         """Starts a run of a named or inline workflow; returns when it is durable.
 
         Takes the `StartOptions` as keywords: `inline_yaml` with its `files` in place of a name, `labels`,
-        `bounds`, `deadline`, `on_question`, `subject`, `thread_id` with `on_busy`. Raises TypeError for any
-        other, ThreadBusy if the thread has an active run and `on_busy` says nothing of it. The answer's
-        `disposition` says what became of the start.
+        `bounds`, `deadline`, `start_delay`, `on_question`, `subject`, `thread_id` with `on_busy`. Raises
+        TypeError for any other, ThreadBusy if the thread has an active run and `on_busy` says nothing of it.
+        The answer's `disposition` says what became of the start.
 
         A repeat with the same `request_id` and content returns the same run; RequestIdReused for another
         content.

@@ -8,7 +8,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypedDict
 
 from google.protobuf.json_format import ParseDict
@@ -61,6 +61,8 @@ class StartOptions(TypedDict, total=False):
     """Tightens the workflow's bounds."""
     deadline: datetime
     """Absolute end of the run, with its time zone."""
+    start_delay: timedelta
+    """Begin so much later; until then the run is queued. Not with a thread."""
     on_question: OnQuestion.ValueType
     """`ON_QUESTION_WAIT` for an answer, or `ON_QUESTION_REVIEW`: nobody is there, end as needs_review."""
     subject: Mapping[str, object]
@@ -153,11 +155,17 @@ def start_request(
         request.workflow = workflow
     if value is not None:
         request.input_json = json_bytes(value)
-    if (deadline := options.get("deadline")) is not None:
-        request.deadline.CopyFrom(timestamp(deadline))
+    _set_times(request, options)
     if (subject := options.get("subject")) is not None:
         request.subject.CopyFrom(ParseDict(dict(subject), Struct()))
     return request
+
+
+def _set_times(request: StartRunRequest, options: StartOptions) -> None:
+    if (deadline := options.get("deadline")) is not None:
+        request.deadline.CopyFrom(timestamp(deadline))
+    if (delay := options.get("start_delay")) is not None:
+        request.start_delay.FromTimedelta(delay)
 
 
 def fork_request(run_id: str, sequence: int, request_id: str | None, options: ForkOptions) -> ForkRunRequest:

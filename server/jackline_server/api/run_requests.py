@@ -10,7 +10,7 @@ from jackline_server.api.json_values import EMPTY_OBJECT, MOST_LEVELS, text_of_b
 from jackline_server.api.kinds import check_kinds
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.run_filters import read_filter
-from jackline_server.api.start_fields import check_new_bounds, deadline, tighter_bounds
+from jackline_server.api.start_fields import check_new_bounds, deadline, start_delay, tighter_bounds
 from jackline_server.api.thread_requests import read_thread
 from jackline_server.api.workflow_requests import check_reference, check_source, source_of
 from jackline_server.codec.commands import read_action
@@ -44,6 +44,7 @@ def read_start(request: run_service_pb2.StartRunRequest, *, caller: Caller, now_
     bounds = tighter_bounds(checks, "bounds", request.bounds)
     end = _deadline(checks, request, now_unix_ms)
     thread = read_thread(checks, request)
+    delay_ms = start_delay(checks, request, end_unix_ms=end, now_unix_ms=now_unix_ms)
     checks.finish()
     return StartRun(
         caller=caller,
@@ -58,6 +59,7 @@ def read_start(request: run_service_pb2.StartRunRequest, *, caller: Caller, now_
         deadline_unix_ms=end,
         on_question=ON_QUESTION.read_optional(request.on_question),
         thread=thread,
+        start_delay_ms=delay_ms,
     )
 
 

@@ -1,4 +1,4 @@
-"""Bounds and deadlines, as requests to begin a run and commands for a live one have them."""
+"""Bounds, deadlines and delays, as requests to begin a run and commands for a live one have them."""
 
 from typing import Literal, TypeAlias
 
@@ -6,6 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from jackline.v1 import run_pb2
 from jackline.v1.control_pb2 import AdjustBoundsCommand
+from jackline.v1.run_service_pb2 import StartRunRequest
 from jackline_server.api.checks import Checks
 from jackline_server.runtime.use_cases import TighterBounds
 
@@ -66,3 +67,20 @@ def deadline(checks: Checks, field: str, given: Timestamp, *, now_unix_ms: int) 
     if found is not None and found <= now_unix_ms:
         checks.fail(field, "must be in the future", "OUT_OF_RANGE")
     return found
+
+
+def start_delay(
+    checks: Checks, request: StartRunRequest, *, end_unix_ms: int | None, now_unix_ms: int
+) -> int | None:
+    """How long the start is delayed, in milliseconds; None for no delay, and for one of nothing.
+
+    Notes one that goes with a thread, which it would hold for nobody, and one that the deadline comes before.
+    """
+    if not request.HasField("start_delay"):
+        return None
+    delay_ms = checks.duration("start_delay", request.start_delay)
+    if delay_ms and request.thread_id:
+        checks.fail("start_delay", "not with a thread: start the run when its time has come", "WITH_THREAD")
+    if end_unix_ms is not None and now_unix_ms + delay_ms >= end_unix_ms:
+        checks.fail("start_delay", "must end before the deadline", "OUT_OF_RANGE")
+    return delay_ms or None

@@ -45,6 +45,8 @@ def _pack_run_started(fact: RunStarted, event: event_pb2.StepEvent) -> None:
         set_thread(into.thread, fact.thread)
     if fact.parent is not None:
         set_parent(into.parent, fact.parent)
+    if fact.start_unix_ms is not None:
+        set_time(into.start_time, fact.start_unix_ms)
 
 
 def _fill_run_started(fact: RunStarted, content: event_pb2.Content) -> None:
@@ -71,6 +73,7 @@ def _unpack_run_started(event: event_pb2.StepEvent) -> RunStarted:
         forked_from=read_origin(found.forked_from) if found.HasField("forked_from") else None,
         thread=read_thread(found.thread, content.thread) if found.HasField("thread") else None,
         parent=read_parent(found.parent) if found.HasField("parent") else None,
+        start_unix_ms=milliseconds(found.start_time) if found.HasField("start_time") else None,
     )
 
 

@@ -55,6 +55,8 @@ def run_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int 
         set_time(run.finished_at, finished_unix_ms)
     if started.deadline_unix_ms is not None:
         set_time(run.deadline, started.deadline_unix_ms)
+    if started.start_unix_ms is not None:
+        set_time(run.start_time, started.start_unix_ms)
     if started.forked_from is not None:
         set_origin(run.forked_from, started.forked_from)
     if started.thread is not None:

@@ -24,6 +24,7 @@ with `__` between the parts. A flag is named like the TOML path, the `server.` l
     connections.orders.timeout    JACKLINE_CONNECTIONS__ORDERS__TIMEOUT  30s
     functions.roots               JACKLINE_FUNCTIONS__ROOTS           none (a, b)
     limits.run.stored_bytes       JACKLINE_LIMITS__RUN__STORED_BYTES  268435456
+    limits.run.start_delay        JACKLINE_LIMITS__RUN__START_DELAY   30d
     limits.tenant.active_runs     JACKLINE_LIMITS__TENANT__ACTIVE_RUNS  none
     limits.tenant.run_token_budget  JACKLINE_LIMITS__TENANT__RUN_TOKEN_BUDGET  none
     ----------------------------  ----------------------------------  -----------------
@@ -35,7 +36,14 @@ A relative path in the file starts at the file's folder, any other at the workin
 from jackline_server.config.load import load_config
 from jackline_server.config.plans import model_plans
 from jackline_server.config.problems import ConfigError, Problem, ProblemCode
-from jackline_server.config.settings import Config, Listen, ModelProfile, ServerSettings, TenantLimits
+from jackline_server.config.settings import (
+    Config,
+    Listen,
+    ModelProfile,
+    RunSettings,
+    ServerSettings,
+    TenantLimits,
+)
 
 __all__ = [
     "Config",
@@ -44,6 +52,7 @@ __all__ = [
     "ModelProfile",
     "Problem",
     "ProblemCode",
+    "RunSettings",
     "ServerSettings",
     "TenantLimits",
     "load_config",

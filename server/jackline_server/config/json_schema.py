@@ -24,7 +24,7 @@ from jackline_server.config.sections import (
     read_function_processes,
     read_function_roots,
     read_models,
-    read_run_stored_bytes,
+    read_run_settings,
     read_server,
     read_tenant_limits,
 )
@@ -50,7 +50,7 @@ def config_schema(texts: Texts) -> dict[str, Any]:
     read_models(models)
     read_function_processes(functions)
     read_function_roots(functions)
-    read_run_stored_bytes(limits)
+    read_run_settings(limits)
     read_tenant_limits(limits)
     profile = models.each()
     profile["properties"]["adapter"]["enum"] = list(ADAPTERS)

@@ -16,7 +16,7 @@ from jackline_server.config.sections import (
     read_function_processes,
     read_function_roots,
     read_models,
-    read_run_stored_bytes,
+    read_run_settings,
     read_server,
     read_tenant_limits,
 )
@@ -73,7 +73,7 @@ def read_config(
         data_sources=read_data_sources(sections["data_sources"]),
         function_processes=read_function_processes(sections["functions"]),
         function_roots=read_function_roots(sections["functions"]),
-        run_stored_bytes=read_run_stored_bytes(sections["limits"]),
+        run=read_run_settings(sections["limits"]),
         tenant=read_tenant_limits(sections["limits"]),
         hooks=read_hooks(sections["hooks"]),
         policies=read_policies(sections["policies"]),

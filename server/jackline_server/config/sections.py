@@ -13,7 +13,7 @@ from jackline_server.config.environment import read_environment
 from jackline_server.config.headers import read_headers
 from jackline_server.config.problems import ProblemCode
 from jackline_server.config.section import Section
-from jackline_server.config.settings import Listen, ModelProfile, ServerSettings, TenantLimits
+from jackline_server.config.settings import Listen, ModelProfile, RunSettings, ServerSettings, TenantLimits
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import AttemptLimits, JsonValue, Price
 from jackline_server.runtime.function_ports import FunctionProcesses
@@ -26,6 +26,7 @@ from jackline_server.runtime.model_providers import (
     read_model_name,
 )
 from jackline_server.runtime.results import RUN_BYTES
+from jackline_server.runtime.run_limits import START_DELAY_MS
 
 SECTIONS = (
     "server",
@@ -345,17 +346,17 @@ def read_function_roots(section: Section) -> tuple[str, ...]:
     return roots
 
 
-def read_run_stored_bytes(section: Section) -> int:
-    """Section `[limits]`: what the results of one run that are kept outside its log come to at most.
-
-    To be read before the rest of the section, which ends it.
-    """
+def read_run_settings(section: Section) -> RunSettings:
+    """Section `[limits]`: its part about any one run. To be read before the rest, which ends the section."""
     run = section.table("run")
     if run is None:
-        return RUN_BYTES
-    stored = run.integer("stored_bytes", default=RUN_BYTES, least=0, most=_MILLION * _MILLION)
+        return RunSettings()
+    settings = RunSettings(
+        stored_bytes=run.integer("stored_bytes", default=RUN_BYTES, least=0, most=_MILLION * _MILLION),
+        start_delay_ms=run.span("start_delay", default_ms=START_DELAY_MS, most_ms=_LONGEST_RUN_MS),
+    )
     run.finish()
-    return stored
+    return settings
 
 
 def read_tenant_limits(section: Section) -> TenantLimits:

@@ -14,6 +14,8 @@ from jackline_server.runtime.grpc_ports import GrpcConnection
 from jackline_server.runtime.http_ports import HttpConnection
 from jackline_server.runtime.mcp_ports import McpConnection, McpProcess
 from jackline_server.runtime.pinned_tools import CatalogConnection
+from jackline_server.runtime.results import RUN_BYTES
+from jackline_server.runtime.run_limits import START_DELAY_MS
 from jackline_server.runtime.secrets import Secret
 from jackline_server.runtime.sql_ports import DataSource, PostgresServer
 from jackline_server.runtime.webhook_ports import WebhookEndpoint
@@ -92,6 +94,18 @@ class TenantLimits:
 
 
 @frozen
+class RunSettings:
+    """Section `[limits.run]`: what any one run may have.
+
+    `stored_bytes` are those of its results that are kept outside its log, `start_delay_ms` is how long its
+    start may be delayed.
+    """
+
+    stored_bytes: int = RUN_BYTES
+    start_delay_ms: int = START_DELAY_MS
+
+
+@frozen
 class Config:
     """All of it. `notices` are worth a line in the log at boot; `file` is None without a file.
 
@@ -109,7 +123,7 @@ class Config:
     function_roots: tuple[str, ...]
     function_processes: FunctionProcesses
     tenant: TenantLimits
-    run_stored_bytes: int
+    run: RunSettings
     hooks: Mapping[str, HookDeclaration]
     policies: Mapping[str, PolicyTarget]
     webhooks: Mapping[str, WebhookEndpoint]

@@ -6,7 +6,7 @@
      -  a child run lives                                   -> Wait
      2  abort applied, or the run keeps crashing            -> leave, end
      3  a deadline passed                                   -> leave, end
-     4  paused, a question open, or not its turn in a thread -> Wait
+     4  paused, delayed, a question open, or not its turn    -> Wait
      -  between steps                                       -> gatekeeping, the next step, or the end
      -  a step around which somebody is asked               -> gatekeeping, before and after what follows
      5  tool calls still to do                              -> calls
@@ -72,7 +72,7 @@ def decide(state: RunState, *, now: Moment, instruments: Instruments) -> Step:
         text = state.plan.warnings[oversight.warnings_told]
         return Record(facts=(Noticed(code=NoticeCode.FILE_MISSING, text=text),))
     held = oversight.paused and not oversight.deadline_passed
-    if held or oversight.interrupts or state.waits_for_turn:
+    if held or oversight.interrupts or state.waits_for_turn or state.is_delayed:
         return Wait(until_active_ms=None)
     if state.visit is None:
         asked = gatekeeping.at_start(state, now, instruments) if state.gates is not None else None

@@ -83,7 +83,7 @@ def begin(run_id: str, plan: Plan, started: RunStarted, *, active_ms: int = 0) -
         epoch=started.epoch,
         context={"input": json_text.parse(started.input_json)},
         next_step=plan.flow[0],
-        oversight=Oversight(interrupts={}),
+        oversight=Oversight(starts_unix_ms=started.start_unix_ms, interrupts={}),
         visits={},
         calls={},
         talk=None if thread is None else Talk(history=thread.messages, waits=thread.waits),

@@ -333,9 +333,10 @@ class Oversight:
     """What holds the run from outside its loop, and what was noticed once for all of it.
 
     `told` has the notice and what it is about. That of a nearly used budget stands for every budget if it is
-    about none, as notices of before are.
+    about none, as notices of before are. `starts_unix_ms` is set until the time of a delayed run has come.
     """
 
+    starts_unix_ms: int | None = None
     paused: bool = False
     pause_expires_unix_ms: int | None = None
     abort: AbortRequest | None = None
@@ -411,6 +412,11 @@ class RunState:
         return self.talk is not None and self.talk.waits
 
     @property
+    def is_delayed(self) -> bool:
+        """True until the time at which a delayed run begins has come."""
+        return self.oversight.starts_unix_ms is not None
+
+    @property
     def has_children(self) -> bool:
         """True while a child run lives: this one does nothing until it has ended."""
         return self.family is not None and bool(self.family.living)
@@ -420,7 +426,7 @@ class RunState:
         """Where the run stands."""
         if self.finished is not None:
             return self.finished.phase
-        if self.epoch == 0 or self.waits_for_turn:
+        if self.epoch == 0 or self.waits_for_turn or self.oversight.starts_unix_ms is not None:
             return Phase.QUEUED
         if self.oversight.paused:
             return Phase.PAUSED

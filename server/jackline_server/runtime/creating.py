@@ -90,20 +90,30 @@ class Creating:
             raise _reused(run_id)
         return await self._duplicate(order, run_id)
 
-    async def create(self, order: Order, draft: Callable[[Birth], Awaitable[Draft]]) -> Started:
-        """Make the run that `draft` drafts, and drive it if there is a place. Raises Refused."""
-        started = await self.create_in(order, draft, None)
+    async def create(
+        self, order: Order, draft: Callable[[Birth], Awaitable[Draft]], *, delayed: bool = False
+    ) -> Started:
+        """Make the run that `draft` drafts, and drive it if there is a place. Raises Refused.
+
+        One that is `delayed` waits in the store alone: it needs no place, and takes none in the queue.
+        """
+        started = await self.create_in(order, draft, None, delayed=delayed)
         if started is None:
             raise AssertionError("only a thread moves")
         return started
 
     async def create_in(
-        self, order: Order, draft: Callable[[Birth], Awaitable[Draft]], joining: Joining | None
+        self,
+        order: Order,
+        draft: Callable[[Birth], Awaitable[Draft]],
+        joining: Joining | None,
+        *,
+        delayed: bool = False,
     ) -> Started | None:
         """The same for a run in a thread; None if the thread is not as it was read. Raises Refused."""
-        waits = joining is not None and joining.turn is not Turn.NOW
+        waits = delayed or (joining is not None and joining.turn is not Turn.NOW)
         with nullcontext(enter_result=False) if waits else self._scheduler.place() as here:
-            if not here:
+            if not here and not delayed:
                 await self._admit(order)
             birth = Birth(run_id=self._chance.new_id("run_"), unix_ms=self._clock.unix_ms(), epoch=int(here))
             made = await draft(birth)
@@ -145,7 +155,13 @@ class Creating:
         return Started(row=row, disposition=Disposition.DEDUPLICATED)
 
     async def _admit(self, order: Order) -> None:
-        query = RunQuery(tenant=order.caller.tenant, phases=frozenset({Phase.QUEUED}), labels={}, limit=1)
+        query = RunQuery(
+            tenant=order.caller.tenant,
+            phases=frozenset({Phase.QUEUED}),
+            without_delayed=True,
+            labels={},
+            limit=1,
+        )
         page = await self._store.runs.page(query)
         limit = self._scheduler.most_active * QUEUE_FACTOR
         if page.total >= limit:
@@ -176,7 +192,8 @@ class Creating:
         if here:
             self._scheduler.adopt(row, state)
             return Started(row=row, disposition=Disposition.STARTED)
-        self._signals.nudge(new.run_id)
+        if not new.head.is_delayed:
+            self._signals.nudge(new.run_id)
         return Started(row=row, disposition=Disposition.QUEUED)
 
     def _new_run(self, order: Order, birth: Birth, draft: Draft, joining: Joining | None) -> NewRun:
@@ -199,6 +216,7 @@ class Creating:
                 phase=state.phase,
                 wake_unix_ms=timing.wake_unix_ms(state),
                 open_interrupts=len(state.oversight.interrupts),
+                is_delayed=state.is_delayed,
             ),
             summary=self._codec.summarize(state, created_unix_ms=birth.unix_ms, finished_unix_ms=None),
             thread=joining,

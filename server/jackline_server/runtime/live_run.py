@@ -281,6 +281,7 @@ class LiveRun:
             phase=state.phase,
             wake_unix_ms=timing.wake_unix_ms(state),
             open_interrupts=len(state.oversight.interrupts),
+            is_delayed=state.is_delayed,
         )
 
     def _summary(self, state: RunState, head: RunHead, finished_unix_ms: int | None) -> bytes | None:

@@ -3,13 +3,18 @@
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import BoundsCap
 
+START_DELAY_MS = 30 * 24 * 3_600_000
+"""How long a start may be delayed unless the operator says otherwise."""
+
 
 @frozen
 class RunLimits:
     """`most` is the most that one run may have, at its start and later.
 
-    `starter_adjusts` lets those who start a run adjust its bounds.
+    `starter_adjusts` lets those who start a run adjust its bounds. `start_delay_ms` is how long a start may
+    be delayed at most.
     """
 
     most: BoundsCap = BoundsCap()
     starter_adjusts: bool = True
+    start_delay_ms: int = START_DELAY_MS

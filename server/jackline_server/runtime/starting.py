@@ -61,6 +61,7 @@ class Starting:
                 return found
             plan = await self._workflows.plan_for(request.caller.tenant, request.workflow, request.inline)
             bounds = bounds_for(plan, request.bounds, path="bounds", most=self._limits.most)
+            self._check_delay(request)
             self._check_input(plan, request)
             given = await masked_input(request.input_json, plan.gates, self._masks)
 
@@ -69,7 +70,24 @@ class Starting:
 
             if request.thread is not None:
                 return await self._joining.start(order, request.thread, input_json=given, draft=draft)
-            return await self._creating.create(order, draft)
+            return await self._creating.create(order, draft, delayed=request.start_delay_ms is not None)
+
+    def _check_delay(self, request: StartRun) -> None:
+        most = self._limits.start_delay_ms
+        if request.start_delay_ms is None or request.start_delay_ms <= most:
+            return
+        raise Refused(
+            Reason.INVALID_REQUEST,
+            f"start_delay is longer than the operator allows. Give at most {most} ms, or start it later.",
+            metadata={"field": "start_delay", "limit": str(most)},
+            violations=(
+                Violation(
+                    field="start_delay",
+                    description=f"longer than the operator allows; at most {most} ms",
+                    reason="too_long",
+                ),
+            ),
+        )
 
     def _check_input(self, plan: Plan, request: StartRun) -> None:
         if plan.input_schema_json is None:
@@ -102,6 +120,7 @@ def _drafted(
         input_json=request.input_json,
         subject_json=request.subject_json,
         thread=begun,
+        start_unix_ms=None if request.start_delay_ms is None else birth.unix_ms + request.start_delay_ms,
     )
     state = begin(birth.run_id, plan, started)
     envelope = envelope_of(started, state, sequence=1, active_ms=0, unix_ms=birth.unix_ms)

@@ -116,12 +116,14 @@ class StoredEvent:
 class RunHead:
     """What each append says about the run beside its events.
 
-    `wake_unix_ms` is when somebody has to look at a paused or waiting run; None is never.
+    `wake_unix_ms` is when somebody has to look at a paused or waiting run; None is never. `is_delayed` says
+    of a queued run that its time has not come: it needs nobody before `wake_unix_ms`.
     """
 
     phase: Phase
     wake_unix_ms: int | None
     open_interrupts: int
+    is_delayed: bool = False
 
 
 @frozen
@@ -283,7 +285,8 @@ class RunQuery:
 
     Empty `phases`, `workflow`, `labels`, `thread_id` and `parent_run_id` do not filter. `before` is the
     position of the last run of the page before (creation time, run id). `with_interrupts` keeps only runs
-    with an open interrupt. `oldest_first` turns the order and the meaning of `before` around.
+    with an open interrupt, `without_delayed` those whose time has come. `oldest_first` turns the order and
+    the meaning of `before` around.
     """
 
     tenant: Tenant
@@ -293,6 +296,7 @@ class RunQuery:
     created_from_unix_ms: int | None = None
     created_until_unix_ms: int | None = None
     with_interrupts: bool = False
+    without_delayed: bool = False
     thread_id: str = ""
     parent_run_id: str = ""
     oldest_first: bool = False
@@ -416,9 +420,9 @@ class Leases(Protocol):
     ) -> Sequence[Claim]:
         """Take runs that need a worker and have none whose lease lives, oldest first.
 
-        A run needs one if it is queued or running and does not wait for its turn in a thread, if a command
-        waits for it, or if its `wake_unix_ms` has come. With `called`, only those of them are taken
-        that a command waits for, and those whose `wake_unix_ms` has come.
+        A run needs one if it is queued or running, is not delayed and does not wait for its turn in a thread,
+        if a command waits for it, or if its `wake_unix_ms` has come. With `called`, only those of them are
+        taken that a command waits for, and those whose `wake_unix_ms` has come.
         """
         ...
 

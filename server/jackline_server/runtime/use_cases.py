@@ -71,6 +71,7 @@ class StartRun:
     """A run to start. Exactly one of `workflow` (name, name@alias, name@digest) and `inline` is set.
 
     `fingerprint` is the SHA-256 of the canonical request; it matters only with a `request_id`.
+    `start_delay_ms` is not set with a thread.
     """
 
     caller: Caller
@@ -85,6 +86,7 @@ class StartRun:
     deadline_unix_ms: int | None
     on_question: OnQuestion | None
     thread: ThreadRequest | None = None
+    start_delay_ms: int | None = None
 
 
 @frozen

@@ -291,6 +291,7 @@ def _matches(run: MemoryRun, query: RunQuery) -> bool:
         and (not query.thread_id or run.thread == query.thread_id)
         and (not query.parent_run_id or new.parent_run_id == query.parent_run_id)
         and (not query.with_interrupts or run.head.open_interrupts > 0)
+        and not (query.without_delayed and run.head.is_delayed)
     )
 
 
@@ -303,7 +304,8 @@ def _is_beyond(run: MemoryRun, query: RunQuery) -> bool:
 def _needs_worker(run: MemoryRun, now_unix_ms: int) -> bool:
     if run.terminal:
         return False
-    busy = run.head.phase in (Phase.QUEUED, Phase.RUNNING) and not run.waits_for_turn
+    waits = run.waits_for_turn or run.head.is_delayed
+    busy = run.head.phase in (Phase.QUEUED, Phase.RUNNING) and not waits
     ready = busy or any(row.ordinal > run.heard for row in run.pending())
     return ready or _is_due(run, now_unix_ms)
 

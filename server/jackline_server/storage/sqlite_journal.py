@@ -41,9 +41,9 @@ INSERT INTO requests (tenant, request_id, fingerprint, run_id, created_unix_ms) 
 """
 _INSERT_RUN = """
 INSERT INTO runs (tenant, run_id, workflow, plan_digest, labels, created_unix_ms, epoch, owner,
-  lease_until_ms, seen_ms, seen_unix_ms, phase, terminal, ready, wake_unix_ms, open_interrupts,
+  lease_until_ms, seen_ms, seen_unix_ms, phase, terminal, ready, wake_unix_ms, is_delayed, open_interrupts,
   pending_commands, summary)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, 0, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, ?)
 """
 _INSERT_EVENT = "INSERT INTO events (run_key, sequence, epoch, meta, content) VALUES (?, ?, ?, ?, ?)"
 _TENANT = "SELECT tenant FROM runs WHERE run_key = ?"
@@ -152,6 +152,7 @@ def _move(session: Session, head: Head, append: Append) -> None:
         or told.phase is not head.phase
         or told.wake_unix_ms != head.wake_unix_ms
         or told.open_interrupts != head.open_interrupts
+        or told.is_delayed is not head.is_delayed
     ):
         session.rewrite(head, told, summary=summary, finished_unix_ms=None)
     elif summary is not None:
@@ -222,8 +223,9 @@ def _insert_run(session: Session, new: NewRun) -> int:
             now if owned else None,
             session.clock.unix_ms() if owned else None,
             new.head.phase.value,
-            session.is_ready(new.head.phase, pending=0, waits=_waits(new)),
+            session.is_ready(new.head.phase, pending=0, waits=_waits(new) or new.head.is_delayed),
             new.head.wake_unix_ms,
+            new.head.is_delayed,
             new.head.open_interrupts,
             new.summary,
         ),

@@ -138,6 +138,6 @@ def _release(session: Session, wish: tuple[str, str, int, int]) -> None:
     head = session.head(run_id)
     if head is not None and head.epoch == epoch and head.owner == worker:
         session.connection.execute(_RELEASE, (head.run_key,))
-        if heard and not session.is_ready(head.phase, pending=0, waits=head.waits):
+        if heard and not session.is_ready(head.phase, pending=0, waits=head.waits or head.is_delayed):
             session.connection.execute(_REST, (head.run_key, heard))
         head.owner = None

@@ -205,6 +205,7 @@ def _add_control(connection: Database) -> None:
           until_unix_ms INTEGER NOT NULL,
           PRIMARY KEY (run_key, worker)
         ) WITHOUT ROWID;
+        ALTER TABLE runs ADD COLUMN is_delayed INTEGER NOT NULL DEFAULT 0;
         """
     )
 

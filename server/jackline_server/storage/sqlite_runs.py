@@ -30,6 +30,7 @@ _OF_WORKFLOW = " AND workflow = ?"
 _FROM = " AND created_unix_ms >= ?"
 _UNTIL = " AND created_unix_ms < ?"
 _WITH_INTERRUPTS = " AND open_interrupts > 0"
+_WITHOUT_DELAYED = " AND is_delayed = 0"
 _WITH_LABEL = " AND run_key IN (SELECT run_key FROM labels WHERE name = ? AND value = ?)"
 _OF_THREAD = """ AND run_key IN (SELECT run_key FROM run_threads
   WHERE thread_key = (SELECT thread_key FROM threads WHERE threads.tenant = ? AND thread_id = ?))"""
@@ -100,6 +101,8 @@ def _filters(query: RunQuery) -> tuple[str, list[_Value]]:  # noqa: C901 - one c
         asked.append((_UNTIL, (query.created_until_unix_ms,)))
     if query.with_interrupts:
         asked.append((_WITH_INTERRUPTS, ()))
+    if query.without_delayed:
+        asked.append((_WITHOUT_DELAYED, ()))
     if query.thread_id:
         asked.append((_OF_THREAD, (query.tenant.id, query.thread_id)))
     if query.parent_run_id:

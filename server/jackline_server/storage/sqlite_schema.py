@@ -41,8 +41,9 @@ CREATE TABLE plans (
 
 -- `lease_until_ms` and `seen_ms` are of this boot's monotonic clock. `seen_unix_ms` is the last sign of
 -- an owner that has not let go, and the only one of the three that means anything to the next boot.
--- `ready` says that a worker is needed now: by phase, or for a pending command. The row holds nothing that
--- each event changes, so most appends leave it alone.
+-- `ready` says that a worker is needed now: by phase, or for a pending command. `is_delayed` is 1 until the
+-- time at which a run begins has come. The row holds nothing that each event changes, so most appends leave
+-- it alone.
 CREATE TABLE runs (
   run_key INTEGER PRIMARY KEY,
   tenant TEXT NOT NULL,
@@ -64,7 +65,8 @@ CREATE TABLE runs (
   open_interrupts INTEGER NOT NULL,
   pending_commands INTEGER NOT NULL,
   content_key_id TEXT,
-  summary BLOB NOT NULL
+  summary BLOB NOT NULL,
+  is_delayed INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX runs_by_age ON runs (tenant, created_unix_ms, run_id);
 CREATE INDEX runs_ready ON runs (created_unix_ms, run_id) WHERE ready = 1;

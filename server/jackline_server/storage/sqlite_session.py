@@ -17,7 +17,7 @@ _CACHED_HEADS = 4_096
 
 _LOAD = """
 SELECT run_key, epoch, (SELECT max(sequence) FROM events WHERE events.run_key = runs.run_key),
-  pending_commands, terminal, owner, phase, wake_unix_ms, open_interrupts,
+  pending_commands, terminal, owner, phase, wake_unix_ms, open_interrupts, is_delayed,
   (SELECT thread_key FROM run_threads WHERE run_threads.run_key = runs.run_key),
   (SELECT place FROM run_threads WHERE run_threads.run_key = runs.run_key)
 FROM runs WHERE run_id = ?
@@ -31,7 +31,8 @@ UPDATE runs SET summary = ?, seen_ms = ?, seen_unix_ms = ? WHERE run_key = ?
 
 _UPDATE_WHOLE = """
 UPDATE runs SET summary = coalesce(?, summary), seen_ms = ?, seen_unix_ms = ?, phase = ?, terminal = ?,
-  ready = ?, wake_unix_ms = ?, open_interrupts = ?, pending_commands = ?, owner = ?, finished_unix_ms = ?
+  ready = ?, wake_unix_ms = ?, is_delayed = ?, open_interrupts = ?, pending_commands = ?, owner = ?,
+  finished_unix_ms = ?
 WHERE run_key = ?
 """
 
@@ -54,6 +55,7 @@ class Head:
     open_interrupts: int
     thread_key: int | None
     waits: bool
+    is_delayed: bool
 
 
 class Session:
@@ -100,7 +102,8 @@ class Session:
     ) -> None:
         """Write the whole row from the cached head and what an append says."""
         self.flush()
-        ready = not head.terminal and self.is_ready(told.phase, pending=head.pending, waits=head.waits)
+        waits = head.waits or told.is_delayed
+        ready = not head.terminal and self.is_ready(told.phase, pending=head.pending, waits=waits)
         seen, seen_unix = self.sign_of_life(head)
         self.connection.execute(
             _UPDATE_WHOLE,
@@ -112,6 +115,7 @@ class Session:
                 head.terminal,
                 ready,
                 None if head.terminal else told.wake_unix_ms,
+                told.is_delayed,
                 told.open_interrupts,
                 head.pending,
                 head.owner,
@@ -122,12 +126,13 @@ class Session:
         head.phase = told.phase
         head.wake_unix_ms = told.wake_unix_ms
         head.open_interrupts = told.open_interrupts
+        head.is_delayed = told.is_delayed
 
     @staticmethod
     def is_ready(phase: Phase, *, pending: int, waits: bool) -> bool:
         """True if a run in that phase, with so many commands waiting, needs a worker now.
 
-        One that waits for its turn in a thread needs none but for a command.
+        One that waits for its turn in a thread, or for its time, needs none but for a command.
         """
         return (phase in _BUSY_PHASES and not waits) or pending > 0
 
@@ -153,8 +158,9 @@ class Session:
 
 
 def _head(run_id: str, row: object) -> Head:
-    run_key, epoch, sequence, pending, terminal, owner, phase, wake, interrupts, thread, place = cast(
-        "tuple[int, int, int, int, int, str | None, str, int | None, int, int | None, int | None]", row
+    *found, thread, place = cast("tuple[object, ...]", row)
+    run_key, epoch, sequence, pending, terminal, owner, phase, wake, interrupts, delayed = cast(
+        "tuple[int, int, int, int, int, str | None, str, int | None, int, int]", found
     )
     return Head(
         run_id=run_id,
@@ -167,6 +173,7 @@ def _head(run_id: str, row: object) -> Head:
         phase=Phase(phase),
         wake_unix_ms=wake,
         open_interrupts=interrupts,
-        thread_key=thread,
+        thread_key=cast("int | None", thread),
         waits=place is not None,
+        is_delayed=bool(delayed),
     )

@@ -132,7 +132,8 @@ def _begin_next(session: Session, thread_key: int, *, unix_ms: int) -> None:
     head = session.head(run_id)
     if head is not None:
         head.waits = False
-        connection.execute(_READY, (session.is_ready(head.phase, pending=head.pending, waits=False), run_key))
+        ready = session.is_ready(head.phase, pending=head.pending, waits=head.is_delayed)
+        connection.execute(_READY, (ready, run_key))
 
 
 def open_thread(session: Session, tenant: str, thread_id: str, *, unix_ms: int) -> int:

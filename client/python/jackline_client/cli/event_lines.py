@@ -39,6 +39,7 @@ from jackline_client.cli.wording import (
     json_words,
     new_bounds,
     short,
+    stamp,
 )
 from jackline_client.explaining.causes import BY_COMMAND
 from jackline_client.explaining.telling import tell
@@ -134,7 +135,9 @@ class EventLines:
         origin = fact.forked_from
         thread = f" in thread {short(fact.thread.thread_id)}" if fact.thread.thread_id else ""
         forked = f", a fork of {short(origin.run_id)} at {origin.sequence}" if origin.run_id else ""
-        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} started{thread}{forked}", style="head")
+        begins = f", to begin at {stamp(fact.start_time)} UTC" if fact.HasField("start_time") else ""
+        how = f"started{thread}{forked}{begins}"
+        yield Line(text=f"run {event.run_id} of {short(fact.workflow)} {how}", style="head")
 
     def _messages_appended(self, event: StepEvent) -> Iterator[Line]:
         messages = count(event.messages_appended.message_count, "message")
@@ -348,6 +351,8 @@ class EventLines:
         match event.timer_fired.kind:
             case TimerKind.TIMER_KIND_DEADLINE:
                 yield Line(text="the deadline passed", style="bad")
+            case TimerKind.TIMER_KIND_START:
+                yield Line(text="its time has come", style="dim")
             case TimerKind.TIMER_KIND_PAUSE:
                 yield Line(text="it was paused for as long as it may be", style="bad")
             case _:

@@ -10,14 +10,14 @@ from jackline.v1.run_pb2 import Effect, MessageRole, RunMessage, ToolCall, ToolC
 from jackline.v1.run_service_pb2 import DurabilityClass, GetServerInfoResponse
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
-from jackline_client.cli.listings import CALLS, MESSAGES, SERVER, stamp
+from jackline_client.cli.listings import CALLS, MESSAGES, SERVER
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 from jackline_client.cli.waits import wait_words, waited
-from jackline_client.cli.wording import LONG, Line, arguments, count, enum_word, json_words, short
+from jackline_client.cli.wording import LONG, Line, arguments, count, enum_word, json_words, short, stamp
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient

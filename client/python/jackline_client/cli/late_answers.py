@@ -7,8 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from jackline.v1.event_pb2 import StepEvent
-from jackline_client.cli.listings import stamp
-from jackline_client.cli.wording import short
+from jackline_client.cli.wording import short, stamp
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient

@@ -6,8 +6,6 @@ person.
 
 from collections.abc import Iterable, Mapping
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from jackline.v1.control_pb2 import CommandKind
 from jackline.v1.run_pb2 import (
     Effect,
@@ -24,17 +22,12 @@ from jackline.v1.run_service_pb2 import DurabilityClass, GetServerInfoResponse
 from jackline.v1.thread_pb2 import Thread, ThreadMessage
 from jackline.v1.workflow_service_pb2 import DescribeWorkflowResponse, GetWorkflowResponse, Revision
 from jackline_client.cli.forms import Column, Listing
-from jackline_client.cli.wording import arguments, enum_word
+from jackline_client.cli.wording import arguments, enum_word, stamp
 
 DIGEST = 12
 NO_SIGNAL_YET = "running"
 """The signal of a run that has none yet, whatever its state."""
 _LONG = 160
-
-
-def stamp(moment: Timestamp) -> str:
-    """Returns a moment to the second, in UTC; empty for one that is not set."""
-    return f"{moment.ToDatetime():%Y-%m-%d %H:%M:%S}" if moment.ByteSize() else ""
 
 
 def _pairs(values: Mapping[str, str]) -> str:

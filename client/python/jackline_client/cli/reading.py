@@ -14,14 +14,23 @@ from jackline_client.cli.budgets import budget_lines
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.given import read_labels, read_states
-from jackline_client.cli.listings import INTERRUPTS, NO_SIGNAL_YET, RUNS, stamp
+from jackline_client.cli.listings import INTERRUPTS, NO_SIGNAL_YET, RUNS
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
 from jackline_client.cli.waits import waiting_lines
-from jackline_client.cli.wording import Line, answer_commands, arguments, count, enum_word, short, summary
+from jackline_client.cli.wording import (
+    Line,
+    answer_commands,
+    arguments,
+    count,
+    enum_word,
+    short,
+    stamp,
+    summary,
+)
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient
@@ -237,6 +246,8 @@ def _standing(run: Run) -> Iterator[Line]:
         reason = enum_word(StopReason.Name, run.stop_reason, "STOP_REASON_")
         yield Line(text=f"  stopped by {reason}" + (f" ({run.stop_leaf})" if run.stop_leaf else ""))
     yield Line(text=f"  created {run.created_at.ToDatetime():%Y-%m-%d %H:%M:%S} UTC")
+    if run.HasField("start_time"):
+        yield Line(text=f"  begins {stamp(run.start_time)} UTC")
     if run.thread_id:
         yield Line(text=f"  thread {run.thread_id}")
     if run.parent_run_id:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,6 +41,7 @@ from jackline_client.cli.prompting import Prompt, read_prompt, read_tools
 from jackline_client.cli.screen import Screen, make_screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
+from jackline_client.cli.wording import stamp
 from jackline_client.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -154,6 +155,14 @@ def run(
         ),
     ] = "",
     owner: OwnerOption = "",
+    start_delay: Annotated[
+        str,
+        typer.Option(
+            "--start-delay",
+            metavar="SPAN",
+            help="Begin so much later, such as 10m; until then the run is queued. Not with --thread.",
+        ),
+    ] = "",
     detach: Annotated[bool, typer.Option("--detach", help="Print the run's id and leave.")] = False,
     result_only: Annotated[
         bool, typer.Option("--result-only", help="Print what came out and nothing else.")
@@ -199,7 +208,14 @@ def run(
         value=value,
         pairs=pairs or (),
         request_id=request_id,
-        options=_start_options(label or (), bound or (), thread=thread, on_busy=on_busy, deadline=deadline),
+        options=_start_options(
+            label or (),
+            bound or (),
+            thread=thread,
+            on_busy=on_busy,
+            deadline=deadline,
+            start_delay=start_delay,
+        ),
     )
     server = Named(address=address, context=context)
     if show_workflow:
@@ -281,7 +297,13 @@ class _Start:
 
 
 def _start_options(
-    labels: Iterable[str], bounds: Iterable[str], *, thread: str, on_busy: str, deadline: str
+    labels: Iterable[str],
+    bounds: Iterable[str],
+    *,
+    thread: str,
+    on_busy: str,
+    deadline: str,
+    start_delay: str,
 ) -> "StartOptions":
     options = jackline_client.StartOptions(labels=read_labels(labels), thread_id=thread)
     if on_busy:
@@ -294,6 +316,10 @@ def _start_options(
         options["bounds"] = read
     if deadline:
         options["deadline"] = read_deadline(deadline, now=datetime.now().astimezone())
+    if start_delay:
+        if thread:
+            raise typer.BadParameter("--start-delay does not go with --thread: start the run when it is time")
+        options["start_delay"] = timedelta(seconds=read_seconds(start_delay, flag="--start-delay"))
     return options
 
 
@@ -346,14 +372,19 @@ def _say_started(screen: Screen, answer: StartRunResponse, *, detach: bool, as_j
     elif detach:
         screen.line(answer.run.run_id)
     elif answer.disposition == StartDisposition.START_DISPOSITION_QUEUED:
-        turn = "its turn in the thread" if answer.run.thread_id else "a free place"
-        screen.line(f"run {answer.run.run_id} waits for {turn}", style="dim")
+        screen.line(f"run {answer.run.run_id} {_what_it_waits_for(answer)}", style="dim")
     elif answer.disposition == StartDisposition.START_DISPOSITION_STEERED:
         screen.line(f"guidance for run {answer.run.run_id}, the active one of the thread", style="dim")
     elif answer.disposition == StartDisposition.START_DISPOSITION_REPLACED:
         screen.line(f"run {answer.run.run_id} follows the one it replaces", style="dim")
     elif answer.disposition == StartDisposition.START_DISPOSITION_DEDUPLICATED:
         screen.line(f"this request was made before: run {answer.run.run_id}", style="dim")
+
+
+def _what_it_waits_for(answer: StartRunResponse) -> str:
+    if answer.run.HasField("start_time"):
+        return f"begins at {stamp(answer.run.start_time)} UTC"
+    return f"waits for {'its turn in the thread' if answer.run.thread_id else 'a free place'}"
 
 
 def watch(

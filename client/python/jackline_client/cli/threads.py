@@ -12,14 +12,14 @@ from jackline_client.cli import completing
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.listings import THREAD_MESSAGES, THREADS, stamp
+from jackline_client.cli.listings import THREAD_MESSAGES, THREADS
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption
 from jackline_client.cli.printable import printable_lines
 from jackline_client.cli.prompting import read_prompt
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
-from jackline_client.cli.wording import Line, count, enum_word
+from jackline_client.cli.wording import Line, count, enum_word, stamp
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient

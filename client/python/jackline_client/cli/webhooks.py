@@ -9,12 +9,11 @@ from jackline.v1 import webhook_service_pb2 as wire
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Column, Listing, Output, chosen_form
 from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.listings import stamp
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
-from jackline_client.cli.wording import enum_word
+from jackline_client.cli.wording import enum_word, stamp
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from jackline.v1.event_pb2 import BoundsAdjusted, InterruptRaised, ToolProgress
 from jackline.v1.run_pb2 import Interrupt, InterruptKind, Run, RunBounds, StopReason, VisitBounds
 from jackline_client.cli.answer_forms import form_of
@@ -174,3 +176,8 @@ def arguments(value: bytes) -> str:
         for name, item in cast("dict[str, object]", found).items()
     )
     return printable(", ".join(shown), limit=_ARGUMENTS)
+
+
+def stamp(moment: Timestamp) -> str:
+    """Returns a moment to the second, in UTC; empty for one that is not set."""
+    return f"{moment.ToDatetime():%Y-%m-%d %H:%M:%S}" if moment.ByteSize() else ""

@@ -10,11 +10,11 @@ from jackline.v1.tool_worker_pb2 import ToolWorker, WorkerPool
 from jackline_client.cli import completing
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Column, Form, Listing, Output, chosen_form
-from jackline_client.cli.listings import stamp
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
+from jackline_client.cli.wording import stamp
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient

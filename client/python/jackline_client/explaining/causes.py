@@ -156,6 +156,8 @@ def _open(history: History) -> Cause:
         them = f"the run {below[0]}" if len(below) == 1 else f"{len(below)} runs"
         text = f"it waits for {them} that it started in step {started.step_id}"
         return Cause(sequence=started.sequence, kind="child_started", text=text)
+    if (delayed := _delayed(history)) is not None:
+        return delayed
     newest = history.events[-1]
     place = f" in step {newest.step_id}" if newest.step_id else ""
     match newest.WhichOneof("fact"):
@@ -168,6 +170,19 @@ def _open(history: History) -> Cause:
         case fact:
             text = f"after {fact or 'a fact of a newer version'}{place}"
     return Cause(sequence=newest.sequence, kind="open", text=text)
+
+
+def _delayed(history: History) -> Cause | None:
+    """That a run waits for the time at which it is to begin."""
+    begun = history.events[0]
+    if not begun.run_started.HasField("start_time") or any(
+        event.timer_fired.kind == TimerKind.TIMER_KIND_START for event in history.of("timer_fired")
+    ):
+        return None
+    when = begun.run_started.start_time.ToDatetime()
+    return Cause(
+        sequence=begun.sequence, kind="run_started", text=f"it begins at {when:%Y-%m-%d %H:%M:%S} UTC"
+    )
 
 
 # --- why a run ended ---------------------------------------------------------------------------

@@ -175,6 +175,8 @@ def _timer(event: StepEvent) -> str:
             return "it was paused for as long as it may be"
         case TimerKind.TIMER_KIND_INTERRUPT:
             return "nobody answered in time"
+        case TimerKind.TIMER_KIND_START:
+            return "the time to begin had come"
         case _:
             return "the deadline passed"
 

@@ -11,6 +11,7 @@ class TimerKind(Enum):
     DEADLINE = "deadline"
     INTERRUPT = "interrupt"
     PAUSE = "pause"
+    START = "start"
 
 
 @frozen

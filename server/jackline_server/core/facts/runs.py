@@ -92,7 +92,7 @@ class RunStarted:
 
     `forked_from` is set for a fork: its facts up to that sequence are the other run's. `thread` is the
     conversation that it continues, None without. `parent` is set for a child: its bounds are what its parent
-    gave it, tightened by its plan's.
+    gave it, tightened by its plan's. `start_unix_ms` is set for a run that was delayed: it begins then.
     """
 
     workflow: str
@@ -107,6 +107,7 @@ class RunStarted:
     forked_from: ForkOrigin | None = None
     thread: ThreadStart | None = None
     parent: Parent | None = None
+    start_unix_ms: int | None = None
 
 
 @frozen

@@ -132,10 +132,12 @@ def adjust(state: RunState, fact: BoundsAdjusted) -> RunState:
 
 
 def timer(state: RunState, fact: TimerFired) -> RunState:
-    """A deadline passed, or a pause that ends the run; any other expiry acts by the fact that follows it."""
+    """A deadline passed, a delay, or a pause that ends the run; others act by the fact that follows them."""
     match fact.kind:
         case TimerKind.DEADLINE:
             return change(state, oversight=change(state.oversight, deadline_passed=True))
+        case TimerKind.START:
+            return change(state, oversight=change(state.oversight, starts_unix_ms=None))
         case TimerKind.PAUSE if fact.subject == OnPauseMax.ABORT.value:
             return change(state, oversight=pauses.ended(state.oversight))
         case TimerKind.PAUSE | TimerKind.INTERRUPT:

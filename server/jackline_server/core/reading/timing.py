@@ -89,7 +89,8 @@ def _timers(state: RunState) -> list[tuple[int, TimerFired]]:
     interrupts = oversight.interrupts
     if state.finished is not None:
         return []
-    if deadline is None and not interrupts and oversight.pause_expires_unix_ms is None:
+    starts = oversight.starts_unix_ms
+    if deadline is None and not interrupts and oversight.pause_expires_unix_ms is None and starts is None:
         return []
     timers = [
         (interrupt.expires_unix_ms, TimerFired(kind=TimerKind.INTERRUPT, subject=interrupt.interrupt_id))
@@ -98,6 +99,8 @@ def _timers(state: RunState) -> list[tuple[int, TimerFired]]:
     ]
     if deadline is not None and not oversight.deadline_passed:
         timers.append((deadline, TimerFired(kind=TimerKind.DEADLINE)))
+    if starts is not None:
+        timers.append((starts, TimerFired(kind=TimerKind.START)))
     pause = pauses.timer(state)
     if pause is not None:
         timers.append(pause)

@@ -2,9 +2,9 @@
 
 Owns where a log may be cut, how each fact is taken over, and whether the facts fit another plan. A fork's
 facts keep their sequence and active time. Its epochs and bounds are its own, a question that is open stays
-open for as long as it did at first, a pause lasts as long, and of a deadline nothing is left. What somebody
-has granted to the other run is not the fork's: whoever may start runs could else have more than a start
-allows.
+open for as long as it did at first, a pause lasts as long, and of a deadline and a delay nothing is left.
+What somebody has granted to the other run is not the fork's: whoever may start runs could else have more than
+a start allows.
 """
 
 from jackline_server.core.commands import Command, Steer
@@ -101,6 +101,7 @@ def started_anew(started: RunStarted, plan: Plan, fork: Fork) -> RunStarted:
         on_question=fork.on_question,
         forked_from=fork.origin,
         parent=None,
+        start_unix_ms=None,
         thread=None if started.thread is None else change(started.thread, thread_id="", waits=False),
     )
 

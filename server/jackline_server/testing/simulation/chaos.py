@@ -32,8 +32,9 @@ class Chaos:
                 await self._strike(self._chance.choice(self._deployment.workers))
 
     async def heal(self) -> None:
-        """Undo everything: the store is well, and both workers run."""
+        """Undo everything: the store is well, the clocks are right, and both workers run."""
         self._weather.heal()
+        self._weather.wall_ms.clear()
         for worker in self._deployment.workers:
             if not worker.up:
                 await worker.boot()

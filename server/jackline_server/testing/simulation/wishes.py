@@ -3,6 +3,7 @@
 Owns the dice of wishes. Does not own how often a client asks.
 """
 
+import zlib
 from dataclasses import dataclass
 
 from jackline_server.core import json_text
@@ -13,6 +14,9 @@ from jackline_server.testing.simulation.conversing import fingerprint
 from jackline_server.testing.simulation.families import LEAF
 from jackline_server.testing.simulation.weather import START_UNIX_MS
 from jackline_server.testing.simulation.workers import Deployment
+
+DELAYED, DELAY_MS = 6, 1_500
+"""One start in so many is delayed, and by so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,15 @@ def wished(wish: Wish, thread: ThreadRequest | None) -> StartRun:
         deadline_unix_ms=wish.deadline_unix_ms,
         on_question=None,
         thread=thread,
+        start_delay_ms=_delay_ms(wish, thread),
     )
+
+
+def _delay_ms(wish: Wish, thread: ThreadRequest | None) -> int | None:
+    """How long a start is delayed: one in a few, by its content, so that a repeat asks for the same."""
+    if thread is not None or wish.deadline_unix_ms is not None:
+        return None
+    return None if zlib.crc32(f"{wish.plan} {wish.mark}".encode()) % DELAYED else DELAY_MS
 
 
 def caller(name: str) -> Caller:

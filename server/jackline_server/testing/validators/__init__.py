@@ -15,6 +15,7 @@ from jackline_server.testing.validators import (
     spending,
     streams,
     threads,
+    waiting,
 )
 from jackline_server.testing.validators.history import History, Violation
 
@@ -34,6 +35,7 @@ VALIDATORS: Mapping[str, Validator] = {
     "I2": requests.i2,
     "E1": log.e1,
     "C1": cancelling.c1,
+    "P1": waiting.p1,
     "B1": spending.b1,
     "D2": streams.d2,
     "S1": spending.s1,

@@ -371,6 +371,8 @@ class _TimerKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TimerKind.V
     """An interrupt's expiry."""
     TIMER_KIND_PAUSE: _TimerKind.ValueType  # 3
     """The end of a pause."""
+    TIMER_KIND_START: _TimerKind.ValueType  # 4
+    """The time at which a delayed run begins."""
 
 class TimerKind(_TimerKind, metaclass=_TimerKindEnumTypeWrapper):
     """What a timer in absolute time guards."""
@@ -383,6 +385,8 @@ TIMER_KIND_INTERRUPT: TimerKind.ValueType  # 2
 """An interrupt's expiry."""
 TIMER_KIND_PAUSE: TimerKind.ValueType  # 3
 """The end of a pause."""
+TIMER_KIND_START: TimerKind.ValueType  # 4
+"""The time at which a delayed run begins."""
 Global___TimerKind: _TypeAlias = TimerKind  # noqa: Y015
 
 class _NoticeCode:
@@ -847,6 +851,7 @@ class RunStarted(_message.Message):
     FORKED_FROM_FIELD_NUMBER: _builtins.int
     THREAD_FIELD_NUMBER: _builtins.int
     PARENT_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
     workflow: _builtins.str
     """Name of the workflow."""
     plan_digest: _builtins.str
@@ -879,6 +884,12 @@ class RunStarted(_message.Message):
     def parent(self) -> Global___ParentCall:
         """Which run started it, and by which call; unset for a run that a caller started."""
 
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When it may begin, by the `start_delay` of StartRun; unset for a run that may begin at once. A TimerFired of the kind START
+        says that the time has come.
+        """
+
     def __init__(
         self,
         *,
@@ -892,10 +903,11 @@ class RunStarted(_message.Message):
         forked_from: _run_pb2.ForkOrigin | None = ...,
         thread: Global___ThreadStart | None = ...,
         parent: Global___ParentCall | None = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "forked_from", b"forked_from", "parent", b"parent", "thread", b"thread"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "forked_from", b"forked_from", "parent", b"parent", "start_time", b"start_time", "thread", b"thread"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "epoch", b"epoch", "forked_from", b"forked_from", "on_question", b"on_question", "parent", b"parent", "plan_digest", b"plan_digest", "principal", b"principal", "thread", b"thread", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "epoch", b"epoch", "forked_from", b"forked_from", "on_question", b"on_question", "parent", b"parent", "plan_digest", b"plan_digest", "principal", b"principal", "start_time", b"start_time", "thread", b"thread", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

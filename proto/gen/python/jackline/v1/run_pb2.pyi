@@ -996,6 +996,7 @@ class Run(_message.Message):
     ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
     CHILDREN_FIELD_NUMBER: _builtins.int
     WAITING_CALLS_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Output only. Made by the server: `run_` and 26 characters."""
     workflow: _builtins.str
@@ -1098,6 +1099,10 @@ class Run(_message.Message):
     def waiting_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingCall]:
         """Output only. The tool calls that wait before anything is called. Unset in lists, and where another server drives the run."""
 
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued. Unset without."""
+
     def __init__(
         self,
         *,
@@ -1133,10 +1138,11 @@ class Run(_message.Message):
         root_run_id: _builtins.str = ...,
         children: _abc.Iterable[Global___ChildRun] | None = ...,
         waiting_calls: _abc.Iterable[Global___WaitingCall] | None = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "ledger", b"ledger", "outcome", b"outcome", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "ledger", b"ledger", "outcome", b"outcome", "start_time", b"start_time", "subject", b"subject", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "children", b"children", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "metadata", b"metadata", "outcome", b"outcome", "parent_run_id", b"parent_run_id", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "root_run_id", b"root_run_id", "run_id", b"run_id", "signal", b"signal", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "waiting_calls", b"waiting_calls", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_time", b"active_time", "bounds", b"bounds", "children", b"children", "created_at", b"created_at", "deadline", b"deadline", "finished_at", b"finished_at", "forked_from", b"forked_from", "head_sequence", b"head_sequence", "input_json", b"input_json", "interrupts", b"interrupts", "labels", b"labels", "ledger", b"ledger", "metadata", b"metadata", "outcome", b"outcome", "parent_run_id", b"parent_run_id", "plan_digest", b"plan_digest", "recoveries", b"recoveries", "root_run_id", b"root_run_id", "run_id", b"run_id", "signal", b"signal", "start_time", b"start_time", "state", b"state", "step_id", b"step_id", "steps", b"steps", "stop_leaf", b"stop_leaf", "stop_reason", b"stop_reason", "subject", b"subject", "thread_id", b"thread_id", "usage", b"usage", "visit_bounds", b"visit_bounds", "visit_ledger", b"visit_ledger", "waiting_calls", b"waiting_calls", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -37,7 +37,7 @@ class _StartDispositionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Star
     START_DISPOSITION_STARTED: _StartDisposition.ValueType  # 1
     """It runs."""
     START_DISPOSITION_QUEUED: _StartDisposition.ValueType  # 2
-    """It waits for a free place, or for its turn in the thread."""
+    """It waits for a free place, for its turn in the thread, or for the end of its delay."""
     START_DISPOSITION_DEDUPLICATED: _StartDisposition.ValueType  # 3
     """The same request had been made before; this is its run."""
     START_DISPOSITION_STEERED: _StartDisposition.ValueType  # 4
@@ -53,7 +53,7 @@ START_DISPOSITION_UNSPECIFIED: StartDisposition.ValueType  # 0
 START_DISPOSITION_STARTED: StartDisposition.ValueType  # 1
 """It runs."""
 START_DISPOSITION_QUEUED: StartDisposition.ValueType  # 2
-"""It waits for a free place, or for its turn in the thread."""
+"""It waits for a free place, for its turn in the thread, or for the end of its delay."""
 START_DISPOSITION_DEDUPLICATED: StartDisposition.ValueType  # 3
 """The same request had been made before; this is its run."""
 START_DISPOSITION_STEERED: StartDisposition.ValueType  # 4
@@ -176,6 +176,7 @@ class StartRunRequest(_message.Message):
     ON_QUESTION_FIELD_NUMBER: _builtins.int
     THREAD_ID_FIELD_NUMBER: _builtins.int
     ON_BUSY_FIELD_NUMBER: _builtins.int
+    START_DELAY_FIELD_NUMBER: _builtins.int
     workflow: _builtins.str
     """A workflow of this server: `name`, `name@alias` or `name@digest`."""
     input_json: _builtins.bytes
@@ -212,6 +213,13 @@ class StartRunRequest(_message.Message):
     def deadline(self) -> _timestamp_pb2.Timestamp:
         """Absolute end of the run. In the future."""
 
+    @_builtins.property
+    def start_delay(self) -> _duration_pb2.Duration:
+        """Begin so much later. Until then the run is queued, is there for every other call and can be aborted; it waits in the store
+        alone, through restarts of the server. At most what the operator allows (`limits.run.start_delay`), and shorter than the
+        time to `deadline`. Not with a thread.
+        """
+
     def __init__(
         self,
         *,
@@ -227,10 +235,11 @@ class StartRunRequest(_message.Message):
         on_question: _run_pb2.OnQuestion.ValueType = ...,
         thread_id: _builtins.str = ...,
         on_busy: _thread_pb2.OnBusy.ValueType = ...,
+        start_delay: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "inline_workflow", b"inline_workflow", "input", b"input", "input_json", b"input_json", "input_value", b"input_value", "source", b"source", "subject", b"subject", "workflow", b"workflow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "inline_workflow", b"inline_workflow", "input", b"input", "input_json", b"input_json", "input_value", b"input_value", "source", b"source", "start_delay", b"start_delay", "subject", b"subject", "workflow", b"workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "inline_workflow", b"inline_workflow", "input", b"input", "input_json", b"input_json", "input_value", b"input_value", "labels", b"labels", "on_busy", b"on_busy", "on_question", b"on_question", "request_id", b"request_id", "source", b"source", "subject", b"subject", "thread_id", b"thread_id", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "deadline", b"deadline", "inline_workflow", b"inline_workflow", "input", b"input", "input_json", b"input_json", "input_value", b"input_value", "labels", b"labels", "on_busy", b"on_busy", "on_question", b"on_question", "request_id", b"request_id", "source", b"source", "start_delay", b"start_delay", "subject", b"subject", "thread_id", b"thread_id", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_input_value: _TypeAlias = _typing.Literal["input_json", "input"]  # noqa: Y015
     _WhichOneofArgType_input_value: _TypeAlias = _typing.Literal["input_value", b"input_value"]  # noqa: Y015
