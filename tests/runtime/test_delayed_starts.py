@@ -15,6 +15,7 @@ from jackline_server.core.facts import (
     Fact,
     ForkOrigin,
     Phase,
+    Resumed,
     RunFinished,
     RunRecovered,
     RunStarted,
@@ -119,6 +120,17 @@ async def test_an_abort_ends_it_before_it_has_begun() -> None:
     assert [type(fact) for fact in facts] == [RunStarted, RunRecovered, CommandApplied, RunFinished]
     assert isinstance(facts[-1], RunFinished)
     assert (facts[-1].phase, facts[-1].stop_reason) == (Phase.ABORTED, StopReason.OPERATOR)
+
+
+async def test_going_on_before_its_time_begins_nothing() -> None:
+    async with process(world()) as jackline, asyncio.timeout(20):
+        run_id = (await started(jackline, LATER_MS)).run_id
+        for action in (Pause(), Resume()):
+            await jackline.control(run_id, action, wait=Stage.EFFECTIVE)
+        await jackline.control(run_id, ABORT, wait=Stage.SETTLED)
+        facts = [record.fact for record in await jackline.follow(run_id)]
+    assert any(isinstance(fact, Resumed) for fact in facts)
+    assert not any(isinstance(fact, StepStarted) for fact in facts)
 
 
 async def test_a_pause_before_it_has_begun_holds_it_at_its_time() -> None:
