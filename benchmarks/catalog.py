@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import concurrent, control, fanout, loop, model, start
+from benchmarks import concurrent, control, fanout, loop, model, paused, start
 from benchmarks.results import Result, Target
 
 
@@ -55,6 +55,13 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         full=control.ControlParameters(),
         tiny=control.TINY,
         measure=control.measure,
+    ),
+    "paused": Benchmark(
+        tells="memory, descriptors and boot of a server with 10,000 paused runs, and the resume of one",
+        targets=paused.TARGETS,
+        full=paused.PausedParameters(),
+        tiny=paused.TINY,
+        measure=paused.measure,
     ),
     "model": Benchmark(
         tells="CPU of one call of a model and of a stream of 50 chunks, by adapter",

@@ -3,7 +3,6 @@
 Owns the measurement. The workload is in `waiting`, the floor in `concurrent_floor`.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from benchmarks.aborting import abort_all
 from benchmarks.doors import doors_of
 from benchmarks.histories import Watched, problems_of_storing, problems_of_watching
-from benchmarks.metering import Memory, cpu_s, memory
+from benchmarks.metering import calm_memory, memory
 from benchmarks.outside import program
 from benchmarks.readback import read_store
 from benchmarks.results import Result, Target
@@ -19,8 +18,6 @@ from benchmarks.served import served
 from benchmarks.waiting import ABORTED, start_waiting, waiting_setup
 
 TARGETS = (Target(figure="kb_per_run", at_most=40),)
-
-_CALM_S, _CALM_CPU_S, _LOOKS = 0.5, 0.05, 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +35,11 @@ async def measure(parameters: ConcurrentParameters, folder: Path) -> Result:
     """Measure in a folder of its own. Raises ServerTrouble and ProgramFailed."""
     async with served(waiting_setup(), folder) as server, doors_of(server) as doors:
         warm = await abort_all(doors, await start_waiting(doors, parameters.warm))
-        before = await _calm_memory(server.pid)
+        before = await calm_memory(server.pid)
         ids = await start_waiting(doors, parameters.runs)
-        during = await _calm_memory(server.pid)
+        during = await calm_memory(server.pid)
         watched = await abort_all(doors, ids)
-        after = await _calm_memory(server.pid)
+        after = await calm_memory(server.pid)
     problems = _problems([*warm, *watched], folder / "data")
     floor = await _floor(folder, ids)
     per_run = (during.rss_kib - before.rss_kib) / parameters.runs
@@ -62,16 +59,6 @@ async def measure(parameters: ConcurrentParameters, folder: Path) -> Result:
         parameters=asdict(parameters),
         notes=("KiB of resident memory, read when the server had been at rest for half a second",),
     )
-
-
-async def _calm_memory(pid: int) -> Memory:
-    """The memory of the process once it has come to rest."""
-    for _ in range(_LOOKS):
-        before = cpu_s(pid)
-        await asyncio.sleep(_CALM_S)
-        if cpu_s(pid) - before < _CALM_CPU_S:
-            break
-    return memory(pid)
 
 
 async def _floor(folder: Path, ids: Sequence[str]) -> float:

@@ -113,7 +113,11 @@ class Doors:
 
     async def count_active(self) -> int:
         """How many runs are running now."""
-        request = ListRunsRequest(states=[RunState.RUN_STATE_RUNNING], page_size=1)
+        return await self.count(RunState.RUN_STATE_RUNNING)
+
+    async def count(self, state: RunState.ValueType) -> int:
+        """How many runs are in that state now."""
+        request = ListRunsRequest(states=[state], page_size=1)
         return (await self._list(request, metadata=self._metadata, timeout=CALL_S)).total_size
 
     async def watch(self, watching: Watching, *, view: View.ValueType = View.VIEW_FULL) -> Watching:

@@ -3,12 +3,15 @@
 Owns asking for that, on Linux. Nothing in here asks the process itself.
 """
 
+import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _OF_ALL_THREADS = 2
 """CPUCLOCK_SCHED: user and system time together, as the scheduler counts it."""
+
+_CALM_S, _CALM_CPU_S, _LOOKS = 0.5, 0.05, 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,21 @@ def memory(pid: int) -> Memory:
         if name in found:
             found[name] = int(value.split()[0])
     return Memory(rss_kib=found["Rss"], pss_kib=found["Pss"])
+
+
+async def calm_memory(pid: int) -> Memory:
+    """The memory of the process once it has come to rest. Raises OSError when the process has ended."""
+    for _ in range(_LOOKS):
+        before = cpu_s(pid)
+        await asyncio.sleep(_CALM_S)
+        if cpu_s(pid) - before < _CALM_CPU_S:
+            break
+    return memory(pid)
+
+
+def descriptors(pid: int) -> int:
+    """How many files, sockets and pipes the process has open. Raises OSError when the process has ended."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def mapped_files(pid: int) -> frozenset[str]:

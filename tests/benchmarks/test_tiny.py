@@ -29,6 +29,10 @@ FIGURES = {
     "fanout": {"deliveries_per_s", "floor_deliveries_per_s", "ratio"},
     "start": {"seconds", "floor_seconds", "rss_mb", "floor_rss_mb", "litellm_imported"},
     "control": {"rpc_p50_ms", "effect_p50_ms", "floor_rpc_p50_ms", "floor_effect_p50_ms", "rpc_p99_ms"},
+    "paused": {
+        "rss_mb", "floor_rss_mb", "descriptors", "floor_descriptors", "boot_s", "floor_boot_s", "resume_ms",
+        "floor_resume_ms",
+    },
     "model": {
         "openai_call_ms", "openai_stream50_ms", "litellm_call_ms", "litellm_stream50_ms", "raw_call_ms",
         "raw_stream50_ms",

@@ -39,6 +39,8 @@ _AT_ONCE_BYTES = 64 * 1024
 _TOLD_CHARS = 2_000
 _LAST_WORDS_S = 0.5
 _KILLED_S = 2.0
+_SEEN_GONE_S = 1.0
+"""So long a cancelled call waits for its process to be gone: less than what an abort gives a call to end."""
 
 
 class IsolatedFunctions:
@@ -65,7 +67,7 @@ class IsolatedFunctions:
     async def call(self, action: FunctionAction, invocation: Invocation) -> ToolResult:
         """Call the function. Waits for a place first; that counts.
 
-        Raises nothing but CancelledError, upon which the process and its group are killed.
+        Raises nothing but CancelledError, once the process and its group are killed and it is gone.
         """
         deadline = asyncio.get_running_loop().time() + invocation.timeout_ms / 1000
         request = self._request(action, invocation)
@@ -96,13 +98,17 @@ class IsolatedFunctions:
     async def _in_process(
         self, started: "_Started", folder: str, request: bytes, call: "_Call"
     ) -> ToolResult:
-        """What comes of the call; its process ends with it."""
-        async with AsyncExitStack() as stack:
-            stack.callback(self._end, started.process, folder)
-            answers = await _reader(stack, started.answers)
-            output = await _reader(stack, started.process.stdout)
-            await _send(stack, started.control, request)
-            return await call.result(answers, output)
+        """What comes of the call; its process ends with it. A call that is cancelled has seen it gone."""
+        try:
+            async with AsyncExitStack() as stack:
+                stack.callback(self._end, started.process, folder)
+                answers = await _reader(stack, started.answers)
+                output = await _reader(stack, started.process.stdout)
+                await _send(stack, started.control, request)
+                return await call.result(answers, output)
+        except asyncio.CancelledError:
+            await is_gone(started.process, _SEEN_GONE_S)
+            raise
 
     def _request(self, action: FunctionAction, invocation: Invocation) -> bytes | None:
         settings = self._settings
