@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import concurrent, control, fanout, loop, model, paused, start
+from benchmarks import abort, concurrent, control, fanout, loop, model, paused, start
 from benchmarks.results import Result, Target
 
 
@@ -55,6 +55,13 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         full=control.ControlParameters(),
         tiny=control.TINY,
         measure=control.measure,
+    ),
+    "abort": Benchmark(
+        tells="time from an abort until what hung is gone and the end is seen, by what hung",
+        targets=abort.TARGETS,
+        full=abort.AbortParameters(),
+        tiny=abort.TINY,
+        measure=abort.measure,
     ),
     "paused": Benchmark(
         tells="memory, descriptors and boot of a server with 10,000 paused runs, and the resume of one",

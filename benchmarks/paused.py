@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import grpc
+import grpc.aio
+
 from benchmarks.doors import Doors, Watching, doors_of
 from benchmarks.histories import Expected, Watched, problems_of_watching
 from benchmarks.metering import calm_memory, descriptors
@@ -30,7 +33,7 @@ TARGETS = (
 )
 
 WORKFLOW = "held"
-_AT_ONCE, _READS = 60, 32
+_AT_ONCE, _READS = 24, 32
 _WITHIN_S = 1_200.0
 _FIRST_REPLY_MS = 5_000
 
@@ -162,9 +165,15 @@ async def _pause(doors: Doors, runs: int) -> list[str]:
 
     async def one() -> str:
         async with room:
-            run_id = await doors.start(WORKFLOW)
-            await doors.control(ControlRequest(run_id=run_id, pause=PauseCommand()))
-            return run_id
+            while True:
+                run_id = await doors.start(WORKFLOW)
+                try:
+                    await doors.control(ControlRequest(run_id=run_id, pause=PauseCommand()))
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
+                        raise
+                else:
+                    return run_id  # on a slow machine one has ended before it was told
 
     async with asyncio.timeout(_WITHIN_S):
         held = await doors.count(RunState.RUN_STATE_PAUSED)

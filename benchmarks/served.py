@@ -134,13 +134,13 @@ async def served(setup: Setup, folder: Path) -> AsyncGenerator[Served]:
             await process.wait()
 
 
-async def until_written(path: Path, within_s: float = 30.0) -> None:
+async def until_written(path: Path, within_s: float = 30.0, *, look_s: float = 0.05) -> None:
     """Return once a file is there. Raises ServerTrouble if it does not come."""
     end = time.monotonic() + within_s
     while not path.exists():
         if time.monotonic() > end:
             raise ServerTrouble(f"{path} was not written")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(look_s)
 
 
 async def _listening(process: asyncio.subprocess.Process, log: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.abort import KINDS
 from benchmarks.catalog import BENCHMARKS
 from benchmarks.fanout_floor import read_frames, write_frames
 from benchmarks.fanout_watchers import judge
@@ -29,6 +30,7 @@ FIGURES = {
     "fanout": {"deliveries_per_s", "floor_deliveries_per_s", "ratio"},
     "start": {"seconds", "floor_seconds", "rss_mb", "floor_rss_mb", "litellm_imported"},
     "control": {"rpc_p50_ms", "effect_p50_ms", "floor_rpc_p50_ms", "floor_effect_p50_ms", "rpc_p99_ms"},
+    "abort": {f"{kind}_{what}_ms" for kind in KINDS for what in ("gone_p50", "seen_p50", "p99", "max")},
     "paused": {
         "rss_mb", "floor_rss_mb", "descriptors", "floor_descriptors", "boot_s", "floor_boot_s", "resume_ms",
         "floor_resume_ms",
