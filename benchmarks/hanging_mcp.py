@@ -12,7 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-TOOL = {"name": "wait_mcp", "description": "Waits.", "inputSchema": {"type": "object", "properties": {}}}
+TOOL: dict[str, Any] = {
+    "name": "wait_mcp",
+    "description": "Waits.",
+    "inputSchema": {"type": "object", "properties": {}},
+}
 _UNKNOWN = -32_601
 
 

@@ -61,7 +61,9 @@ def test_a_table_shows_figures_targets_and_problems() -> None:
 
 
 def test_the_names_are_fixed() -> None:
-    assert list(BENCHMARKS) == ["loop", "concurrent", "fanout", "start", "control", "model"]
+    assert list(BENCHMARKS) == [
+        "loop", "concurrent", "fanout", "start", "control", "abort", "paused", "model",
+    ]  # fmt: skip
 
 
 def test_a_parameter_can_be_changed_on_the_command_line() -> None:

@@ -139,6 +139,7 @@ async def test_a_pause_before_it_has_begun_holds_it_at_its_time() -> None:
         await jackline.control(run_id, Pause(), wait=Stage.EFFECTIVE)
         assert (await row(jackline, run_id)).phase is Phase.QUEUED
         watching = jackline.runtime.runs.watch(DEFAULT_TENANT, run_id, after_sequence=0, deltas=False)
+        facts: list[Fact] = []
         async for _ in watching:
             facts = [record.fact for record in await jackline.log(run_id)]
             if any(isinstance(fact, TimerFired) for fact in facts):

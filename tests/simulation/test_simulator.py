@@ -8,6 +8,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -87,6 +88,24 @@ def test_a_history_of_the_simulator_survives_its_json_form() -> None:
     assert from_json(to_json(history)) == history
 
 
+def _hold_each_race_of_a_command(outcomes: list[Outcome]) -> None:
+    """Aborts against ends, pauses against crashes, commands that are sent again, starts that are delayed."""
+    controls = [control for one in outcomes for control in one.history.controls]
+    assert any(control.kind == "abort" and control.already_terminal for control in controls)
+    sent = Counter((control.run, control.command_id) for control in controls if control.sequence)
+    assert max(sent.values()) > 1
+    logs = [
+        [(event.kind, event.fields) for event in run.events] for one in outcomes for run in one.history.runs
+    ]
+    overtaken = [fields for log in logs for kind, fields in log if kind == "command_rejected"]
+    assert any(fields["rejection"] == "RUN_TERMINAL" for fields in overtaken)
+    kinds = [[kind for kind, _ in log] for log in logs]
+    assert any("run_recovered" in log[log.index("paused") :] for log in kinds if "paused" in log)
+    delayed = [log for log in logs if log[0][1]["start_unix_ms"] is not None]
+    assert any("step_started" in [kind for kind, _ in log] for log in delayed)
+    assert any("step_started" not in [kind for kind, _ in log] for log in delayed)
+
+
 def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     """What a few hundred worlds hold together: else a green run would say little."""
     outcomes = [simulate(seed) for seed in range(800)]
@@ -127,6 +146,7 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
         "bounds_adjusted",
     } <= kinds
     assert {"reflected", "grounded"} <= kinds
+    _hold_each_race_of_a_command(outcomes)
     assert {"tool_loop", "grounding_failed", "hook_veto", "guardrail", "policy_denied"} <= reasons
     busy = {(start.on_busy, start.disposition) for one in outcomes for start in one.history.starts}
     assert {("enqueue", "queued"), ("steer", "steered"), ("replace", "replaced")} <= busy
