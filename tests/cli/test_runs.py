@@ -136,6 +136,7 @@ async def test_a_delay_goes_along_with_the_start_and_is_told(
     answer.disposition = wire.StartDisposition.START_DISPOSITION_QUEUED
     answer.run.start_time.FromJsonString("2999-03-01T18:30:00Z")
     service.script("StartRun", answer)
+    service.log = small_log(3)
     service.script("GetRun", ended_run(service.log))
     done = await console.run("run", "refunds", "--start-delay", "10m")
     (request,) = service.requests(wire.StartRunRequest)
