@@ -52,7 +52,10 @@ class Group(Protocol):
 
 
 def with_commands(page: str) -> str:
-    """The page with its commands as they are now. Raises ValueError if the mark is missing."""
+    """The page with its commands as they are now.
+
+    Raises ValueError if the mark is missing, or a command can't be loaded: nothing is left out unnoticed.
+    """
     written, mark, _ = page.partition(BEGIN)
     if not mark:
         raise ValueError(f"the page has no line {BEGIN!r}")
@@ -79,6 +82,11 @@ def _below(group: Group, context: object, before: str) -> Iterator[tuple[str, Co
 
 def _lines() -> Iterator[str]:
     found = list(commands())
+    if silent := [name for name, command in found if not command.help]:
+        raise ValueError(
+            f"can't be loaded: {', '.join(silent)}; this environment has an older list of commands:"
+            " uv pip install -e . --no-deps --no-build-isolation"
+        )
     shared: dict[str, Parameter] = {}
     for one in (one for _, command in found for one in command.params if one.opts[0] in SHARED):
         shared.setdefault(one.opts[0], one)
