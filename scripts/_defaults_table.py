@@ -64,6 +64,8 @@ ROWS: tuple[tuple[str, str], ...] = (
     ("`result_chars`", "result_chars"),
     ("`on_unknown`", "on_unknown"),
     ("`unknown_expiry`", "UNKNOWN_EXPIRY_MS"),
+    ("`approval_expiry.after`", "APPROVAL_EXPIRY_MS"),
+    ("`approval_expiry.then`", "ON_APPROVAL_EXPIRY"),
     ("`expiry` of a question", "HUMAN_EXPIRY_MS"),
     ("`on_error`", "on_error"),
     ("`on_timeout`", "ON_TIMEOUT"),

@@ -30,7 +30,7 @@ from jackline_server.expressions.cel import CelExpressions
 from jackline_server.expressions.linear_regex import LinearPatterns
 from jackline_server.expressions.schemas import JsonSchemas
 from jackline_server.folder import WorkflowFolder
-from jackline_server.identity.local_token import local_token, state_directory, token_path
+from jackline_server.identity.local_token import LOCAL_PRINCIPAL, local_token, state_directory, token_path
 from jackline_server.identity.principals import Principal
 from jackline_server.identity.tokens import TokenRegister
 from jackline_server.models.late import LateLiteLLMModels
@@ -432,7 +432,15 @@ def _run_limits(tenant: TenantLimits, run: RunSettings) -> RunLimits:
         ),
         starter_adjusts=tenant.adjust_own_runs,
         start_delay_ms=run.start_delay_ms,
+        own_approvals=_own_approvals(tenant.approve_own_runs),
     )
+
+
+def _own_approvals(allowed: bool | None) -> frozenset[str] | None:  # noqa: FBT001 - the value of a key
+    """Who may approve calls of runs of their own; left out, it is whoever sits at this machine."""
+    if allowed is None:
+        return frozenset({LOCAL_PRINCIPAL})
+    return None if allowed else frozenset()
 
 
 def _toolbox(config: Config, tools: _Tools) -> StepToolbox:

@@ -19,7 +19,7 @@ from aiohttp import web
 from google.protobuf.json_format import ParseDict
 
 from jackline.v1 import policy_pb2
-from jackline.v1.event_pb2 import StepEvent
+from jackline.v1.event_pb2 import InterruptRaised, StepEvent
 from jackline.v1.run_pb2 import RunBounds, View, VisitBounds
 from jackline_client import JacklineClient
 from jackline_client._connection import Endpoint
@@ -274,12 +274,19 @@ class Place:
             "adjusted": [await self._adjusted(run_id, one) for one in self.example.adjust],
         }
         if self.example.answer:
-            await self.client.answer(
-                run_id, raised.interrupt_id, self.example.answer, text=self.example.answer_text
-            )
+            await self._answer(run_id, raised)
         if self.example.answer or self.example.expires:
             events += await self._followed(run_id, events[-1].sequence)
         return seen
+
+    async def _answer(self, run_id: str, raised: InterruptRaised) -> None:
+        match self.example.answer, raised.arguments_digest:
+            case "approve", digest if digest:
+                await self.client.approve(run_id, raised.interrupt_id, digest)
+            case "reject", digest if digest:
+                await self.client.reject(run_id, raised.interrupt_id)
+            case option, _:
+                await self.client.answer(run_id, raised.interrupt_id, option, text=self.example.answer_text)
 
     async def _adjusted(self, run_id: str, bounds: dict[str, Any]) -> str:
         run, visit = bounds.get("run"), bounds.get("visit")

@@ -43,6 +43,12 @@ const (
 	CommandKind_COMMAND_KIND_SUBMIT_TOOL_RESULT CommandKind = 6
 	// Change the caps of the run, or of the visit under way.
 	CommandKind_COMMAND_KIND_ADJUST_BOUNDS CommandKind = 7
+	// Let a tool call start that waits for it.
+	CommandKind_COMMAND_KIND_APPROVE CommandKind = 8
+	// Let it start with other arguments.
+	CommandKind_COMMAND_KIND_EDIT_AND_APPROVE CommandKind = 9
+	// Do not let it start.
+	CommandKind_COMMAND_KIND_REJECT CommandKind = 10
 	// A child run ended. Comes from the child alone, never from a caller.
 	CommandKind_COMMAND_KIND_END_CHILD CommandKind = 15
 )
@@ -58,6 +64,9 @@ var (
 		5:  "COMMAND_KIND_ANSWER",
 		6:  "COMMAND_KIND_SUBMIT_TOOL_RESULT",
 		7:  "COMMAND_KIND_ADJUST_BOUNDS",
+		8:  "COMMAND_KIND_APPROVE",
+		9:  "COMMAND_KIND_EDIT_AND_APPROVE",
+		10: "COMMAND_KIND_REJECT",
 		15: "COMMAND_KIND_END_CHILD",
 	}
 	CommandKind_value = map[string]int32{
@@ -69,6 +78,9 @@ var (
 		"COMMAND_KIND_ANSWER":             5,
 		"COMMAND_KIND_SUBMIT_TOOL_RESULT": 6,
 		"COMMAND_KIND_ADJUST_BOUNDS":      7,
+		"COMMAND_KIND_APPROVE":            8,
+		"COMMAND_KIND_EDIT_AND_APPROVE":   9,
+		"COMMAND_KIND_REJECT":             10,
 		"COMMAND_KIND_END_CHILD":          15,
 	}
 )
@@ -665,6 +677,182 @@ func (x *AdjustBoundsCommand) GetVisit() *VisitBounds {
 	return nil
 }
 
+// Let a tool call start, once, with the arguments that were shown. Whoever started the run may do so only where the
+// operator lets it.
+type ApproveCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The interrupt, of kind APPROVAL.
+	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
+	// Required. `arguments_digest` of the interrupt as it was shown. If that is not what is asked about, nothing is approved.
+	ArgumentsDigest string `protobuf:"bytes,2,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ApproveCommand) Reset() {
+	*x = ApproveCommand{}
+	mi := &file_jackline_v1_control_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApproveCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApproveCommand) ProtoMessage() {}
+
+func (x *ApproveCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_control_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApproveCommand.ProtoReflect.Descriptor instead.
+func (*ApproveCommand) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_control_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ApproveCommand) GetInterruptId() string {
+	if x != nil {
+		return x.InterruptId
+	}
+	return ""
+}
+
+func (x *ApproveCommand) GetArgumentsDigest() string {
+	if x != nil {
+		return x.ArgumentsDigest
+	}
+	return ""
+}
+
+// Let a tool call start, once, with other arguments than the model wrote.
+type EditAndApproveCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The interrupt, of kind APPROVAL.
+	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
+	// Required. `arguments_digest` of the interrupt as it was shown. If that is not what is asked about, nothing is approved.
+	ArgumentsDigest string `protobuf:"bytes,2,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
+	// Required. The new arguments, a JSON object of at most 256 KiB that fits the tool's parameters. What the workflow gives
+	// the call may stand in it as it was shown, and can't be changed.
+	ArgumentsJson []byte `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditAndApproveCommand) Reset() {
+	*x = EditAndApproveCommand{}
+	mi := &file_jackline_v1_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditAndApproveCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditAndApproveCommand) ProtoMessage() {}
+
+func (x *EditAndApproveCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditAndApproveCommand.ProtoReflect.Descriptor instead.
+func (*EditAndApproveCommand) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *EditAndApproveCommand) GetInterruptId() string {
+	if x != nil {
+		return x.InterruptId
+	}
+	return ""
+}
+
+func (x *EditAndApproveCommand) GetArgumentsDigest() string {
+	if x != nil {
+		return x.ArgumentsDigest
+	}
+	return ""
+}
+
+func (x *EditAndApproveCommand) GetArgumentsJson() []byte {
+	if x != nil {
+		return x.ArgumentsJson
+	}
+	return nil
+}
+
+// Do not let a tool call start. The model is told so, and the run goes on.
+type RejectCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The interrupt, of kind APPROVAL.
+	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
+	// Why, in words for the model; at most 64 KiB.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RejectCommand) Reset() {
+	*x = RejectCommand{}
+	mi := &file_jackline_v1_control_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RejectCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RejectCommand) ProtoMessage() {}
+
+func (x *RejectCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_control_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RejectCommand.ProtoReflect.Descriptor instead.
+func (*RejectCommand) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_control_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RejectCommand) GetInterruptId() string {
+	if x != nil {
+		return x.InterruptId
+	}
+	return ""
+}
+
+func (x *RejectCommand) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // What has to hold for a command to be taken.
 type Expectation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -678,7 +866,7 @@ type Expectation struct {
 
 func (x *Expectation) Reset() {
 	*x = Expectation{}
-	mi := &file_jackline_v1_control_proto_msgTypes[7]
+	mi := &file_jackline_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +878,7 @@ func (x *Expectation) String() string {
 func (*Expectation) ProtoMessage() {}
 
 func (x *Expectation) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_control_proto_msgTypes[7]
+	mi := &file_jackline_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +891,7 @@ func (x *Expectation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expectation.ProtoReflect.Descriptor instead.
 func (*Expectation) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Expectation) GetState() RunState {
@@ -743,7 +931,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_jackline_v1_control_proto_msgTypes[8]
+	mi := &file_jackline_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +943,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_control_proto_msgTypes[8]
+	mi := &file_jackline_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +956,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Receipt) GetCommandId() string {
@@ -845,7 +1033,17 @@ const file_jackline_v1_control_proto_rawDesc = "" +
 	"\x06result\"o\n" +
 	"\x13AdjustBoundsCommand\x12(\n" +
 	"\x03run\x18\x01 \x01(\v2\x16.jackline.v1.RunBoundsR\x03run\x12.\n" +
-	"\x05visit\x18\x02 \x01(\v2\x18.jackline.v1.VisitBoundsR\x05visit\"h\n" +
+	"\x05visit\x18\x02 \x01(\v2\x18.jackline.v1.VisitBoundsR\x05visit\"^\n" +
+	"\x0eApproveCommand\x12!\n" +
+	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12)\n" +
+	"\x10arguments_digest\x18\x02 \x01(\tR\x0fargumentsDigest\"\x8c\x01\n" +
+	"\x15EditAndApproveCommand\x12!\n" +
+	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12)\n" +
+	"\x10arguments_digest\x18\x02 \x01(\tR\x0fargumentsDigest\x12%\n" +
+	"\x0earguments_json\x18\x03 \x01(\fR\rargumentsJson\"F\n" +
+	"\rRejectCommand\x12!\n" +
+	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"h\n" +
 	"\vExpectation\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.jackline.v1.RunStateR\x05state\x12\x1f\n" +
 	"\bsequence\x18\x02 \x01(\x04H\x00R\bsequence\x88\x01\x01B\v\n" +
@@ -858,7 +1056,7 @@ const file_jackline_v1_control_proto_rawDesc = "" +
 	"\bsequence\x18\x04 \x01(\x04R\bsequence\x126\n" +
 	"\trejection\x18\x05 \x01(\x0e2\x18.jackline.v1.ErrorReasonR\trejection\x12)\n" +
 	"\x10already_terminal\x18\x06 \x01(\bR\x0falreadyTerminal\x12\x1a\n" +
-	"\brepeated\x18\a \x01(\bR\brepeated*\x92\x02\n" +
+	"\brepeated\x18\a \x01(\bR\brepeated*\xe8\x02\n" +
 	"\vCommandKind\x12\x1c\n" +
 	"\x18COMMAND_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12COMMAND_KIND_PAUSE\x10\x01\x12\x17\n" +
@@ -867,8 +1065,12 @@ const file_jackline_v1_control_proto_rawDesc = "" +
 	"\x12COMMAND_KIND_ABORT\x10\x04\x12\x17\n" +
 	"\x13COMMAND_KIND_ANSWER\x10\x05\x12#\n" +
 	"\x1fCOMMAND_KIND_SUBMIT_TOOL_RESULT\x10\x06\x12\x1e\n" +
-	"\x1aCOMMAND_KIND_ADJUST_BOUNDS\x10\a\x12\x1a\n" +
-	"\x16COMMAND_KIND_END_CHILD\x10\x0f\"\x04\b\b\x10\x0e\"\x04\b\x10\x10\x13*T\n" +
+	"\x1aCOMMAND_KIND_ADJUST_BOUNDS\x10\a\x12\x18\n" +
+	"\x14COMMAND_KIND_APPROVE\x10\b\x12!\n" +
+	"\x1dCOMMAND_KIND_EDIT_AND_APPROVE\x10\t\x12\x17\n" +
+	"\x13COMMAND_KIND_REJECT\x10\n" +
+	"\x12\x1a\n" +
+	"\x16COMMAND_KIND_END_CHILD\x10\x0f\"\x04\b\v\x10\x0e\"\x04\b\x10\x10\x13*T\n" +
 	"\tAbortMode\x12\x1a\n" +
 	"\x16ABORT_MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eABORT_MODE_NOW\x10\x01\x12\x17\n" +
@@ -899,7 +1101,7 @@ func file_jackline_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_jackline_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_jackline_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_jackline_v1_control_proto_goTypes = []any{
 	(CommandKind)(0),                // 0: jackline.v1.CommandKind
 	(AbortMode)(0),                  // 1: jackline.v1.AbortMode
@@ -912,21 +1114,24 @@ var file_jackline_v1_control_proto_goTypes = []any{
 	(*AnswerCommand)(nil),           // 8: jackline.v1.AnswerCommand
 	(*SubmitToolResultCommand)(nil), // 9: jackline.v1.SubmitToolResultCommand
 	(*AdjustBoundsCommand)(nil),     // 10: jackline.v1.AdjustBoundsCommand
-	(*Expectation)(nil),             // 11: jackline.v1.Expectation
-	(*Receipt)(nil),                 // 12: jackline.v1.Receipt
-	(*RunBounds)(nil),               // 13: jackline.v1.RunBounds
-	(*VisitBounds)(nil),             // 14: jackline.v1.VisitBounds
-	(RunState)(0),                   // 15: jackline.v1.RunState
-	(ErrorReason)(0),                // 16: jackline.v1.ErrorReason
+	(*ApproveCommand)(nil),          // 11: jackline.v1.ApproveCommand
+	(*EditAndApproveCommand)(nil),   // 12: jackline.v1.EditAndApproveCommand
+	(*RejectCommand)(nil),           // 13: jackline.v1.RejectCommand
+	(*Expectation)(nil),             // 14: jackline.v1.Expectation
+	(*Receipt)(nil),                 // 15: jackline.v1.Receipt
+	(*RunBounds)(nil),               // 16: jackline.v1.RunBounds
+	(*VisitBounds)(nil),             // 17: jackline.v1.VisitBounds
+	(RunState)(0),                   // 18: jackline.v1.RunState
+	(ErrorReason)(0),                // 19: jackline.v1.ErrorReason
 }
 var file_jackline_v1_control_proto_depIdxs = []int32{
 	1,  // 0: jackline.v1.AbortCommand.mode:type_name -> jackline.v1.AbortMode
-	13, // 1: jackline.v1.AdjustBoundsCommand.run:type_name -> jackline.v1.RunBounds
-	14, // 2: jackline.v1.AdjustBoundsCommand.visit:type_name -> jackline.v1.VisitBounds
-	15, // 3: jackline.v1.Expectation.state:type_name -> jackline.v1.RunState
+	16, // 1: jackline.v1.AdjustBoundsCommand.run:type_name -> jackline.v1.RunBounds
+	17, // 2: jackline.v1.AdjustBoundsCommand.visit:type_name -> jackline.v1.VisitBounds
+	18, // 3: jackline.v1.Expectation.state:type_name -> jackline.v1.RunState
 	2,  // 4: jackline.v1.Receipt.stage:type_name -> jackline.v1.ReceiptStage
 	3,  // 5: jackline.v1.Receipt.disposition:type_name -> jackline.v1.CommandDisposition
-	16, // 6: jackline.v1.Receipt.rejection:type_name -> jackline.v1.ErrorReason
+	19, // 6: jackline.v1.Receipt.rejection:type_name -> jackline.v1.ErrorReason
 	7,  // [7:7] is the sub-list for method output_type
 	7,  // [7:7] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
@@ -945,14 +1150,14 @@ func file_jackline_v1_control_proto_init() {
 		(*SubmitToolResultCommand_OutputJson)(nil),
 		(*SubmitToolResultCommand_Error)(nil),
 	}
-	file_jackline_v1_control_proto_msgTypes[7].OneofWrappers = []any{}
+	file_jackline_v1_control_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_control_proto_rawDesc), len(file_jackline_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -51,8 +51,8 @@ const (
 	ErrorReason_ERROR_REASON_PREFIX_MISFIT ErrorReason = 8
 	// INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`.
 	ErrorReason_ERROR_REASON_PRICE_UNKNOWN ErrorReason = 9
-	// INVALID_ARGUMENT: the words of an answer are not what the interrupt asks for, and it stays open; BadRequest says why.
-	// Keys: `interrupt_id`.
+	// INVALID_ARGUMENT, or a rejection: an answer, or edited arguments, are not what the interrupt asks for, and it stays open;
+	// BadRequest says why. Keys: `interrupt_id`.
 	ErrorReason_ERROR_REASON_INVALID_ANSWER ErrorReason = 10
 	// UNAUTHENTICATED: no credential, or one that is wrong or expired.
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 20
@@ -112,11 +112,13 @@ const (
 	// FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
 	// `field`.
 	ErrorReason_ERROR_REASON_NO_BOUNDED_VISIT ErrorReason = 74
+	// FAILED_PRECONDITION, or a rejection: what is approved is not what the interrupt asks about. Keys: `interrupt_id`.
+	ErrorReason_ERROR_REASON_ARGUMENTS_CHANGED ErrorReason = 78
+	// FAILED_PRECONDITION, or a rejection: the interrupt waits for another command: an approval for `approve`,
+	// `edit_and_approve` or `reject`, any other for `answer`. Keys: `interrupt_id`.
+	ErrorReason_ERROR_REASON_WRONG_INTERRUPT_KIND ErrorReason = 79
 	// FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`.
 	ErrorReason_ERROR_REASON_THREAD_BUSY ErrorReason = 75
-	// FAILED_PRECONDITION: the kill switch is engaged, and no run begins. GetKillSwitch says by whom and why.
-	// Keys: `since`.
-	ErrorReason_ERROR_REASON_KILL_SWITCH_ENGAGED ErrorReason = 76
 	// ABORTED: the alias has moved. Keys: `alias`, `digest`.
 	ErrorReason_ERROR_REASON_ALIAS_MOVED ErrorReason = 60
 	// ABORTED: another stream has resumed this worker's session.
@@ -195,8 +197,9 @@ var (
 		72:  "ERROR_REASON_FORK_POINT",
 		73:  "ERROR_REASON_BOUND_TOO_LOW",
 		74:  "ERROR_REASON_NO_BOUNDED_VISIT",
+		78:  "ERROR_REASON_ARGUMENTS_CHANGED",
+		79:  "ERROR_REASON_WRONG_INTERRUPT_KIND",
 		75:  "ERROR_REASON_THREAD_BUSY",
-		76:  "ERROR_REASON_KILL_SWITCH_ENGAGED",
 		60:  "ERROR_REASON_ALIAS_MOVED",
 		61:  "ERROR_REASON_WORKER_SESSION_TAKEN",
 		70:  "ERROR_REASON_EVENTS_EXPIRED",
@@ -255,8 +258,9 @@ var (
 		"ERROR_REASON_FORK_POINT":              72,
 		"ERROR_REASON_BOUND_TOO_LOW":           73,
 		"ERROR_REASON_NO_BOUNDED_VISIT":        74,
+		"ERROR_REASON_ARGUMENTS_CHANGED":       78,
+		"ERROR_REASON_WRONG_INTERRUPT_KIND":    79,
 		"ERROR_REASON_THREAD_BUSY":             75,
-		"ERROR_REASON_KILL_SWITCH_ENGAGED":     76,
 		"ERROR_REASON_ALIAS_MOVED":             60,
 		"ERROR_REASON_WORKER_SESSION_TAKEN":    61,
 		"ERROR_REASON_EVENTS_EXPIRED":          70,
@@ -308,7 +312,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\x98\x0f\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xbd\x0f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eERROR_REASON_MALFORMED_REQUEST\x10\x01\x12 \n" +
@@ -349,9 +353,10 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x19ERROR_REASON_TOOL_CHANGED\x10;\x12\x1b\n" +
 	"\x17ERROR_REASON_FORK_POINT\x10H\x12\x1e\n" +
 	"\x1aERROR_REASON_BOUND_TOO_LOW\x10I\x12!\n" +
-	"\x1dERROR_REASON_NO_BOUNDED_VISIT\x10J\x12\x1c\n" +
-	"\x18ERROR_REASON_THREAD_BUSY\x10K\x12$\n" +
-	" ERROR_REASON_KILL_SWITCH_ENGAGED\x10L\x12\x1c\n" +
+	"\x1dERROR_REASON_NO_BOUNDED_VISIT\x10J\x12\"\n" +
+	"\x1eERROR_REASON_ARGUMENTS_CHANGED\x10N\x12%\n" +
+	"!ERROR_REASON_WRONG_INTERRUPT_KIND\x10O\x12\x1c\n" +
+	"\x18ERROR_REASON_THREAD_BUSY\x10K\x12\x1c\n" +
 	"\x18ERROR_REASON_ALIAS_MOVED\x10<\x12%\n" +
 	"!ERROR_REASON_WORKER_SESSION_TAKEN\x10=\x12\x1f\n" +
 	"\x1bERROR_REASON_EVENTS_EXPIRED\x10F\x12#\n" +

@@ -408,6 +408,8 @@ const (
 	CallProblem_CALL_PROBLEM_POLICY_DENIED CallProblem = 10
 	// A hook had the reply that asked for it made anew.
 	CallProblem_CALL_PROBLEM_REPLY_DISCARDED CallProblem = 11
+	// A person did not let it start, or nobody did in time.
+	CallProblem_CALL_PROBLEM_NOT_APPROVED CallProblem = 12
 	// It would start a run below the last level that `child_depth` allows.
 	CallProblem_CALL_PROBLEM_CHILD_DEPTH CallProblem = 20
 )
@@ -427,6 +429,7 @@ var (
 		9:  "CALL_PROBLEM_GUARDRAIL",
 		10: "CALL_PROBLEM_POLICY_DENIED",
 		11: "CALL_PROBLEM_REPLY_DISCARDED",
+		12: "CALL_PROBLEM_NOT_APPROVED",
 		20: "CALL_PROBLEM_CHILD_DEPTH",
 	}
 	CallProblem_value = map[string]int32{
@@ -442,6 +445,7 @@ var (
 		"CALL_PROBLEM_GUARDRAIL":           9,
 		"CALL_PROBLEM_POLICY_DENIED":       10,
 		"CALL_PROBLEM_REPLY_DISCARDED":     11,
+		"CALL_PROBLEM_NOT_APPROVED":        12,
 		"CALL_PROBLEM_CHILD_DEPTH":         20,
 	}
 )
@@ -566,8 +570,6 @@ const (
 	TimerKind_TIMER_KIND_INTERRUPT TimerKind = 2
 	// The end of a pause.
 	TimerKind_TIMER_KIND_PAUSE TimerKind = 3
-	// The time at which a delayed run begins.
-	TimerKind_TIMER_KIND_START TimerKind = 4
 )
 
 // Enum value maps for TimerKind.
@@ -577,14 +579,12 @@ var (
 		1: "TIMER_KIND_DEADLINE",
 		2: "TIMER_KIND_INTERRUPT",
 		3: "TIMER_KIND_PAUSE",
-		4: "TIMER_KIND_START",
 	}
 	TimerKind_value = map[string]int32{
 		"TIMER_KIND_UNSPECIFIED": 0,
 		"TIMER_KIND_DEADLINE":    1,
 		"TIMER_KIND_INTERRUPT":   2,
 		"TIMER_KIND_PAUSE":       3,
-		"TIMER_KIND_START":       4,
 	}
 )
 
@@ -1649,10 +1649,7 @@ type RunStarted struct {
 	// The conversation that it continues; unset without.
 	Thread *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Which run started it, and by which call; unset for a run that a caller started.
-	Parent *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
-	// When it may begin, by the `start_delay` of StartRun; unset for a run that may begin at once. A TimerFired of the kind START
-	// says that the time has come.
-	StartTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	Parent        *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1753,13 +1750,6 @@ func (x *RunStarted) GetThread() *ThreadStart {
 func (x *RunStarted) GetParent() *ParentCall {
 	if x != nil {
 		return x.Parent
-	}
-	return nil
-}
-
-func (x *RunStarted) GetStartTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartTime
 	}
 	return nil
 }
@@ -3021,7 +3011,11 @@ type InterruptRaised struct {
 	// The scope and name of that limit, such as `step.max_iterations`.
 	LimitLeaf string `protobuf:"bytes,7,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
 	// What the answer `raise` makes of that bound, in its own unit; 0 where that is no option.
-	RaiseTo       uint64 `protobuf:"varint,8,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
+	RaiseTo uint64 `protobuf:"varint,8,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
+	// SHA-256 of the arguments that are decided about, in hexadecimal. Of an approval.
+	ArgumentsDigest string `protobuf:"bytes,9,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
+	// What follows if nobody decides in time. Of an approval.
+	OnExpiry      ApprovalExpiry `protobuf:"varint,10,opt,name=on_expiry,json=onExpiry,proto3,enum=jackline.v1.ApprovalExpiry" json:"on_expiry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3112,6 +3106,20 @@ func (x *InterruptRaised) GetRaiseTo() uint64 {
 	return 0
 }
 
+func (x *InterruptRaised) GetArgumentsDigest() string {
+	if x != nil {
+		return x.ArgumentsDigest
+	}
+	return ""
+}
+
+func (x *InterruptRaised) GetOnExpiry() ApprovalExpiry {
+	if x != nil {
+		return x.OnExpiry
+	}
+	return ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED
+}
+
 // A question was answered or expired.
 type InterruptResolved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3120,9 +3128,11 @@ type InterruptResolved struct {
 	// The answer chosen; empty if it expired.
 	Option string `protobuf:"bytes,2,opt,name=option,proto3" json:"option,omitempty"`
 	// Who answered; empty if it expired.
-	Principal     string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Principal string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	// SHA-256 of the arguments that were put in place of those shown, in hexadecimal; empty if none were.
+	ArgumentsDigest string `protobuf:"bytes,4,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *InterruptResolved) Reset() {
@@ -3172,6 +3182,13 @@ func (x *InterruptResolved) GetOption() string {
 func (x *InterruptResolved) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *InterruptResolved) GetArgumentsDigest() string {
+	if x != nil {
+		return x.ArgumentsDigest
 	}
 	return ""
 }
@@ -5087,7 +5104,9 @@ type QuestionContent struct {
 	// What the tool is given back with the answer: nobody else's.
 	StateJson []byte `protobuf:"bytes,3,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
 	// What can be answered; empty: `accept` and `decline`.
-	Options       []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
+	Options []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
+	// The arguments that are decided about, as JSON. Of an approval.
+	ArgumentsJson []byte `protobuf:"bytes,5,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5146,6 +5165,13 @@ func (x *QuestionContent) GetStateJson() []byte {
 func (x *QuestionContent) GetOptions() []string {
 	if x != nil {
 		return x.Options
+	}
+	return nil
+}
+
+func (x *QuestionContent) GetArgumentsJson() []byte {
+	if x != nil {
+		return x.ArgumentsJson
 	}
 	return nil
 }
@@ -5944,7 +5970,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\rchild_started\x18) \x01(\v2\x19.jackline.v1.ChildStartedH\x00R\fchildStarted\x12C\n" +
 	"\x0echild_finished\x18* \x01(\v2\x1a.jackline.v1.ChildFinishedH\x00R\rchildFinished\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b'\x10)J\x04\b+\x10F\"\xf7\x03\n" +
+	"\x04factJ\x04\b'\x10)J\x04\b+\x10F\"\xbc\x03\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -5960,9 +5986,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"forkedFrom\x120\n" +
 	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\x12/\n" +
 	"\x06parent\x18\n" +
-	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\x129\n" +
-	"\n" +
-	"start_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\x94\x02\n" +
+	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\"\x94\x02\n" +
 	"\n" +
 	"ParentCall\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
@@ -6073,7 +6097,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
 	"\x06repair\x18\x02 \x01(\rR\x06repair\x12\x17\n" +
-	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xbb\x02\n" +
+	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xa0\x03\n" +
 	"\x0fInterruptRaised\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.jackline.v1.InterruptKindR\x04kind\x12\x17\n" +
@@ -6084,11 +6108,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x05limit\x18\x06 \x01(\x0e2\x17.jackline.v1.StopReasonR\x05limit\x12\x1d\n" +
 	"\n" +
 	"limit_leaf\x18\a \x01(\tR\tlimitLeaf\x12\x19\n" +
-	"\braise_to\x18\b \x01(\x04R\araiseTo\"l\n" +
+	"\braise_to\x18\b \x01(\x04R\araiseTo\x12)\n" +
+	"\x10arguments_digest\x18\t \x01(\tR\x0fargumentsDigest\x128\n" +
+	"\ton_expiry\x18\n" +
+	" \x01(\x0e2\x1b.jackline.v1.ApprovalExpiryR\bonExpiry\"\x97\x01\n" +
 	"\x11InterruptResolved\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x16\n" +
 	"\x06option\x18\x02 \x01(\tR\x06option\x12\x1c\n" +
-	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\x8d\x02\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12)\n" +
+	"\x10arguments_digest\x18\x04 \x01(\tR\x0fargumentsDigest\"\x8d\x02\n" +
 	"\x0eCommandApplied\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -6241,14 +6269,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04tail\x18\x03 \x01(\tR\x04tail\x12\x12\n" +
 	"\x04blob\x18\x04 \x01(\tR\x04blob\x12.\n" +
 	"\x05media\x18\x05 \x03(\v2\x18.jackline.v1.ResultMediaR\x05media\x128\n" +
-	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"\x7f\n" +
+	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"\xa6\x01\n" +
 	"\x0fQuestionContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
 	"\vschema_json\x18\x02 \x01(\fR\n" +
 	"schemaJson\x12\x1d\n" +
 	"\n" +
 	"state_json\x18\x03 \x01(\fR\tstateJson\x12\x18\n" +
-	"\aoptions\x18\x04 \x03(\tR\aoptions\"h\n" +
+	"\aoptions\x18\x04 \x03(\tR\aoptions\x12%\n" +
+	"\x0earguments_json\x18\x05 \x01(\fR\rargumentsJson\"h\n" +
 	"\vResultMedia\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
@@ -6342,7 +6371,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x18MODEL_ATTEMPT_LIMIT_IDLE\x10\x03\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_TOTAL\x10\x04\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_BYTES\x10\x05\x12\x1e\n" +
-	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xa9\x03\n" +
+	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xc8\x03\n" +
 	"\vCallProblem\x12\x1c\n" +
 	"\x18CALL_PROBLEM_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALL_PROBLEM_UNKNOWN_TOOL\x10\x01\x12$\n" +
@@ -6356,7 +6385,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x16CALL_PROBLEM_GUARDRAIL\x10\t\x12\x1e\n" +
 	"\x1aCALL_PROBLEM_POLICY_DENIED\x10\n" +
 	"\x12 \n" +
-	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v\x12\x1c\n" +
+	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v\x12\x1d\n" +
+	"\x19CALL_PROBLEM_NOT_APPROVED\x10\f\x12\x1c\n" +
 	"\x18CALL_PROBLEM_CHILD_DEPTH\x10\x14*\xbc\x02\n" +
 	"\rAnswerProblem\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_UNSPECIFIED\x10\x00\x12\x18\n" +
@@ -6368,13 +6398,12 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1cANSWER_PROBLEM_TOOL_REQUIRED\x10\x06\x12\x1f\n" +
 	"\x1bANSWER_PROBLEM_NOT_FINISHED\x10\a\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_CALL_FAILED\x10\b\x12\x1c\n" +
-	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t*\x86\x01\n" +
+	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t*p\n" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
 	"\x14TIMER_KIND_INTERRUPT\x10\x02\x12\x14\n" +
-	"\x10TIMER_KIND_PAUSE\x10\x03\x12\x14\n" +
-	"\x10TIMER_KIND_START\x10\x04*\xde\x02\n" +
+	"\x10TIMER_KIND_PAUSE\x10\x03*\xde\x02\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -6510,13 +6539,14 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(Effect)(0),                   // 73: jackline.v1.Effect
 	(ToolCallStatus)(0),           // 74: jackline.v1.ToolCallStatus
 	(InterruptKind)(0),            // 75: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 76: jackline.v1.CommandKind
-	(AbortMode)(0),                // 77: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 78: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 79: jackline.v1.VisitBounds
-	(GatePoint)(0),                // 80: jackline.v1.GatePoint
-	(*structpb.Struct)(nil),       // 81: google.protobuf.Struct
-	(*ToolWait)(nil),              // 82: jackline.v1.ToolWait
+	(ApprovalExpiry)(0),           // 76: jackline.v1.ApprovalExpiry
+	(CommandKind)(0),              // 77: jackline.v1.CommandKind
+	(AbortMode)(0),                // 78: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 79: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 80: jackline.v1.VisitBounds
+	(GatePoint)(0),                // 81: jackline.v1.GatePoint
+	(*structpb.Struct)(nil),       // 82: google.protobuf.Struct
+	(*ToolWait)(nil),              // 83: jackline.v1.ToolWait
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
 	66, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
@@ -6558,38 +6588,38 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	69, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
 	16, // 37: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
 	15, // 38: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
-	66, // 39: jackline.v1.RunStarted.start_time:type_name -> google.protobuf.Timestamp
-	0,  // 40: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	70, // 41: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	71, // 42: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	71, // 43: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 44: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	71, // 45: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	72, // 46: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 47: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 48: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	72, // 49: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	4,  // 50: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	73, // 51: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	74, // 52: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	5,  // 53: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	6,  // 54: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	75, // 55: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	66, // 56: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	71, // 57: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	76, // 58: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	77, // 59: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	0,  // 39: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	70, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	71, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	71, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 43: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	71, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	72, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 46: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 47: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	72, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	4,  // 49: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
+	73, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	74, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	5,  // 52: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	6,  // 53: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	75, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	66, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	71, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	76, // 57: jackline.v1.InterruptRaised.on_expiry:type_name -> jackline.v1.ApprovalExpiry
+	77, // 58: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	78, // 59: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
 	71, // 60: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	76, // 61: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	78, // 62: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	77, // 61: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	79, // 62: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
 	66, // 63: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
 	67, // 64: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	79, // 65: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	80, // 65: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
 	7,  // 66: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
 	8,  // 67: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
 	9,  // 68: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
 	10, // 69: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	80, // 70: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	81, // 70: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
 	11, // 71: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
 	12, // 72: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
 	70, // 73: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
@@ -6605,7 +6635,7 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	59, // 83: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
 	60, // 84: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
 	55, // 85: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
-	81, // 86: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	82, // 86: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
 	49, // 87: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
 	52, // 88: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
 	56, // 89: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
@@ -6613,7 +6643,7 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	64, // 91: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
 	63, // 92: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
 	62, // 93: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
-	82, // 94: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
+	83, // 94: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
 	95, // [95:95] is the sub-list for method output_type
 	95, // [95:95] is the sub-list for method input_type
 	95, // [95:95] is the sub-list for extension type_name

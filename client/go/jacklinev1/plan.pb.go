@@ -1873,6 +1873,70 @@ func (x *ToolPolicy) GetSerialGroup() string {
 	return ""
 }
 
+// When a call of a tool may start only if somebody lets it.
+type ApprovalPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A CEL expression over the call; empty is always. One that has no value counts as true.
+	When string `protobuf:"bytes,1,opt,name=when,proto3" json:"when,omitempty"`
+	// How long it stays open.
+	ExpiryMs uint64 `protobuf:"varint,2,opt,name=expiry_ms,json=expiryMs,proto3" json:"expiry_ms,omitempty"`
+	// What follows then.
+	OnExpiry      ApprovalExpiry `protobuf:"varint,3,opt,name=on_expiry,json=onExpiry,proto3,enum=jackline.v1.ApprovalExpiry" json:"on_expiry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalPlan) Reset() {
+	*x = ApprovalPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalPlan) ProtoMessage() {}
+
+func (x *ApprovalPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalPlan.ProtoReflect.Descriptor instead.
+func (*ApprovalPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ApprovalPlan) GetWhen() string {
+	if x != nil {
+		return x.When
+	}
+	return ""
+}
+
+func (x *ApprovalPlan) GetExpiryMs() uint64 {
+	if x != nil {
+		return x.ExpiryMs
+	}
+	return 0
+}
+
+func (x *ApprovalPlan) GetOnExpiry() ApprovalExpiry {
+	if x != nil {
+		return x.OnExpiry
+	}
+	return ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED
+}
+
 // A tool as one model step sees it.
 type ToolEntryPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1891,14 +1955,16 @@ type ToolEntryPlan struct {
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
 	// True if the model asks it again and again on purpose, until something is done.
-	Poll          bool `protobuf:"varint,11,opt,name=poll,proto3" json:"poll,omitempty"`
+	Poll bool `protobuf:"varint,11,opt,name=poll,proto3" json:"poll,omitempty"`
+	// When a call of it may start only if somebody lets it; unset: never.
+	Approval      *ApprovalPlan `protobuf:"bytes,12,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolEntryPlan) Reset() {
 	*x = ToolEntryPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +1976,7 @@ func (x *ToolEntryPlan) String() string {
 func (*ToolEntryPlan) ProtoMessage() {}
 
 func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +1989,7 @@ func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEntryPlan.ProtoReflect.Descriptor instead.
 func (*ToolEntryPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ToolEntryPlan) GetRef() string {
@@ -1982,6 +2048,13 @@ func (x *ToolEntryPlan) GetPoll() bool {
 	return false
 }
 
+func (x *ToolEntryPlan) GetApproval() *ApprovalPlan {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
 // The contract of a step's answer.
 type OutcomePlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2004,7 +2077,7 @@ type OutcomePlan struct {
 
 func (x *OutcomePlan) Reset() {
 	*x = OutcomePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2089,7 @@ func (x *OutcomePlan) String() string {
 func (*OutcomePlan) ProtoMessage() {}
 
 func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2102,7 @@ func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomePlan.ProtoReflect.Descriptor instead.
 func (*OutcomePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OutcomePlan) GetEnum() []string {
@@ -2102,7 +2175,7 @@ type StopCondition struct {
 
 func (x *StopCondition) Reset() {
 	*x = StopCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2187,7 @@ func (x *StopCondition) String() string {
 func (*StopCondition) ProtoMessage() {}
 
 func (x *StopCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2200,7 @@ func (x *StopCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCondition.ProtoReflect.Descriptor instead.
 func (*StopCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopCondition) GetCondition() isStopCondition_Condition {
@@ -2376,7 +2449,7 @@ type StopConditions struct {
 
 func (x *StopConditions) Reset() {
 	*x = StopConditions{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2461,7 @@ func (x *StopConditions) String() string {
 func (*StopConditions) ProtoMessage() {}
 
 func (x *StopConditions) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2474,7 @@ func (x *StopConditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopConditions.ProtoReflect.Descriptor instead.
 func (*StopConditions) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopConditions) GetConditions() []*StopCondition {
@@ -2424,7 +2497,7 @@ type ToolCalledCondition struct {
 
 func (x *ToolCalledCondition) Reset() {
 	*x = ToolCalledCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2509,7 @@ func (x *ToolCalledCondition) String() string {
 func (*ToolCalledCondition) ProtoMessage() {}
 
 func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2522,7 @@ func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCalledCondition.ProtoReflect.Descriptor instead.
 func (*ToolCalledCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ToolCalledCondition) GetName() string {
@@ -2479,7 +2552,7 @@ type TextMentionCondition struct {
 
 func (x *TextMentionCondition) Reset() {
 	*x = TextMentionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2564,7 @@ func (x *TextMentionCondition) String() string {
 func (*TextMentionCondition) ProtoMessage() {}
 
 func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2577,7 @@ func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextMentionCondition.ProtoReflect.Descriptor instead.
 func (*TextMentionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TextMentionCondition) GetText() string {
@@ -2534,7 +2607,7 @@ type FunctionCondition struct {
 
 func (x *FunctionCondition) Reset() {
 	*x = FunctionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2619,7 @@ func (x *FunctionCondition) String() string {
 func (*FunctionCondition) ProtoMessage() {}
 
 func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2632,7 @@ func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionCondition.ProtoReflect.Descriptor instead.
 func (*FunctionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FunctionCondition) GetFunction() string {
@@ -2589,7 +2662,7 @@ type PrunePlan struct {
 
 func (x *PrunePlan) Reset() {
 	*x = PrunePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2674,7 @@ func (x *PrunePlan) String() string {
 func (*PrunePlan) ProtoMessage() {}
 
 func (x *PrunePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2687,7 @@ func (x *PrunePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrunePlan.ProtoReflect.Descriptor instead.
 func (*PrunePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PrunePlan) GetKeepTokens() uint64 {
@@ -2650,7 +2723,7 @@ type CompactionPlan struct {
 
 func (x *CompactionPlan) Reset() {
 	*x = CompactionPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2735,7 @@ func (x *CompactionPlan) String() string {
 func (*CompactionPlan) ProtoMessage() {}
 
 func (x *CompactionPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2748,7 @@ func (x *CompactionPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionPlan.ProtoReflect.Descriptor instead.
 func (*CompactionPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CompactionPlan) GetMode() CompactionMode {
@@ -2776,7 +2849,7 @@ type ModelStepPlan struct {
 
 func (x *ModelStepPlan) Reset() {
 	*x = ModelStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +2861,7 @@ func (x *ModelStepPlan) String() string {
 func (*ModelStepPlan) ProtoMessage() {}
 
 func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +2874,7 @@ func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStepPlan.ProtoReflect.Descriptor instead.
 func (*ModelStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ModelStepPlan) GetModel() string {
@@ -3009,7 +3082,7 @@ type RepeatPlan struct {
 
 func (x *RepeatPlan) Reset() {
 	*x = RepeatPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3094,7 @@ func (x *RepeatPlan) String() string {
 func (*RepeatPlan) ProtoMessage() {}
 
 func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3107,7 @@ func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatPlan.ProtoReflect.Descriptor instead.
 func (*RepeatPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RepeatPlan) GetBy() RepeatBy {
@@ -3071,7 +3144,7 @@ type ReflectPlan struct {
 
 func (x *ReflectPlan) Reset() {
 	*x = ReflectPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3156,7 @@ func (x *ReflectPlan) String() string {
 func (*ReflectPlan) ProtoMessage() {}
 
 func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3169,7 @@ func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectPlan.ProtoReflect.Descriptor instead.
 func (*ReflectPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReflectPlan) GetEvery() uint32 {
@@ -3130,7 +3203,7 @@ type GroundPlan struct {
 
 func (x *GroundPlan) Reset() {
 	*x = GroundPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3215,7 @@ func (x *GroundPlan) String() string {
 func (*GroundPlan) ProtoMessage() {}
 
 func (x *GroundPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3228,7 @@ func (x *GroundPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundPlan.ProtoReflect.Descriptor instead.
 func (*GroundPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GroundPlan) GetModel() string {
@@ -3218,14 +3291,16 @@ type ToolStepPlan struct {
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
 	// What is asked and checked when the flow visits it; unset: nothing.
-	Gates         *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
+	Gates *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
+	// When it may start only if somebody lets it, where the flow visits it; unset: never.
+	Approval      *ApprovalPlan `protobuf:"bytes,25,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3312,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3325,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -3397,6 +3472,13 @@ func (x *ToolStepPlan) GetGates() *GatesPlan {
 	return nil
 }
 
+func (x *ToolStepPlan) GetApproval() *ApprovalPlan {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
 type isToolStepPlan_Action interface {
 	isToolStepPlan_Action()
 }
@@ -3473,7 +3555,7 @@ type ResultAction struct {
 
 func (x *ResultAction) Reset() {
 	*x = ResultAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3567,7 @@ func (x *ResultAction) String() string {
 func (*ResultAction) ProtoMessage() {}
 
 func (x *ResultAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3580,7 @@ func (x *ResultAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAction.ProtoReflect.Descriptor instead.
 func (*ResultAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 // A run of its own. One of `workflow` and `agent` is set.
@@ -3516,7 +3598,7 @@ type ChildAction struct {
 
 func (x *ChildAction) Reset() {
 	*x = ChildAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3610,7 @@ func (x *ChildAction) String() string {
 func (*ChildAction) ProtoMessage() {}
 
 func (x *ChildAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3623,7 @@ func (x *ChildAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildAction.ProtoReflect.Descriptor instead.
 func (*ChildAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChildAction) GetWorkflow() string {
@@ -3580,7 +3662,7 @@ type ChildShare struct {
 
 func (x *ChildShare) Reset() {
 	*x = ChildShare{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3674,7 @@ func (x *ChildShare) String() string {
 func (*ChildShare) ProtoMessage() {}
 
 func (x *ChildShare) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3687,7 @@ func (x *ChildShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildShare.ProtoReflect.Descriptor instead.
 func (*ChildShare) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ChildShare) GetTokenBudget() uint64 {
@@ -3642,7 +3724,7 @@ type AgentTool struct {
 
 func (x *AgentTool) Reset() {
 	*x = AgentTool{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3736,7 @@ func (x *AgentTool) String() string {
 func (*AgentTool) ProtoMessage() {}
 
 func (x *AgentTool) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3749,7 @@ func (x *AgentTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentTool.ProtoReflect.Descriptor instead.
 func (*AgentTool) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AgentTool) GetEffect() Effect {
@@ -3705,7 +3787,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3799,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3812,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -3788,7 +3870,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +3882,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +3895,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -3847,7 +3929,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +3941,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +3954,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -3918,7 +4000,7 @@ type SqlAction struct {
 
 func (x *SqlAction) Reset() {
 	*x = SqlAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4012,7 @@ func (x *SqlAction) String() string {
 func (*SqlAction) ProtoMessage() {}
 
 func (x *SqlAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4025,7 @@ func (x *SqlAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SqlAction.ProtoReflect.Descriptor instead.
 func (*SqlAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SqlAction) GetConnection() string {
@@ -3984,7 +4066,7 @@ type GrpcAction struct {
 
 func (x *GrpcAction) Reset() {
 	*x = GrpcAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4078,7 @@ func (x *GrpcAction) String() string {
 func (*GrpcAction) ProtoMessage() {}
 
 func (x *GrpcAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4009,7 +4091,7 @@ func (x *GrpcAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAction.ProtoReflect.Descriptor instead.
 func (*GrpcAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GrpcAction) GetConnection() string {
@@ -4062,7 +4144,7 @@ type WorkerAction struct {
 
 func (x *WorkerAction) Reset() {
 	*x = WorkerAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4156,7 @@ func (x *WorkerAction) String() string {
 func (*WorkerAction) ProtoMessage() {}
 
 func (x *WorkerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4087,7 +4169,7 @@ func (x *WorkerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAction.ProtoReflect.Descriptor instead.
 func (*WorkerAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WorkerAction) GetConnection() string {
@@ -4151,7 +4233,7 @@ type HumanAction struct {
 
 func (x *HumanAction) Reset() {
 	*x = HumanAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +4245,7 @@ func (x *HumanAction) String() string {
 func (*HumanAction) ProtoMessage() {}
 
 func (x *HumanAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4176,7 +4258,7 @@ func (x *HumanAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAction.ProtoReflect.Descriptor instead.
 func (*HumanAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HumanAction) GetQuestion() string {
@@ -4227,7 +4309,7 @@ type HumanOption struct {
 
 func (x *HumanOption) Reset() {
 	*x = HumanOption{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4321,7 @@ func (x *HumanOption) String() string {
 func (*HumanOption) ProtoMessage() {}
 
 func (x *HumanOption) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4334,7 @@ func (x *HumanOption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanOption.ProtoReflect.Descriptor instead.
 func (*HumanOption) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HumanOption) GetValue() string {
@@ -4282,7 +4364,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4376,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4389,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -4335,7 +4417,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +4429,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4442,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -4387,7 +4469,7 @@ type HookPlan struct {
 
 func (x *HookPlan) Reset() {
 	*x = HookPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4399,7 +4481,7 @@ func (x *HookPlan) String() string {
 func (*HookPlan) ProtoMessage() {}
 
 func (x *HookPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4412,7 +4494,7 @@ func (x *HookPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
 func (*HookPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HookPlan) GetName() string {
@@ -4462,7 +4544,7 @@ type PolicyPlan struct {
 
 func (x *PolicyPlan) Reset() {
 	*x = PolicyPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4474,7 +4556,7 @@ func (x *PolicyPlan) String() string {
 func (*PolicyPlan) ProtoMessage() {}
 
 func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4487,7 +4569,7 @@ func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
 func (*PolicyPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PolicyPlan) GetName() string {
@@ -4538,7 +4620,7 @@ type JudgedCheck struct {
 
 func (x *JudgedCheck) Reset() {
 	*x = JudgedCheck{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4550,7 +4632,7 @@ func (x *JudgedCheck) String() string {
 func (*JudgedCheck) ProtoMessage() {}
 
 func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4563,7 +4645,7 @@ func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
 func (*JudgedCheck) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JudgedCheck) GetModel() string {
@@ -4604,7 +4686,7 @@ type GuardrailPlan struct {
 
 func (x *GuardrailPlan) Reset() {
 	*x = GuardrailPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[38]
+	mi := &file_jackline_v1_plan_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +4698,7 @@ func (x *GuardrailPlan) String() string {
 func (*GuardrailPlan) ProtoMessage() {}
 
 func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[38]
+	mi := &file_jackline_v1_plan_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +4711,7 @@ func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
 func (*GuardrailPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GuardrailPlan) GetPlace() string {
@@ -4741,7 +4823,7 @@ type MaskPlan struct {
 
 func (x *MaskPlan) Reset() {
 	*x = MaskPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[39]
+	mi := &file_jackline_v1_plan_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4753,7 +4835,7 @@ func (x *MaskPlan) String() string {
 func (*MaskPlan) ProtoMessage() {}
 
 func (x *MaskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[39]
+	mi := &file_jackline_v1_plan_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4766,7 +4848,7 @@ func (x *MaskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
 func (*MaskPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{39}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MaskPlan) GetKinds() []Pii {
@@ -4810,7 +4892,7 @@ type GatesPlan struct {
 
 func (x *GatesPlan) Reset() {
 	*x = GatesPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[40]
+	mi := &file_jackline_v1_plan_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4822,7 +4904,7 @@ func (x *GatesPlan) String() string {
 func (*GatesPlan) ProtoMessage() {}
 
 func (x *GatesPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[40]
+	mi := &file_jackline_v1_plan_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4835,7 +4917,7 @@ func (x *GatesPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
 func (*GatesPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{40}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GatesPlan) GetHooks() []*HookPlan {
@@ -5033,7 +5115,11 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"on_timeout\x18\x05 \x01(\x0e2\x16.jackline.v1.OnFailureR\tonTimeout\x12\x14\n" +
 	"\x05reuse\x18\x06 \x01(\bR\x05reuse\x12!\n" +
-	"\fserial_group\x18\a \x01(\tR\vserialGroup\"\x87\x03\n" +
+	"\fserial_group\x18\a \x01(\tR\vserialGroup\"y\n" +
+	"\fApprovalPlan\x12\x12\n" +
+	"\x04when\x18\x01 \x01(\tR\x04when\x12\x1b\n" +
+	"\texpiry_ms\x18\x02 \x01(\x04R\bexpiryMs\x128\n" +
+	"\ton_expiry\x18\x03 \x01(\x0e2\x1b.jackline.v1.ApprovalExpiryR\bonExpiry\"\xbe\x03\n" +
 	"\rToolEntryPlan\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
@@ -5042,12 +5128,13 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\tmax_calls\x18\x05 \x01(\rH\x00R\bmaxCalls\x88\x01\x01\x12%\n" +
 	"\x0ewrites_context\x18\x06 \x01(\bR\rwritesContext\x12/\n" +
 	"\x06policy\x18\a \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12\x12\n" +
-	"\x04poll\x18\v \x01(\bR\x04poll\x1a7\n" +
+	"\x04poll\x18\v \x01(\bR\x04poll\x125\n" +
+	"\bapproval\x18\f \x01(\v2\x19.jackline.v1.ApprovalPlanR\bapproval\x1a7\n" +
 	"\tBindEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_max_callsJ\x04\b\b\x10\vJ\x04\b\f\x10\x14\"\xff\x01\n" +
+	"_max_callsJ\x04\b\b\x10\vJ\x04\b\r\x10\x14\"\xff\x01\n" +
 	"\vOutcomePlan\x12\x12\n" +
 	"\x04enum\x18\x01 \x03(\tR\x04enum\x12$\n" +
 	"\vschema_json\x18\x02 \x01(\tH\x00R\n" +
@@ -5163,7 +5250,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xbf\x06\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xf6\x06\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -5185,9 +5272,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06worker\x18\x12 \x01(\v2\x19.jackline.v1.WorkerActionH\x00R\x06worker\x120\n" +
 	"\x05human\x18\x13 \x01(\v2\x18.jackline.v1.HumanActionH\x00R\x05human\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
-	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
+	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gates\x125\n" +
+	"\bapproval\x18\x19 \x01(\v2\x19.jackline.v1.ApprovalPlanR\bapprovalB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x15\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x15\x10\x18J\x04\b\x1a\x10(\"\x0e\n" +
 	"\fResultAction\"n\n" +
 	"\vChildAction\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x14\n" +
@@ -5417,7 +5505,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnPauseMax)(0),              // 0: jackline.v1.OnPauseMax
 	(OnFailure)(0),               // 1: jackline.v1.OnFailure
@@ -5442,136 +5530,141 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(*StepBounds)(nil),           // 20: jackline.v1.StepBounds
 	(*PromptSection)(nil),        // 21: jackline.v1.PromptSection
 	(*ToolPolicy)(nil),           // 22: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 23: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 24: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 25: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 26: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 27: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 28: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 29: jackline.v1.FunctionCondition
-	(*PrunePlan)(nil),            // 30: jackline.v1.PrunePlan
-	(*CompactionPlan)(nil),       // 31: jackline.v1.CompactionPlan
-	(*ModelStepPlan)(nil),        // 32: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 33: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 34: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 35: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 36: jackline.v1.ToolStepPlan
-	(*ResultAction)(nil),         // 37: jackline.v1.ResultAction
-	(*ChildAction)(nil),          // 38: jackline.v1.ChildAction
-	(*ChildShare)(nil),           // 39: jackline.v1.ChildShare
-	(*AgentTool)(nil),            // 40: jackline.v1.AgentTool
-	(*HttpAction)(nil),           // 41: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 42: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 43: jackline.v1.McpAction
-	(*SqlAction)(nil),            // 44: jackline.v1.SqlAction
-	(*GrpcAction)(nil),           // 45: jackline.v1.GrpcAction
-	(*WorkerAction)(nil),         // 46: jackline.v1.WorkerAction
-	(*HumanAction)(nil),          // 47: jackline.v1.HumanAction
-	(*HumanOption)(nil),          // 48: jackline.v1.HumanOption
-	(*RouterCase)(nil),           // 49: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 50: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 51: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 52: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 53: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 54: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 55: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 56: jackline.v1.GatesPlan
-	nil,                          // 57: jackline.v1.StepPlan.InputEntry
-	nil,                          // 58: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 59: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 60: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 61: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 62: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 63: jackline.v1.OnQuestion
-	(Effect)(0),                  // 64: jackline.v1.Effect
-	(GatePoint)(0),               // 65: jackline.v1.GatePoint
+	(*ApprovalPlan)(nil),         // 23: jackline.v1.ApprovalPlan
+	(*ToolEntryPlan)(nil),        // 24: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 25: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 26: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 27: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 28: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 29: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 30: jackline.v1.FunctionCondition
+	(*PrunePlan)(nil),            // 31: jackline.v1.PrunePlan
+	(*CompactionPlan)(nil),       // 32: jackline.v1.CompactionPlan
+	(*ModelStepPlan)(nil),        // 33: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 34: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 35: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 36: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 37: jackline.v1.ToolStepPlan
+	(*ResultAction)(nil),         // 38: jackline.v1.ResultAction
+	(*ChildAction)(nil),          // 39: jackline.v1.ChildAction
+	(*ChildShare)(nil),           // 40: jackline.v1.ChildShare
+	(*AgentTool)(nil),            // 41: jackline.v1.AgentTool
+	(*HttpAction)(nil),           // 42: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 43: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 44: jackline.v1.McpAction
+	(*SqlAction)(nil),            // 45: jackline.v1.SqlAction
+	(*GrpcAction)(nil),           // 46: jackline.v1.GrpcAction
+	(*WorkerAction)(nil),         // 47: jackline.v1.WorkerAction
+	(*HumanAction)(nil),          // 48: jackline.v1.HumanAction
+	(*HumanOption)(nil),          // 49: jackline.v1.HumanOption
+	(*RouterCase)(nil),           // 50: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 51: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 52: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 53: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 54: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 55: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 56: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 57: jackline.v1.GatesPlan
+	nil,                          // 58: jackline.v1.StepPlan.InputEntry
+	nil,                          // 59: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 60: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 61: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 62: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 63: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 64: jackline.v1.OnQuestion
+	(ApprovalExpiry)(0),          // 65: jackline.v1.ApprovalExpiry
+	(Effect)(0),                  // 66: jackline.v1.Effect
+	(GatePoint)(0),               // 67: jackline.v1.GatePoint
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
 	19, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
 	18, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	62, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	63, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	63, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	64, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
 	17, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	56, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	57, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
 	0,  // 6: jackline.v1.Plan.on_pause_max:type_name -> jackline.v1.OnPauseMax
-	57, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	58, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	32, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	36, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	50, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	58, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	59, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	33, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	37, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	51, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	1,  // 12: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	1,  // 13: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	59, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	22, // 15: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
-	2,  // 16: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	26, // 17: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	26, // 18: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	25, // 19: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	27, // 20: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	28, // 21: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	29, // 22: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	25, // 23: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	9,  // 24: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
-	30, // 25: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
-	21, // 26: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	23, // 27: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	64, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	3,  // 29: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	20, // 30: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	24, // 31: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	6,  // 32: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	8,  // 33: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	25, // 34: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	5,  // 35: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	33, // 36: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	34, // 37: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	35, // 38: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	4,  // 39: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
-	31, // 40: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
-	7,  // 41: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	56, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	40, // 43: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
-	10, // 44: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	11, // 45: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	64, // 46: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	12, // 47: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	41, // 48: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	42, // 49: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	43, // 50: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	37, // 51: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
-	44, // 52: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
-	45, // 53: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
-	38, // 54: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
-	46, // 55: jackline.v1.ToolStepPlan.worker:type_name -> jackline.v1.WorkerAction
-	47, // 56: jackline.v1.ToolStepPlan.human:type_name -> jackline.v1.HumanAction
-	22, // 57: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	56, // 58: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	39, // 59: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
-	64, // 60: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
-	39, // 61: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
-	60, // 62: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	61, // 63: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	48, // 64: jackline.v1.HumanAction.options:type_name -> jackline.v1.HumanOption
-	49, // 65: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	65, // 66: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	13, // 67: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	14, // 68: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	53, // 69: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	15, // 70: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	51, // 71: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	52, // 72: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	54, // 73: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	54, // 74: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	54, // 75: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	55, // 76: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	55, // 77: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	55, // 78: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	55, // 79: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	65, // 14: jackline.v1.ApprovalPlan.on_expiry:type_name -> jackline.v1.ApprovalExpiry
+	60, // 15: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	22, // 16: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	23, // 17: jackline.v1.ToolEntryPlan.approval:type_name -> jackline.v1.ApprovalPlan
+	2,  // 18: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
+	27, // 19: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	27, // 20: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	26, // 21: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	28, // 22: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	29, // 23: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	30, // 24: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	26, // 25: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	9,  // 26: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
+	31, // 27: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
+	21, // 28: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	24, // 29: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	66, // 30: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	3,  // 31: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	20, // 32: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	25, // 33: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	6,  // 34: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	8,  // 35: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	26, // 36: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	5,  // 37: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	34, // 38: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	35, // 39: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	36, // 40: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	4,  // 41: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
+	32, // 42: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
+	7,  // 43: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
+	57, // 44: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	41, // 45: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
+	10, // 46: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	11, // 47: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	66, // 48: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	12, // 49: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	42, // 50: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	43, // 51: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	44, // 52: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	38, // 53: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
+	45, // 54: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
+	46, // 55: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
+	39, // 56: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
+	47, // 57: jackline.v1.ToolStepPlan.worker:type_name -> jackline.v1.WorkerAction
+	48, // 58: jackline.v1.ToolStepPlan.human:type_name -> jackline.v1.HumanAction
+	22, // 59: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	57, // 60: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	23, // 61: jackline.v1.ToolStepPlan.approval:type_name -> jackline.v1.ApprovalPlan
+	40, // 62: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
+	66, // 63: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
+	40, // 64: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
+	61, // 65: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	62, // 66: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	49, // 67: jackline.v1.HumanAction.options:type_name -> jackline.v1.HumanOption
+	50, // 68: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	67, // 69: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	13, // 70: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	14, // 71: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	54, // 72: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	15, // 73: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	52, // 74: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	53, // 75: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	55, // 76: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	55, // 77: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	55, // 78: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	56, // 79: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	56, // 80: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	56, // 81: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	56, // 82: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	83, // [83:83] is the sub-list for method output_type
+	83, // [83:83] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -5589,9 +5682,9 @@ func file_jackline_v1_plan_proto_init() {
 		(*StepPlan_RouterStep)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[4].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[7].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{
 		(*StopCondition_AnyOf)(nil),
 		(*StopCondition_AllOf)(nil),
 		(*StopCondition_Negated)(nil),
@@ -5607,9 +5700,9 @@ func file_jackline_v1_plan_proto_init() {
 		(*StopCondition_Expression)(nil),
 		(*StopCondition_Function)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[11].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[16].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[20].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[12].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[17].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[21].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
@@ -5620,12 +5713,12 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Worker)(nil),
 		(*ToolStepPlan_Human)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[23].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[25].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[28].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[30].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[24].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[26].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[29].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[31].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[38].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[32].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[39].OneofWrappers = []any{
 		(*GuardrailPlan_MaxChars)(nil),
 		(*GuardrailPlan_DenyPattern)(nil),
 		(*GuardrailPlan_SchemaJson)(nil),
@@ -5637,7 +5730,7 @@ func file_jackline_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      16,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -34,7 +34,7 @@ const (
 	StartDisposition_START_DISPOSITION_UNSPECIFIED StartDisposition = 0
 	// It runs.
 	StartDisposition_START_DISPOSITION_STARTED StartDisposition = 1
-	// It waits for a free place, for its turn in the thread, or for the end of its delay.
+	// It waits for a free place, or for its turn in the thread.
 	StartDisposition_START_DISPOSITION_QUEUED StartDisposition = 2
 	// The same request had been made before; this is its run.
 	StartDisposition_START_DISPOSITION_DEDUPLICATED StartDisposition = 3
@@ -235,11 +235,7 @@ type StartRunRequest struct {
 	// The conversation that the run continues: 1 to 128 printable ASCII characters without spaces. Unset: none.
 	ThreadId string `protobuf:"bytes,11,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// What happens if the thread has an active run; REJECT when unspecified. Only with a thread.
-	OnBusy OnBusy `protobuf:"varint,12,opt,name=on_busy,json=onBusy,proto3,enum=jackline.v1.OnBusy" json:"on_busy,omitempty"`
-	// Begin so much later. Until then the run is queued, is there for every other call and can be aborted; it waits in the store
-	// alone, through restarts of the server. At most what the operator allows (`limits.run.start_delay`), and shorter than the
-	// time to `deadline`. Not with a thread.
-	StartDelay    *durationpb.Duration `protobuf:"bytes,13,opt,name=start_delay,json=startDelay,proto3" json:"start_delay,omitempty"`
+	OnBusy        OnBusy `protobuf:"varint,12,opt,name=on_busy,json=onBusy,proto3,enum=jackline.v1.OnBusy" json:"on_busy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -378,13 +374,6 @@ func (x *StartRunRequest) GetOnBusy() OnBusy {
 		return x.OnBusy
 	}
 	return OnBusy_ON_BUSY_UNSPECIFIED
-}
-
-func (x *StartRunRequest) GetStartDelay() *durationpb.Duration {
-	if x != nil {
-		return x.StartDelay
-	}
-	return nil
 }
 
 type isStartRunRequest_Source interface {
@@ -718,12 +707,8 @@ type StreamProgressRequest struct {
 	// Also send how far the tool calls of the run are, as deltas. What tools say of it is content: in the view METADATA it
 	// is numbers alone, unless `include_deltas` is set.
 	IncludeProgress bool `protobuf:"varint,8,opt,name=include_progress,json=includeProgress,proto3" json:"include_progress,omitempty"`
-	// The run belongs to whoever holds streams like this one: it is aborted, by StopReason CLIENT_GONE, once all of them
-	// have been closed for longer than the grace. Unset: a watcher that goes away changes nothing. Needs the scope
-	// `runs:control` too.
-	Owner         *StreamOwner `protobuf:"bytes,9,opt,name=owner,proto3" json:"owner,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StreamProgressRequest) Reset() {
@@ -812,60 +797,6 @@ func (x *StreamProgressRequest) GetIncludeProgress() bool {
 	return false
 }
 
-func (x *StreamProgressRequest) GetOwner() *StreamOwner {
-	if x != nil {
-		return x.Owner
-	}
-	return nil
-}
-
-// What makes a stream an owner of its run. A run that was ever owned needs an owner until it ends.
-type StreamOwner struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the run may be without an owner: 10 s when unset. The grace of the one that went last counts; where the server is
-	// restarted it begins anew, and where a worker of several dies it may be 15 s longer.
-	Grace         *durationpb.Duration `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamOwner) Reset() {
-	*x = StreamOwner{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamOwner) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamOwner) ProtoMessage() {}
-
-func (x *StreamOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamOwner.ProtoReflect.Descriptor instead.
-func (*StreamOwner) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *StreamOwner) GetGrace() *durationpb.Duration {
-	if x != nil {
-		return x.Grace
-	}
-	return nil
-}
-
 // One frame of a stream. A frame without events is a heartbeat; one comes at least every 15 s.
 type StreamProgressResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -890,7 +821,7 @@ type StreamProgressResponse struct {
 
 func (x *StreamProgressResponse) Reset() {
 	*x = StreamProgressResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +833,7 @@ func (x *StreamProgressResponse) String() string {
 func (*StreamProgressResponse) ProtoMessage() {}
 
 func (x *StreamProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +846,7 @@ func (x *StreamProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamProgressResponse.ProtoReflect.Descriptor instead.
 func (*StreamProgressResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StreamProgressResponse) GetEvents() []*StepEvent {
@@ -991,6 +922,9 @@ type ControlRequest struct {
 	//	*ControlRequest_Answer
 	//	*ControlRequest_SubmitToolResult
 	//	*ControlRequest_AdjustBounds
+	//	*ControlRequest_Approve
+	//	*ControlRequest_EditAndApprove
+	//	*ControlRequest_Reject
 	Command       isControlRequest_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -998,7 +932,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +944,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +957,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ControlRequest) GetRunId() string {
@@ -1131,6 +1065,33 @@ func (x *ControlRequest) GetAdjustBounds() *AdjustBoundsCommand {
 	return nil
 }
 
+func (x *ControlRequest) GetApprove() *ApproveCommand {
+	if x != nil {
+		if x, ok := x.Command.(*ControlRequest_Approve); ok {
+			return x.Approve
+		}
+	}
+	return nil
+}
+
+func (x *ControlRequest) GetEditAndApprove() *EditAndApproveCommand {
+	if x != nil {
+		if x, ok := x.Command.(*ControlRequest_EditAndApprove); ok {
+			return x.EditAndApprove
+		}
+	}
+	return nil
+}
+
+func (x *ControlRequest) GetReject() *RejectCommand {
+	if x != nil {
+		if x, ok := x.Command.(*ControlRequest_Reject); ok {
+			return x.Reject
+		}
+	}
+	return nil
+}
+
 type isControlRequest_Command interface {
 	isControlRequest_Command()
 }
@@ -1170,6 +1131,21 @@ type ControlRequest_AdjustBounds struct {
 	AdjustBounds *AdjustBoundsCommand `protobuf:"bytes,16,opt,name=adjust_bounds,json=adjustBounds,proto3,oneof"`
 }
 
+type ControlRequest_Approve struct {
+	// Let a tool call start that waits for it.
+	Approve *ApproveCommand `protobuf:"bytes,17,opt,name=approve,proto3,oneof"`
+}
+
+type ControlRequest_EditAndApprove struct {
+	// Let it start with other arguments.
+	EditAndApprove *EditAndApproveCommand `protobuf:"bytes,18,opt,name=edit_and_approve,json=editAndApprove,proto3,oneof"`
+}
+
+type ControlRequest_Reject struct {
+	// Do not let it start.
+	Reject *RejectCommand `protobuf:"bytes,19,opt,name=reject,proto3,oneof"`
+}
+
 func (*ControlRequest_Pause) isControlRequest_Command() {}
 
 func (*ControlRequest_Resume) isControlRequest_Command() {}
@@ -1184,6 +1160,12 @@ func (*ControlRequest_SubmitToolResult) isControlRequest_Command() {}
 
 func (*ControlRequest_AdjustBounds) isControlRequest_Command() {}
 
+func (*ControlRequest_Approve) isControlRequest_Command() {}
+
+func (*ControlRequest_EditAndApprove) isControlRequest_Command() {}
+
+func (*ControlRequest_Reject) isControlRequest_Command() {}
+
 // Response of Control.
 type ControlResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1197,7 +1179,7 @@ type ControlResponse struct {
 
 func (x *ControlResponse) Reset() {
 	*x = ControlResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1191,7 @@ func (x *ControlResponse) String() string {
 func (*ControlResponse) ProtoMessage() {}
 
 func (x *ControlResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1204,7 @@ func (x *ControlResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResponse.ProtoReflect.Descriptor instead.
 func (*ControlResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ControlResponse) GetReceipt() *Receipt {
@@ -1252,7 +1234,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1246,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1259,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -1305,7 +1287,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1299,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1312,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -1355,7 +1337,7 @@ type WaitRunRequest struct {
 
 func (x *WaitRunRequest) Reset() {
 	*x = WaitRunRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1349,7 @@ func (x *WaitRunRequest) String() string {
 func (*WaitRunRequest) ProtoMessage() {}
 
 func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1362,7 @@ func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunRequest.ProtoReflect.Descriptor instead.
 func (*WaitRunRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitRunRequest) GetRunId() string {
@@ -1417,7 +1399,7 @@ type WaitRunResponse struct {
 
 func (x *WaitRunResponse) Reset() {
 	*x = WaitRunResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1411,7 @@ func (x *WaitRunResponse) String() string {
 func (*WaitRunResponse) ProtoMessage() {}
 
 func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1424,7 @@ func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunResponse.ProtoReflect.Descriptor instead.
 func (*WaitRunResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WaitRunResponse) GetRun() *Run {
@@ -1486,7 +1468,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1480,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1493,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRunsRequest) GetStates() []RunState {
@@ -1593,7 +1575,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1587,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1600,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1655,7 +1637,7 @@ type ListToolCallsRequest struct {
 
 func (x *ListToolCallsRequest) Reset() {
 	*x = ListToolCallsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1649,7 @@ func (x *ListToolCallsRequest) String() string {
 func (*ListToolCallsRequest) ProtoMessage() {}
 
 func (x *ListToolCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1662,7 @@ func (x *ListToolCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolCallsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListToolCallsRequest) GetRunId() string {
@@ -1708,7 +1690,7 @@ type ListToolCallsResponse struct {
 
 func (x *ListToolCallsResponse) Reset() {
 	*x = ListToolCallsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1702,7 @@ func (x *ListToolCallsResponse) String() string {
 func (*ListToolCallsResponse) ProtoMessage() {}
 
 func (x *ListToolCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1715,7 @@ func (x *ListToolCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolCallsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListToolCallsResponse) GetToolCalls() []*ToolCall {
@@ -1760,7 +1742,7 @@ type GetToolCallResultRequest struct {
 
 func (x *GetToolCallResultRequest) Reset() {
 	*x = GetToolCallResultRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1754,7 @@ func (x *GetToolCallResultRequest) String() string {
 func (*GetToolCallResultRequest) ProtoMessage() {}
 
 func (x *GetToolCallResultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1767,7 @@ func (x *GetToolCallResultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetToolCallResultRequest.ProtoReflect.Descriptor instead.
 func (*GetToolCallResultRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetToolCallResultRequest) GetRunId() string {
@@ -1835,7 +1817,7 @@ type GetToolCallResultResponse struct {
 
 func (x *GetToolCallResultResponse) Reset() {
 	*x = GetToolCallResultResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1829,7 @@ func (x *GetToolCallResultResponse) String() string {
 func (*GetToolCallResultResponse) ProtoMessage() {}
 
 func (x *GetToolCallResultResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1842,7 @@ func (x *GetToolCallResultResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetToolCallResultResponse.ProtoReflect.Descriptor instead.
 func (*GetToolCallResultResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetToolCallResultResponse) GetData() []byte {
@@ -1913,7 +1895,7 @@ type ListRunMessagesRequest struct {
 
 func (x *ListRunMessagesRequest) Reset() {
 	*x = ListRunMessagesRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +1907,7 @@ func (x *ListRunMessagesRequest) String() string {
 func (*ListRunMessagesRequest) ProtoMessage() {}
 
 func (x *ListRunMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +1920,7 @@ func (x *ListRunMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListRunMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRunMessagesRequest) GetRunId() string {
@@ -1973,7 +1955,7 @@ type ListRunMessagesResponse struct {
 
 func (x *ListRunMessagesResponse) Reset() {
 	*x = ListRunMessagesResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +1967,7 @@ func (x *ListRunMessagesResponse) String() string {
 func (*ListRunMessagesResponse) ProtoMessage() {}
 
 func (x *ListRunMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +1980,7 @@ func (x *ListRunMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListRunMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRunMessagesResponse) GetMessages() []*RunMessage {
@@ -2022,13 +2004,15 @@ type ListInterruptsRequest struct {
 	// With `run_id`: those of the living runs below it as well, which it started itself or by others. Of a family of more
 	// than 1,000 living runs only the first are looked at.
 	IncludeChildren bool `protobuf:"varint,5,opt,name=include_children,json=includeChildren,proto3" json:"include_children,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Only those that wait for this kind of answer; any when unspecified.
+	Kind          InterruptKind `protobuf:"varint,6,opt,name=kind,proto3,enum=jackline.v1.InterruptKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2024,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2037,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -2091,6 +2075,13 @@ func (x *ListInterruptsRequest) GetIncludeChildren() bool {
 	return false
 }
 
+func (x *ListInterruptsRequest) GetKind() InterruptKind {
+	if x != nil {
+		return x.Kind
+	}
+	return InterruptKind_INTERRUPT_KIND_UNSPECIFIED
+}
+
 // Response of ListInterrupts.
 type ListInterruptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2104,7 +2095,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2107,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2120,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -2159,7 +2150,7 @@ type ListThreadsRequest struct {
 
 func (x *ListThreadsRequest) Reset() {
 	*x = ListThreadsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2162,7 @@ func (x *ListThreadsRequest) String() string {
 func (*ListThreadsRequest) ProtoMessage() {}
 
 func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2175,7 @@ func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
 func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListThreadsRequest) GetPageSize() int32 {
@@ -2214,7 +2205,7 @@ type ListThreadsResponse struct {
 
 func (x *ListThreadsResponse) Reset() {
 	*x = ListThreadsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2217,7 @@ func (x *ListThreadsResponse) String() string {
 func (*ListThreadsResponse) ProtoMessage() {}
 
 func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2230,7 @@ func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
 func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListThreadsResponse) GetThreads() []*Thread {
@@ -2275,7 +2266,7 @@ type GetThreadRequest struct {
 
 func (x *GetThreadRequest) Reset() {
 	*x = GetThreadRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2278,7 @@ func (x *GetThreadRequest) String() string {
 func (*GetThreadRequest) ProtoMessage() {}
 
 func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2291,7 @@ func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadRequest.ProtoReflect.Descriptor instead.
 func (*GetThreadRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetThreadRequest) GetThreadId() string {
@@ -2353,7 +2344,7 @@ type GetThreadResponse struct {
 
 func (x *GetThreadResponse) Reset() {
 	*x = GetThreadResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2356,7 @@ func (x *GetThreadResponse) String() string {
 func (*GetThreadResponse) ProtoMessage() {}
 
 func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2369,7 @@ func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadResponse.ProtoReflect.Descriptor instead.
 func (*GetThreadResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetThreadResponse) GetThread() *Thread {
@@ -2417,7 +2408,7 @@ type AppendMessagesRequest struct {
 
 func (x *AppendMessagesRequest) Reset() {
 	*x = AppendMessagesRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2420,7 @@ func (x *AppendMessagesRequest) String() string {
 func (*AppendMessagesRequest) ProtoMessage() {}
 
 func (x *AppendMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2433,7 @@ func (x *AppendMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendMessagesRequest.ProtoReflect.Descriptor instead.
 func (*AppendMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AppendMessagesRequest) GetThreadId() string {
@@ -2481,7 +2472,7 @@ type AppendMessagesResponse struct {
 
 func (x *AppendMessagesResponse) Reset() {
 	*x = AppendMessagesResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2484,7 @@ func (x *AppendMessagesResponse) String() string {
 func (*AppendMessagesResponse) ProtoMessage() {}
 
 func (x *AppendMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2497,7 @@ func (x *AppendMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendMessagesResponse.ProtoReflect.Descriptor instead.
 func (*AppendMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AppendMessagesResponse) GetThread() *Thread {
@@ -2543,7 +2534,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2546,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2559,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Limit) GetName() string {
@@ -2594,7 +2585,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2597,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2610,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{31}
 }
 
 // Response of GetServerInfo.
@@ -2638,16 +2629,14 @@ type GetServerInfoResponse struct {
 	// The model profiles that workflows may name.
 	Models []string `protobuf:"bytes,6,rep,name=models,proto3" json:"models,omitempty"`
 	// Other abilities, by name.
-	Features []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
-	// True while the kill switch of the caller's tenant is engaged; unset if the store can't be asked.
-	KillSwitchEngaged *bool `protobuf:"varint,8,opt,name=kill_switch_engaged,json=killSwitchEngaged,proto3,oneof" json:"kill_switch_engaged,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	Features      []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[33]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2648,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[33]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2661,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -2724,25 +2713,18 @@ func (x *GetServerInfoResponse) GetFeatures() []string {
 	return nil
 }
 
-func (x *GetServerInfoResponse) GetKillSwitchEngaged() bool {
-	if x != nil && x.KillSwitchEngaged != nil {
-		return *x.KillSwitchEngaged
-	}
-	return false
-}
-
 var File_jackline_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1djackline/v1/run_service.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ejackline/v1/bulk_control.proto\x1a\x1cjackline/v1/connection.proto\x1a\x19jackline/v1/control.proto\x1a\x17jackline/v1/event.proto\x1a\x1djackline/v1/kill_switch.proto\x1a\x15jackline/v1/run.proto\x1a\x18jackline/v1/thread.proto\"\x9c\x01\n" +
+	"\x1djackline/v1/run_service.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cjackline/v1/connection.proto\x1a\x19jackline/v1/control.proto\x1a\x17jackline/v1/event.proto\x1a\x15jackline/v1/run.proto\x1a\x18jackline/v1/thread.proto\"\x9c\x01\n" +
 	"\x0eInlineWorkflow\x12\x12\n" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12<\n" +
 	"\x05files\x18\x02 \x03(\v2&.jackline.v1.InlineWorkflow.FilesEntryR\x05files\x1a8\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xe0\x05\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa4\x05\n" +
 	"\x0fStartRunRequest\x12\x1c\n" +
 	"\bworkflow\x18\x01 \x01(\tH\x00R\bworkflow\x12F\n" +
 	"\x0finline_workflow\x18\x02 \x01(\v2\x1b.jackline.v1.InlineWorkflowH\x00R\x0einlineWorkflow\x12\x1f\n" +
@@ -2759,14 +2741,12 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	" \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
 	"onQuestion\x12\x1b\n" +
 	"\tthread_id\x18\v \x01(\tR\bthreadId\x12,\n" +
-	"\aon_busy\x18\f \x01(\x0e2\x13.jackline.v1.OnBusyR\x06onBusy\x12:\n" +
-	"\vstart_delay\x18\r \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"startDelay\x1a9\n" +
+	"\aon_busy\x18\f \x01(\x0e2\x13.jackline.v1.OnBusyR\x06onBusy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06sourceB\r\n" +
-	"\vinput_valueJ\x04\b\x0e\x10\x1e\"w\n" +
+	"\vinput_valueJ\x04\b\r\x10\x1e\"w\n" +
 	"\x10StartRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
 	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xa6\x02\n" +
@@ -2787,7 +2767,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestIdJ\x04\b\x05\x10\x14\"v\n" +
 	"\x0fForkRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
-	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xd4\x03\n" +
+	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xa4\x03\n" +
 	"\x15StreamProgressRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12%\n" +
 	"\x0eafter_sequence\x18\x02 \x01(\x04R\rafterSequence\x12%\n" +
@@ -2796,14 +2776,10 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x05kinds\x18\x05 \x03(\tR\x05kinds\x12)\n" +
 	"\x10include_children\x18\x06 \x01(\bR\x0fincludeChildren\x12O\n" +
 	"\tpositions\x18\a \x03(\v21.jackline.v1.StreamProgressRequest.PositionsEntryR\tpositions\x12)\n" +
-	"\x10include_progress\x18\b \x01(\bR\x0fincludeProgress\x12.\n" +
-	"\x05owner\x18\t \x01(\v2\x18.jackline.v1.StreamOwnerR\x05owner\x1a<\n" +
+	"\x10include_progress\x18\b \x01(\bR\x0fincludeProgress\x1a<\n" +
 	"\x0ePositionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01J\x04\b\n" +
-	"\x10\x14\">\n" +
-	"\vStreamOwner\x12/\n" +
-	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x9d\x03\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01J\x04\b\t\x10\x14\"\x9d\x03\n" +
 	"\x16StreamProgressResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.jackline.v1.StepEventR\x06events\x12*\n" +
 	"\x06deltas\x18\x02 \x03(\v2\x12.jackline.v1.DeltaR\x06deltas\x12!\n" +
@@ -2814,7 +2790,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\tpositions\x18\x06 \x03(\v22.jackline.v1.StreamProgressResponse.PositionsEntryR\tpositions\x1a<\n" +
 	"\x0ePositionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xf4\x04\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xb3\x06\n" +
 	"\x0eControlRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -2829,8 +2805,11 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x05abort\x18\r \x01(\v2\x19.jackline.v1.AbortCommandH\x00R\x05abort\x124\n" +
 	"\x06answer\x18\x0e \x01(\v2\x1a.jackline.v1.AnswerCommandH\x00R\x06answer\x12T\n" +
 	"\x12submit_tool_result\x18\x0f \x01(\v2$.jackline.v1.SubmitToolResultCommandH\x00R\x10submitToolResult\x12G\n" +
-	"\radjust_bounds\x18\x10 \x01(\v2 .jackline.v1.AdjustBoundsCommandH\x00R\fadjustBoundsB\t\n" +
-	"\acommandJ\x04\b\x11\x10\x1e\"[\n" +
+	"\radjust_bounds\x18\x10 \x01(\v2 .jackline.v1.AdjustBoundsCommandH\x00R\fadjustBounds\x127\n" +
+	"\aapprove\x18\x11 \x01(\v2\x1b.jackline.v1.ApproveCommandH\x00R\aapprove\x12N\n" +
+	"\x10edit_and_approve\x18\x12 \x01(\v2\".jackline.v1.EditAndApproveCommandH\x00R\x0eeditAndApprove\x124\n" +
+	"\x06reject\x18\x13 \x01(\v2\x1a.jackline.v1.RejectCommandH\x00R\x06rejectB\t\n" +
+	"\acommandJ\x04\b\x14\x10\x1e\"[\n" +
 	"\x0fControlResponse\x12.\n" +
 	"\areceipt\x18\x01 \x01(\v2\x14.jackline.v1.ReceiptR\areceipt\x12\x18\n" +
 	"\areached\x18\x02 \x01(\bR\areached\"M\n" +
@@ -2891,14 +2870,15 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\astep_id\x18\x02 \x01(\tR\x06stepId\x12\x14\n" +
 	"\x05visit\x18\x03 \x01(\rR\x05visit\"N\n" +
 	"\x17ListRunMessagesResponse\x123\n" +
-	"\bmessages\x18\x01 \x03(\v2\x17.jackline.v1.RunMessageR\bmessages\"\xbc\x01\n" +
+	"\bmessages\x18\x01 \x03(\v2\x17.jackline.v1.RunMessageR\bmessages\"\xec\x01\n" +
 	"\x15ListInterruptsRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12%\n" +
 	"\x04view\x18\x02 \x01(\x0e2\x11.jackline.v1.ViewR\x04view\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12)\n" +
-	"\x10include_children\x18\x05 \x01(\bR\x0fincludeChildren\"x\n" +
+	"\x10include_children\x18\x05 \x01(\bR\x0fincludeChildren\x12.\n" +
+	"\x04kind\x18\x06 \x01(\x0e2\x1a.jackline.v1.InterruptKindR\x04kind\"x\n" +
 	"\x16ListInterruptsResponse\x126\n" +
 	"\n" +
 	"interrupts\x18\x01 \x03(\v2\x16.jackline.v1.InterruptR\n" +
@@ -2934,7 +2914,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xf1\x02\n" +
+	"\x14GetServerInfoRequest\"\xa4\x02\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12<\n" +
 	"\n" +
@@ -2945,9 +2925,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"step_kinds\x18\x04 \x03(\tR\tstepKinds\x124\n" +
 	"\bcommands\x18\x05 \x03(\x0e2\x18.jackline.v1.CommandKindR\bcommands\x12\x16\n" +
 	"\x06models\x18\x06 \x03(\tR\x06models\x12\x1a\n" +
-	"\bfeatures\x18\a \x03(\tR\bfeatures\x123\n" +
-	"\x13kill_switch_engaged\x18\b \x01(\bH\x00R\x11killSwitchEngaged\x88\x01\x01B\x16\n" +
-	"\x14_kill_switch_engaged*\xdb\x01\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures*\xdb\x01\n" +
 	"\x10StartDisposition\x12!\n" +
 	"\x1dSTART_DISPOSITION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19START_DISPOSITION_STARTED\x10\x01\x12\x1c\n" +
@@ -2959,17 +2937,14 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x1cDURABILITY_CLASS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DURABILITY_CLASS_FSYNC\x10\x01\x12\x1c\n" +
 	"\x18DURABILITY_CLASS_PROCESS\x10\x02\x12\x19\n" +
-	"\x15DURABILITY_CLASS_NONE\x10\x032\xad\f\n" +
+	"\x15DURABILITY_CLASS_NONE\x10\x032\xb4\n" +
+	"\n" +
 	"\n" +
 	"RunService\x12G\n" +
 	"\bStartRun\x12\x1c.jackline.v1.StartRunRequest\x1a\x1d.jackline.v1.StartRunResponse\x12D\n" +
 	"\aForkRun\x12\x1b.jackline.v1.ForkRunRequest\x1a\x1c.jackline.v1.ForkRunResponse\x12[\n" +
 	"\x0eStreamProgress\x12\".jackline.v1.StreamProgressRequest\x1a#.jackline.v1.StreamProgressResponse0\x01\x12D\n" +
-	"\aControl\x12\x1b.jackline.v1.ControlRequest\x1a\x1c.jackline.v1.ControlResponse\x12P\n" +
-	"\vBulkControl\x12\x1f.jackline.v1.BulkControlRequest\x1a .jackline.v1.BulkControlResponse\x12M\n" +
-	"\n" +
-	"KillSwitch\x12\x1e.jackline.v1.KillSwitchRequest\x1a\x1f.jackline.v1.KillSwitchResponse\x12V\n" +
-	"\rGetKillSwitch\x12!.jackline.v1.GetKillSwitchRequest\x1a\".jackline.v1.GetKillSwitchResponse\x12A\n" +
+	"\aControl\x12\x1b.jackline.v1.ControlRequest\x1a\x1c.jackline.v1.ControlResponse\x12A\n" +
 	"\x06GetRun\x12\x1a.jackline.v1.GetRunRequest\x1a\x1b.jackline.v1.GetRunResponse\x12D\n" +
 	"\aWaitRun\x12\x1b.jackline.v1.WaitRunRequest\x1a\x1c.jackline.v1.WaitRunResponse\x12G\n" +
 	"\bListRuns\x12\x1c.jackline.v1.ListRunsRequest\x1a\x1d.jackline.v1.ListRunsResponse\x12V\n" +
@@ -2997,7 +2972,7 @@ func file_jackline_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_jackline_v1_run_service_proto_goTypes = []any{
 	(StartDisposition)(0),             // 0: jackline.v1.StartDisposition
 	(DurabilityClass)(0),              // 1: jackline.v1.DurabilityClass
@@ -3008,181 +2983,173 @@ var file_jackline_v1_run_service_proto_goTypes = []any{
 	(*ForkRunRequest)(nil),            // 6: jackline.v1.ForkRunRequest
 	(*ForkRunResponse)(nil),           // 7: jackline.v1.ForkRunResponse
 	(*StreamProgressRequest)(nil),     // 8: jackline.v1.StreamProgressRequest
-	(*StreamOwner)(nil),               // 9: jackline.v1.StreamOwner
-	(*StreamProgressResponse)(nil),    // 10: jackline.v1.StreamProgressResponse
-	(*ControlRequest)(nil),            // 11: jackline.v1.ControlRequest
-	(*ControlResponse)(nil),           // 12: jackline.v1.ControlResponse
-	(*GetRunRequest)(nil),             // 13: jackline.v1.GetRunRequest
-	(*GetRunResponse)(nil),            // 14: jackline.v1.GetRunResponse
-	(*WaitRunRequest)(nil),            // 15: jackline.v1.WaitRunRequest
-	(*WaitRunResponse)(nil),           // 16: jackline.v1.WaitRunResponse
-	(*ListRunsRequest)(nil),           // 17: jackline.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),          // 18: jackline.v1.ListRunsResponse
-	(*ListToolCallsRequest)(nil),      // 19: jackline.v1.ListToolCallsRequest
-	(*ListToolCallsResponse)(nil),     // 20: jackline.v1.ListToolCallsResponse
-	(*GetToolCallResultRequest)(nil),  // 21: jackline.v1.GetToolCallResultRequest
-	(*GetToolCallResultResponse)(nil), // 22: jackline.v1.GetToolCallResultResponse
-	(*ListRunMessagesRequest)(nil),    // 23: jackline.v1.ListRunMessagesRequest
-	(*ListRunMessagesResponse)(nil),   // 24: jackline.v1.ListRunMessagesResponse
-	(*ListInterruptsRequest)(nil),     // 25: jackline.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),    // 26: jackline.v1.ListInterruptsResponse
-	(*ListThreadsRequest)(nil),        // 27: jackline.v1.ListThreadsRequest
-	(*ListThreadsResponse)(nil),       // 28: jackline.v1.ListThreadsResponse
-	(*GetThreadRequest)(nil),          // 29: jackline.v1.GetThreadRequest
-	(*GetThreadResponse)(nil),         // 30: jackline.v1.GetThreadResponse
-	(*AppendMessagesRequest)(nil),     // 31: jackline.v1.AppendMessagesRequest
-	(*AppendMessagesResponse)(nil),    // 32: jackline.v1.AppendMessagesResponse
-	(*Limit)(nil),                     // 33: jackline.v1.Limit
-	(*GetServerInfoRequest)(nil),      // 34: jackline.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),     // 35: jackline.v1.GetServerInfoResponse
-	nil,                               // 36: jackline.v1.InlineWorkflow.FilesEntry
-	nil,                               // 37: jackline.v1.StartRunRequest.LabelsEntry
-	nil,                               // 38: jackline.v1.ForkChanges.LabelsEntry
-	nil,                               // 39: jackline.v1.StreamProgressRequest.PositionsEntry
-	nil,                               // 40: jackline.v1.StreamProgressResponse.PositionsEntry
-	nil,                               // 41: jackline.v1.ListRunsRequest.LabelsEntry
-	(*structpb.Struct)(nil),           // 42: google.protobuf.Struct
-	(*RunBounds)(nil),                 // 43: jackline.v1.RunBounds
-	(*timestamppb.Timestamp)(nil),     // 44: google.protobuf.Timestamp
-	(OnQuestion)(0),                   // 45: jackline.v1.OnQuestion
-	(OnBusy)(0),                       // 46: jackline.v1.OnBusy
-	(*durationpb.Duration)(nil),       // 47: google.protobuf.Duration
-	(*Run)(nil),                       // 48: jackline.v1.Run
-	(View)(0),                         // 49: jackline.v1.View
-	(*StepEvent)(nil),                 // 50: jackline.v1.StepEvent
-	(*Delta)(nil),                     // 51: jackline.v1.Delta
-	(*Reset)(nil),                     // 52: jackline.v1.Reset
-	(*Expectation)(nil),               // 53: jackline.v1.Expectation
-	(ReceiptStage)(0),                 // 54: jackline.v1.ReceiptStage
-	(*PauseCommand)(nil),              // 55: jackline.v1.PauseCommand
-	(*ResumeCommand)(nil),             // 56: jackline.v1.ResumeCommand
-	(*SteerCommand)(nil),              // 57: jackline.v1.SteerCommand
-	(*AbortCommand)(nil),              // 58: jackline.v1.AbortCommand
-	(*AnswerCommand)(nil),             // 59: jackline.v1.AnswerCommand
-	(*SubmitToolResultCommand)(nil),   // 60: jackline.v1.SubmitToolResultCommand
-	(*AdjustBoundsCommand)(nil),       // 61: jackline.v1.AdjustBoundsCommand
-	(*Receipt)(nil),                   // 62: jackline.v1.Receipt
-	(RunState)(0),                     // 63: jackline.v1.RunState
-	(*ToolCall)(nil),                  // 64: jackline.v1.ToolCall
-	(*RunMessage)(nil),                // 65: jackline.v1.RunMessage
-	(*Interrupt)(nil),                 // 66: jackline.v1.Interrupt
-	(*Thread)(nil),                    // 67: jackline.v1.Thread
-	(*ThreadMessage)(nil),             // 68: jackline.v1.ThreadMessage
-	(*NewThreadMessage)(nil),          // 69: jackline.v1.NewThreadMessage
-	(CommandKind)(0),                  // 70: jackline.v1.CommandKind
-	(*BulkControlRequest)(nil),        // 71: jackline.v1.BulkControlRequest
-	(*KillSwitchRequest)(nil),         // 72: jackline.v1.KillSwitchRequest
-	(*GetKillSwitchRequest)(nil),      // 73: jackline.v1.GetKillSwitchRequest
+	(*StreamProgressResponse)(nil),    // 9: jackline.v1.StreamProgressResponse
+	(*ControlRequest)(nil),            // 10: jackline.v1.ControlRequest
+	(*ControlResponse)(nil),           // 11: jackline.v1.ControlResponse
+	(*GetRunRequest)(nil),             // 12: jackline.v1.GetRunRequest
+	(*GetRunResponse)(nil),            // 13: jackline.v1.GetRunResponse
+	(*WaitRunRequest)(nil),            // 14: jackline.v1.WaitRunRequest
+	(*WaitRunResponse)(nil),           // 15: jackline.v1.WaitRunResponse
+	(*ListRunsRequest)(nil),           // 16: jackline.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),          // 17: jackline.v1.ListRunsResponse
+	(*ListToolCallsRequest)(nil),      // 18: jackline.v1.ListToolCallsRequest
+	(*ListToolCallsResponse)(nil),     // 19: jackline.v1.ListToolCallsResponse
+	(*GetToolCallResultRequest)(nil),  // 20: jackline.v1.GetToolCallResultRequest
+	(*GetToolCallResultResponse)(nil), // 21: jackline.v1.GetToolCallResultResponse
+	(*ListRunMessagesRequest)(nil),    // 22: jackline.v1.ListRunMessagesRequest
+	(*ListRunMessagesResponse)(nil),   // 23: jackline.v1.ListRunMessagesResponse
+	(*ListInterruptsRequest)(nil),     // 24: jackline.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),    // 25: jackline.v1.ListInterruptsResponse
+	(*ListThreadsRequest)(nil),        // 26: jackline.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),       // 27: jackline.v1.ListThreadsResponse
+	(*GetThreadRequest)(nil),          // 28: jackline.v1.GetThreadRequest
+	(*GetThreadResponse)(nil),         // 29: jackline.v1.GetThreadResponse
+	(*AppendMessagesRequest)(nil),     // 30: jackline.v1.AppendMessagesRequest
+	(*AppendMessagesResponse)(nil),    // 31: jackline.v1.AppendMessagesResponse
+	(*Limit)(nil),                     // 32: jackline.v1.Limit
+	(*GetServerInfoRequest)(nil),      // 33: jackline.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),     // 34: jackline.v1.GetServerInfoResponse
+	nil,                               // 35: jackline.v1.InlineWorkflow.FilesEntry
+	nil,                               // 36: jackline.v1.StartRunRequest.LabelsEntry
+	nil,                               // 37: jackline.v1.ForkChanges.LabelsEntry
+	nil,                               // 38: jackline.v1.StreamProgressRequest.PositionsEntry
+	nil,                               // 39: jackline.v1.StreamProgressResponse.PositionsEntry
+	nil,                               // 40: jackline.v1.ListRunsRequest.LabelsEntry
+	(*structpb.Struct)(nil),           // 41: google.protobuf.Struct
+	(*RunBounds)(nil),                 // 42: jackline.v1.RunBounds
+	(*timestamppb.Timestamp)(nil),     // 43: google.protobuf.Timestamp
+	(OnQuestion)(0),                   // 44: jackline.v1.OnQuestion
+	(OnBusy)(0),                       // 45: jackline.v1.OnBusy
+	(*Run)(nil),                       // 46: jackline.v1.Run
+	(View)(0),                         // 47: jackline.v1.View
+	(*StepEvent)(nil),                 // 48: jackline.v1.StepEvent
+	(*Delta)(nil),                     // 49: jackline.v1.Delta
+	(*Reset)(nil),                     // 50: jackline.v1.Reset
+	(*Expectation)(nil),               // 51: jackline.v1.Expectation
+	(ReceiptStage)(0),                 // 52: jackline.v1.ReceiptStage
+	(*PauseCommand)(nil),              // 53: jackline.v1.PauseCommand
+	(*ResumeCommand)(nil),             // 54: jackline.v1.ResumeCommand
+	(*SteerCommand)(nil),              // 55: jackline.v1.SteerCommand
+	(*AbortCommand)(nil),              // 56: jackline.v1.AbortCommand
+	(*AnswerCommand)(nil),             // 57: jackline.v1.AnswerCommand
+	(*SubmitToolResultCommand)(nil),   // 58: jackline.v1.SubmitToolResultCommand
+	(*AdjustBoundsCommand)(nil),       // 59: jackline.v1.AdjustBoundsCommand
+	(*ApproveCommand)(nil),            // 60: jackline.v1.ApproveCommand
+	(*EditAndApproveCommand)(nil),     // 61: jackline.v1.EditAndApproveCommand
+	(*RejectCommand)(nil),             // 62: jackline.v1.RejectCommand
+	(*Receipt)(nil),                   // 63: jackline.v1.Receipt
+	(*durationpb.Duration)(nil),       // 64: google.protobuf.Duration
+	(RunState)(0),                     // 65: jackline.v1.RunState
+	(*ToolCall)(nil),                  // 66: jackline.v1.ToolCall
+	(*RunMessage)(nil),                // 67: jackline.v1.RunMessage
+	(InterruptKind)(0),                // 68: jackline.v1.InterruptKind
+	(*Interrupt)(nil),                 // 69: jackline.v1.Interrupt
+	(*Thread)(nil),                    // 70: jackline.v1.Thread
+	(*ThreadMessage)(nil),             // 71: jackline.v1.ThreadMessage
+	(*NewThreadMessage)(nil),          // 72: jackline.v1.NewThreadMessage
+	(CommandKind)(0),                  // 73: jackline.v1.CommandKind
 	(*ListConnectionsRequest)(nil),    // 74: jackline.v1.ListConnectionsRequest
-	(*BulkControlResponse)(nil),       // 75: jackline.v1.BulkControlResponse
-	(*KillSwitchResponse)(nil),        // 76: jackline.v1.KillSwitchResponse
-	(*GetKillSwitchResponse)(nil),     // 77: jackline.v1.GetKillSwitchResponse
-	(*ListConnectionsResponse)(nil),   // 78: jackline.v1.ListConnectionsResponse
+	(*ListConnectionsResponse)(nil),   // 75: jackline.v1.ListConnectionsResponse
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
-	36, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
+	35, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
 	2,  // 1: jackline.v1.StartRunRequest.inline_workflow:type_name -> jackline.v1.InlineWorkflow
-	42, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
-	42, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
-	37, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
-	43, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
-	44, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
-	45, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
-	46, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
-	47, // 9: jackline.v1.StartRunRequest.start_delay:type_name -> google.protobuf.Duration
-	48, // 10: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
-	0,  // 11: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	43, // 12: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
-	38, // 13: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
-	44, // 14: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
-	5,  // 15: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
-	48, // 16: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
-	0,  // 17: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	49, // 18: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
-	39, // 19: jackline.v1.StreamProgressRequest.positions:type_name -> jackline.v1.StreamProgressRequest.PositionsEntry
-	9,  // 20: jackline.v1.StreamProgressRequest.owner:type_name -> jackline.v1.StreamOwner
-	47, // 21: jackline.v1.StreamOwner.grace:type_name -> google.protobuf.Duration
-	50, // 22: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
-	51, // 23: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
-	52, // 24: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
-	40, // 25: jackline.v1.StreamProgressResponse.positions:type_name -> jackline.v1.StreamProgressResponse.PositionsEntry
-	53, // 26: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
-	54, // 27: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
-	55, // 28: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
-	56, // 29: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
-	57, // 30: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
-	58, // 31: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
-	59, // 32: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
-	60, // 33: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
-	61, // 34: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
-	62, // 35: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
-	49, // 36: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
-	48, // 37: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
-	49, // 38: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
-	47, // 39: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	48, // 40: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
-	63, // 41: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
-	41, // 42: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
-	44, // 43: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	44, // 44: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	48, // 45: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
-	49, // 46: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
-	64, // 47: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
-	65, // 48: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
-	49, // 49: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
-	66, // 50: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
-	67, // 51: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
-	49, // 52: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
-	67, // 53: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
-	68, // 54: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
-	69, // 55: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
-	67, // 56: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
-	1,  // 57: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
-	33, // 58: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
-	70, // 59: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
-	3,  // 60: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
-	6,  // 61: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
-	8,  // 62: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
-	11, // 63: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
-	71, // 64: jackline.v1.RunService.BulkControl:input_type -> jackline.v1.BulkControlRequest
-	72, // 65: jackline.v1.RunService.KillSwitch:input_type -> jackline.v1.KillSwitchRequest
-	73, // 66: jackline.v1.RunService.GetKillSwitch:input_type -> jackline.v1.GetKillSwitchRequest
-	13, // 67: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
-	15, // 68: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
-	17, // 69: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
-	19, // 70: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	21, // 71: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
-	23, // 72: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	25, // 73: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	27, // 74: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
-	29, // 75: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
-	31, // 76: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
-	34, // 77: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	74, // 78: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
-	4,  // 79: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 80: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	10, // 81: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	12, // 82: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	75, // 83: jackline.v1.RunService.BulkControl:output_type -> jackline.v1.BulkControlResponse
-	76, // 84: jackline.v1.RunService.KillSwitch:output_type -> jackline.v1.KillSwitchResponse
-	77, // 85: jackline.v1.RunService.GetKillSwitch:output_type -> jackline.v1.GetKillSwitchResponse
-	14, // 86: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	16, // 87: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	18, // 88: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	20, // 89: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	22, // 90: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
-	24, // 91: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	26, // 92: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	28, // 93: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
-	30, // 94: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
-	32, // 95: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
-	35, // 96: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	78, // 97: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
-	79, // [79:98] is the sub-list for method output_type
-	60, // [60:79] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	41, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
+	41, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
+	36, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
+	42, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
+	43, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
+	44, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
+	45, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
+	46, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
+	0,  // 10: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
+	42, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
+	37, // 12: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
+	43, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 14: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
+	46, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
+	0,  // 16: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
+	47, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
+	38, // 18: jackline.v1.StreamProgressRequest.positions:type_name -> jackline.v1.StreamProgressRequest.PositionsEntry
+	48, // 19: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
+	49, // 20: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
+	50, // 21: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
+	39, // 22: jackline.v1.StreamProgressResponse.positions:type_name -> jackline.v1.StreamProgressResponse.PositionsEntry
+	51, // 23: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
+	52, // 24: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
+	53, // 25: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
+	54, // 26: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
+	55, // 27: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
+	56, // 28: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
+	57, // 29: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
+	58, // 30: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
+	59, // 31: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
+	60, // 32: jackline.v1.ControlRequest.approve:type_name -> jackline.v1.ApproveCommand
+	61, // 33: jackline.v1.ControlRequest.edit_and_approve:type_name -> jackline.v1.EditAndApproveCommand
+	62, // 34: jackline.v1.ControlRequest.reject:type_name -> jackline.v1.RejectCommand
+	63, // 35: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
+	47, // 36: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
+	46, // 37: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
+	47, // 38: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
+	64, // 39: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	46, // 40: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
+	65, // 41: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
+	40, // 42: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
+	43, // 43: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	43, // 44: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	46, // 45: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
+	47, // 46: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
+	66, // 47: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
+	67, // 48: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
+	47, // 49: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
+	68, // 50: jackline.v1.ListInterruptsRequest.kind:type_name -> jackline.v1.InterruptKind
+	69, // 51: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
+	70, // 52: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
+	47, // 53: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
+	70, // 54: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
+	71, // 55: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
+	72, // 56: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
+	70, // 57: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
+	1,  // 58: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
+	32, // 59: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
+	73, // 60: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
+	3,  // 61: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
+	6,  // 62: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
+	8,  // 63: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
+	10, // 64: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
+	12, // 65: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
+	14, // 66: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
+	16, // 67: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
+	18, // 68: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
+	20, // 69: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
+	22, // 70: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	24, // 71: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	26, // 72: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
+	28, // 73: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
+	30, // 74: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
+	33, // 75: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	74, // 76: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
+	4,  // 77: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 78: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	9,  // 79: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	11, // 80: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	13, // 81: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	15, // 82: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	17, // 83: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	19, // 84: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	21, // 85: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
+	23, // 86: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	25, // 87: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	27, // 88: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
+	29, // 89: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
+	31, // 90: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
+	34, // 91: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	75, // 92: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
+	77, // [77:93] is the sub-list for method output_type
+	61, // [61:77] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_service_proto_init() }
@@ -3190,11 +3157,9 @@ func file_jackline_v1_run_service_proto_init() {
 	if File_jackline_v1_run_service_proto != nil {
 		return
 	}
-	file_jackline_v1_bulk_control_proto_init()
 	file_jackline_v1_connection_proto_init()
 	file_jackline_v1_control_proto_init()
 	file_jackline_v1_event_proto_init()
-	file_jackline_v1_kill_switch_proto_init()
 	file_jackline_v1_run_proto_init()
 	file_jackline_v1_thread_proto_init()
 	file_jackline_v1_run_service_proto_msgTypes[1].OneofWrappers = []any{
@@ -3203,7 +3168,7 @@ func file_jackline_v1_run_service_proto_init() {
 		(*StartRunRequest_InputJson)(nil),
 		(*StartRunRequest_Input)(nil),
 	}
-	file_jackline_v1_run_service_proto_msgTypes[9].OneofWrappers = []any{
+	file_jackline_v1_run_service_proto_msgTypes[8].OneofWrappers = []any{
 		(*ControlRequest_Pause)(nil),
 		(*ControlRequest_Resume)(nil),
 		(*ControlRequest_Steer)(nil),
@@ -3211,15 +3176,17 @@ func file_jackline_v1_run_service_proto_init() {
 		(*ControlRequest_Answer)(nil),
 		(*ControlRequest_SubmitToolResult)(nil),
 		(*ControlRequest_AdjustBounds)(nil),
+		(*ControlRequest_Approve)(nil),
+		(*ControlRequest_EditAndApprove)(nil),
+		(*ControlRequest_Reject)(nil),
 	}
-	file_jackline_v1_run_service_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_service_proto_rawDesc), len(file_jackline_v1_run_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   40,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

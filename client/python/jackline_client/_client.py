@@ -19,10 +19,23 @@ from jackline.v1.control_pb2 import (
     AbortMode,
     AdjustBoundsCommand,
     AnswerCommand,
+    ApproveCommand,
+    EditAndApproveCommand,
+    RejectCommand,
     SteerCommand,
     SubmitToolResultCommand,
 )
-from jackline.v1.run_pb2 import Interrupt, Run, RunBounds, RunMessage, RunState, ToolCall, View, VisitBounds
+from jackline.v1.run_pb2 import (
+    Interrupt,
+    InterruptKind,
+    Run,
+    RunBounds,
+    RunMessage,
+    RunState,
+    ToolCall,
+    View,
+    VisitBounds,
+)
 from jackline.v1.thread_pb2 import NewThreadMessage, Thread, ThreadMessage
 from jackline.v1.tool_worker_pb2 import ListToolWorkersRequest, WorkerPool
 from jackline_client._connection import Connection, Endpoint
@@ -262,6 +275,50 @@ class JacklineClient:
         request.answer.CopyFrom(AnswerCommand(interrupt_id=interrupt_id, option=option, text=text))
         return await self._control(request, options)
 
+    async def approve(
+        self, run_id: str, interrupt_id: str, arguments_digest: str, **options: Unpack[ControlOptions]
+    ) -> wire.ControlResponse:
+        """Lets a call start, once, that waits for it.
+
+        `arguments_digest` is the interrupt's, as it was shown. Raises ArgumentsChanged if that is not what it
+        asks about, OwnRun for whoever started the run unless the operator lets them, and AlreadyDecided or
+        InterruptExpired if it is too late. Needs the scope `runs:approve`.
+        """
+        request = control_request(run_id, options, method="approve")
+        request.approve.CopyFrom(ApproveCommand(interrupt_id=interrupt_id, arguments_digest=arguments_digest))
+        return await self._control(request, options)
+
+    async def edit_and_approve(
+        self,
+        run_id: str,
+        interrupt_id: str,
+        arguments_digest: str,
+        *,
+        arguments: InputValue,
+        **options: Unpack[ControlOptions],
+    ) -> wire.ControlResponse:
+        """Lets a call start with other arguments than those shown.
+
+        As `approve`. Raises InvalidAnswer if the call can't have them; it still waits then.
+        """
+        request = control_request(run_id, options, method="edit_and_approve")
+        request.edit_and_approve.CopyFrom(
+            EditAndApproveCommand(
+                interrupt_id=interrupt_id,
+                arguments_digest=arguments_digest,
+                arguments_json=json_bytes(arguments),
+            )
+        )
+        return await self._control(request, options)
+
+    async def reject(
+        self, run_id: str, interrupt_id: str, *, text: str = "", **options: Unpack[ControlOptions]
+    ) -> wire.ControlResponse:
+        """Does not let a call start; the model is told so, with `text`, and the run goes on."""
+        request = control_request(run_id, options, method="reject")
+        request.reject.CopyFrom(RejectCommand(interrupt_id=interrupt_id, text=text))
+        return await self._control(request, options)
+
     async def submit_tool_result(
         self,
         run_id: str,
@@ -395,18 +452,20 @@ class JacklineClient:
         run_id: str = "",
         *,
         children: bool = False,
+        kind: InterruptKind.ValueType = InterruptKind.INTERRUPT_KIND_UNSPECIFIED,
         view: View.ValueType = View.VIEW_METADATA,
         page_size: int = 0,
     ) -> AsyncGenerator[Interrupt]:
         """Yields the open interrupts of all runs or of one, oldest first, page by page.
 
-        `children` are those of the living runs below that one as well.
+        `children` are those of the living runs below that one as well, `kind` those of a kind alone.
         """
 
         async def page(token: str) -> tuple[Iterable[Interrupt], str]:
             request = wire.ListInterruptsRequest(
                 run_id=run_id,
                 include_children=children,
+                kind=kind,
                 view=view,
                 page_size=page_size,
                 page_token=token,

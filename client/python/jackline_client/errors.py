@@ -249,7 +249,7 @@ class InvalidInput(InvalidArgument):
 
 
 class InvalidAnswer(InvalidArgument):
-    """The words of an answer are not what the interrupt asks for; it stays open. Keys: `interrupt_id`."""
+    """An answer, or edited arguments, are not what is asked for; it stays open. Keys: `interrupt_id`."""
 
 
 class PrefixMisfit(InvalidArgument):
@@ -326,6 +326,14 @@ class AlreadyDecided(FailedPrecondition):
 
 class InterruptExpired(FailedPrecondition):
     """The interrupt has expired. Keys: `interrupt_id`."""
+
+
+class ArgumentsChanged(FailedPrecondition):
+    """What was approved is not what the interrupt asks about. Keys: `interrupt_id`."""
+
+
+class WrongInterruptKind(FailedPrecondition):
+    """The interrupt waits for another command than the one that was sent. Keys: `interrupt_id`."""
 
 
 class UnknownOption(InvalidArgument):

@@ -25,9 +25,13 @@ MOST_OF_A_FAMILY = 1_000
 
 @dataclass(slots=True)
 class _Page:
-    """A page being filled. `before` is the last run shown to its end, `shown` the last of `in_hand`."""
+    """A page being filled, of interrupts of a kind or, where it is 0, of any.
+
+    `before` is the last run shown to its end, `shown` the last of `in_hand`.
+    """
 
     limit: int
+    kind: int = 0
     before: tuple[int, str] | None = None
     in_hand: str = ""
     shown: int = 0
@@ -39,7 +43,7 @@ class _Page:
             self.in_hand, self.shown = snapshot.row.run_id, 0
         raised = [one.raised_sequence for one in snapshot.state.oversight.interrupts.values()]
         for sequence, message in zip(raised, interrupt_messages(snapshot.state, full=full), strict=True):
-            if sequence <= self.shown:
+            if sequence <= self.shown or self.kind not in (0, message.kind):
                 continue
             if len(self.interrupts) == self.limit:
                 return False
@@ -61,7 +65,7 @@ async def list_interrupts(
     request: run_service_pb2.ListInterruptsRequest,
 ) -> run_service_pb2.ListInterruptsResponse:
     """One page. Raises Refused and DoorRefused (INVALID_REQUEST, BAD_PAGE_TOKEN)."""
-    page = _Page(limit=read_interrupts_page(request))
+    page = _Page(limit=read_interrupts_page(request), kind=request.kind)
     if request.page_token:
         _resume(page, tokens.read(tenant, request, request.page_token))
     if request.run_id and request.include_children:

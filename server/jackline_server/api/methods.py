@@ -144,6 +144,9 @@ def _needed(request: Message) -> tuple[Scope, ...]:
 
 _COMMANDS = {
     "answer": Scope.RUNS_APPROVE,
+    "approve": Scope.RUNS_APPROVE,
+    "edit_and_approve": Scope.RUNS_APPROVE,
+    "reject": Scope.RUNS_APPROVE,
     "submit_tool_result": Scope.RUNS_APPROVE,
     "adjust_bounds": Scope.RUNS_BOUNDS,
 }

@@ -3,6 +3,8 @@
 All raise DoorRefused (INVALID_REQUEST, FIELD_TOO_LARGE) with every violation at once.
 """
 
+import re
+
 from jackline.v1 import control_pb2, run_service_pb2
 from jackline_server.api.checks import Checks
 from jackline_server.api.fingerprints import fingerprint
@@ -138,7 +140,9 @@ def _action(request: run_service_pb2.ControlRequest) -> Action:
     return action
 
 
-def _check_action(checks: Checks, request: run_service_pb2.ControlRequest) -> None:
+def _check_action(  # noqa: C901 - one case a command
+    checks: Checks, request: run_service_pb2.ControlRequest
+) -> None:
     match request.WhichOneof("command"):
         case "steer":
             checks.text("steer.text", request.steer.text, LIMITS.steer_bytes, required=True)
@@ -147,6 +151,14 @@ def _check_action(checks: Checks, request: run_service_pb2.ControlRequest) -> No
             checks.name("answer.interrupt_id", answer.interrupt_id)
             checks.name("answer.option", answer.option)
             checks.text("answer.text", answer.text, LIMITS.answer_bytes)
+        case "approve":
+            checks.name("approve.interrupt_id", request.approve.interrupt_id)
+            _check_digest(checks, "approve.arguments_digest", request.approve.arguments_digest)
+        case "edit_and_approve":
+            _check_edit(checks, request.edit_and_approve)
+        case "reject":
+            checks.name("reject.interrupt_id", request.reject.interrupt_id)
+            checks.text("reject.text", request.reject.text, LIMITS.answer_bytes)
         case "submit_tool_result":
             _check_tool_result(checks, request.submit_tool_result)
         case "adjust_bounds":
@@ -155,6 +167,25 @@ def _check_action(checks: Checks, request: run_service_pb2.ControlRequest) -> No
             checks.fail("command", "required: set one that this version knows", "REQUIRED")
         case "pause" | "resume" | "abort":
             pass
+
+
+def _check_edit(checks: Checks, edit: control_pb2.EditAndApproveCommand) -> None:
+    checks.name("edit_and_approve.interrupt_id", edit.interrupt_id)
+    _check_digest(checks, "edit_and_approve.arguments_digest", edit.arguments_digest)
+    if not edit.arguments_json:
+        checks.fail("edit_and_approve.arguments_json", "required: a JSON object", "REQUIRED")
+        return
+    text_of_bytes(checks, "edit_and_approve.arguments_json", edit.arguments_json, LIMITS.tool_output_bytes)
+
+
+def _check_digest(checks: Checks, field: str, digest: str) -> None:
+    if not digest:
+        checks.fail(field, "required: `arguments_digest` of the interrupt, as it was shown", "REQUIRED")
+    elif not _DIGEST.fullmatch(digest):
+        checks.fail(field, "must be a SHA-256 in hexadecimal, in small letters", "PATTERN")
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def _check_tool_result(checks: Checks, result: control_pb2.SubmitToolResultCommand) -> None:

@@ -113,6 +113,8 @@ RULES: Mapping[str, Rule] = {
     "EXPECTATION_FAILED": _state("state"),
     "ALREADY_DECIDED": _state("interrupt_id"),
     "INTERRUPT_EXPIRED": _state("interrupt_id"),
+    "ARGUMENTS_CHANGED": _state("interrupt_id"),
+    "WRONG_INTERRUPT_KIND": _state("interrupt_id"),
     "CALL_NOT_OPEN": _state("call_id"),
     "BOUND_TOO_LOW": _state("field"),
     "NO_BOUNDED_VISIT": _state("field"),

@@ -39,6 +39,7 @@ _EFFECTS = {
     run_pb2.EFFECT_READ: Effect.READ,
     run_pb2.EFFECT_IDEMPOTENT: Effect.IDEMPOTENT,
     run_pb2.EFFECT_WRITE: Effect.WRITE,
+    run_pb2.EFFECT_DESTRUCTIVE: Effect.DESTRUCTIVE,
 }
 _EFFECT_VALUES = {effect: value for value, effect in _EFFECTS.items()}
 _KINDS = {

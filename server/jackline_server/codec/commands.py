@@ -26,9 +26,13 @@ from jackline_server.core.commands import (
     Action,
     AdjustBounds,
     Answer,
+    Approve,
     Command,
+    Decision,
+    EditAndApprove,
     EndChild,
     Pause,
+    Reject,
     Resume,
     Steer,
     SubmitToolResult,
@@ -135,6 +139,8 @@ def _set_action(  # noqa: C901 - one case a command
             message.answer.interrupt_id = action.interrupt_id
             message.answer.option = action.option
             message.answer.text = action.text
+        case Approve() | EditAndApprove() | Reject():
+            _set_decision(message, action)
         case SubmitToolResult():
             _set_tool_result(message.submit_tool_result, action)
         case AdjustBounds():
@@ -147,6 +153,20 @@ def _set_action(  # noqa: C901 - one case a command
             assert_never(action)
 
 
+def _set_decision(message: run_service_pb2.ControlRequest, decision: Decision) -> None:
+    match decision:
+        case Approve():
+            message.approve.interrupt_id = decision.interrupt_id
+            message.approve.arguments_digest = decision.digest
+        case EditAndApprove():
+            message.edit_and_approve.interrupt_id = decision.interrupt_id
+            message.edit_and_approve.arguments_digest = decision.digest
+            message.edit_and_approve.arguments_json = decision.arguments_json.encode()
+        case Reject():
+            message.reject.interrupt_id = decision.interrupt_id
+            message.reject.text = decision.text
+
+
 def _set_tool_result(into: control_pb2.SubmitToolResultCommand, action: SubmitToolResult) -> None:
     into.call_id = action.call_id
     if action.output_json is not None:
@@ -155,7 +175,9 @@ def _set_tool_result(into: control_pb2.SubmitToolResultCommand, action: SubmitTo
         into.error = action.error
 
 
-def read_action(message: run_service_pb2.ControlRequest) -> Action | None:  # noqa: C901 - one case a command
+def read_action(  # noqa: C901, PLR0911, PLR0912 - one case a command
+    message: run_service_pb2.ControlRequest,
+) -> Action | None:
     """What the request asks for; None if it holds no command that this version knows."""
     match message.WhichOneof("command"):
         case "pause":
@@ -170,6 +192,13 @@ def read_action(message: run_service_pb2.ControlRequest) -> Action | None:  # no
         case "answer":
             found = message.answer
             return Answer(interrupt_id=found.interrupt_id, option=found.option, text=found.text)
+        case "approve":
+            let = message.approve
+            return Approve(interrupt_id=let.interrupt_id, digest=let.arguments_digest)
+        case "edit_and_approve":
+            return _read_edit(message.edit_and_approve)
+        case "reject":
+            return Reject(interrupt_id=message.reject.interrupt_id, text=message.reject.text)
         case "submit_tool_result":
             result = message.submit_tool_result
             return SubmitToolResult(
@@ -182,3 +211,11 @@ def read_action(message: run_service_pb2.ControlRequest) -> Action | None:  # no
             return AdjustBounds(run=read_new_bounds(asked.run), visit=read_visit_bounds(asked.visit))
         case None:
             return None
+
+
+def _read_edit(found: control_pb2.EditAndApproveCommand) -> EditAndApprove:
+    return EditAndApprove(
+        interrupt_id=found.interrupt_id,
+        digest=found.arguments_digest,
+        arguments_json=found.arguments_json.decode(),
+    )

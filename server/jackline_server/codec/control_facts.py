@@ -9,6 +9,7 @@ from jackline_server.codec.enums import (
     GATE_POINT,
     INTERRUPT_KIND,
     NOTICE_CODE,
+    ON_EXPIRY,
     REJECTION,
     STOP_REASON,
     TIMER_KIND,
@@ -50,12 +51,16 @@ def _pack_interrupt_raised(fact: InterruptRaised, event: event_pb2.StepEvent) ->
         into.limit = STOP_REASON.wire[fact.limit]
     into.limit_leaf = fact.limit_leaf
     into.raise_to = fact.raise_to
+    into.arguments_digest = fact.digest
+    if fact.on_expiry is not None:
+        into.on_expiry = ON_EXPIRY.wire[fact.on_expiry]
 
 
 def _fill_interrupt_raised(fact: InterruptRaised, content: event_pb2.Content) -> None:
-    if fact.schema_json:
+    if fact.schema_json or fact.arguments_json:
         content.question.text = fact.question
         content.question.schema_json = fact.schema_json.encode()
+        content.question.arguments_json = fact.arguments_json.encode()
     elif fact.question:
         content.text = fact.question
 
@@ -73,6 +78,9 @@ def _unpack_interrupt_raised(event: event_pb2.StepEvent) -> InterruptRaised:
         limit=STOP_REASON.read_optional(found.limit),
         limit_leaf=found.limit_leaf,
         raise_to=found.raise_to,
+        arguments_json=event.content.question.arguments_json.decode(),
+        digest=found.arguments_digest,
+        on_expiry=ON_EXPIRY.read_optional(found.on_expiry),
     )
 
 
@@ -81,6 +89,7 @@ def _pack_interrupt_resolved(fact: InterruptResolved, event: event_pb2.StepEvent
     into.interrupt_id = fact.interrupt_id
     into.option = fact.option
     into.principal = fact.principal
+    into.arguments_digest = fact.digest
 
 
 def _fill_interrupt_resolved(fact: InterruptResolved, content: event_pb2.Content) -> None:
@@ -98,6 +107,7 @@ def _unpack_interrupt_resolved(event: event_pb2.StepEvent) -> InterruptResolved:
         principal=found.principal,
         text=content.text,
         output_json=optional_json(content.output_json),
+        digest=found.arguments_digest,
     )
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jackline.v1 import control_pb2, error_reason_pb2, event_pb2, plan_pb2, run_pb2
-from jackline_server.core import facts, gate_plans, plan
+from jackline_server.core import approval_plans, facts, gate_plans, plan
 from jackline_server.runtime.ports import UnknownFact
 from jackline_server.runtime.tool_waits import WaitFor
 
@@ -55,6 +55,7 @@ ATTEMPT_LIMIT = EnumTable(facts.AttemptLimit, event_pb2.ModelAttemptLimit, "MODE
 CALL_STATUS = EnumTable(facts.CallStatus, run_pb2.ToolCallStatus, "TOOL_CALL_STATUS")
 CALL_PROBLEM = EnumTable(facts.CallProblem, event_pb2.CallProblem, "CALL_PROBLEM")
 ANSWER_PROBLEM = EnumTable(facts.AnswerProblem, event_pb2.AnswerProblem, "ANSWER_PROBLEM")
+ON_EXPIRY = EnumTable(approval_plans.OnExpiry, run_pb2.ApprovalExpiry, "APPROVAL_EXPIRY")
 INTERRUPT_KIND = EnumTable(facts.InterruptKind, run_pb2.InterruptKind, "INTERRUPT_KIND")
 COMMAND_KIND = EnumTable(facts.CommandKind, control_pb2.CommandKind, "COMMAND_KIND")
 ABORT_MODE = EnumTable(facts.AbortMode, control_pb2.AbortMode, "ABORT_MODE")

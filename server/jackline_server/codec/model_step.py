@@ -1,6 +1,7 @@
 """A step that asks a model, in protobuf. What a plan of an earlier version lacks, it does without."""
 
 from jackline.v1 import plan_pb2
+from jackline_server.codec.approvals import read_approval, set_approval
 from jackline_server.codec.children import read_agent_tool, set_agent_tool
 from jackline_server.codec.enums import (
     ANSWER_FORM,
@@ -123,6 +124,7 @@ def _tool_message(tool: ToolEntry) -> plan_pb2.ToolEntryPlan:
         poll=tool.poll,
     )
     set_policy(message, tool.policy)
+    set_approval(message, tool.approval)
     return message
 
 
@@ -136,6 +138,7 @@ def _read_tool(message: plan_pb2.ToolEntryPlan) -> ToolEntry:
         writes_context=message.writes_context,
         policy=read_policy(message),
         poll=message.poll,
+        approval=read_approval(message),
     )
 
 

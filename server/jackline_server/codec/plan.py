@@ -10,6 +10,7 @@ from typing import assert_never
 from google.protobuf.message import DecodeError
 
 from jackline.v1 import plan_pb2
+from jackline_server.codec.approvals import read_approval, set_approval
 from jackline_server.codec.attempt_limits import read_limits, set_limits
 from jackline_server.codec.bounds_cap import read_cap, set_cap
 from jackline_server.codec.enums import EFFECT, ON_QUESTION, ON_UNKNOWN
@@ -189,6 +190,7 @@ def _set_tool_step(into: plan_pb2.ToolStepPlan, step: ToolStep) -> None:
     into.unknown_expiry_ms = step.unknown_expiry_ms
     set_policy(into, step.policy)
     set_gates(into, step.gates)
+    set_approval(into, step.approval)
     set_action(into, step.action)
 
 
@@ -210,6 +212,7 @@ def _read_tool_step(message: plan_pb2.StepPlan) -> ToolStep:
         unknown_expiry_ms=found.unknown_expiry_ms,
         policy=read_policy(found),
         gates=read_gates(found),
+        approval=read_approval(found),
     )
 
 

@@ -5,7 +5,7 @@ Owns what each view shows. Labels are the store row's and are merged by whoever 
 
 from jackline.v1 import run_pb2
 from jackline_server.codec.children import child_messages
-from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, PHASE, STOP_REASON
+from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, ON_EXPIRY, PHASE, STOP_REASON
 from jackline_server.codec.values import (
     set_bounds,
     set_ledger,
@@ -17,11 +17,12 @@ from jackline_server.codec.values import (
 )
 from jackline_server.core.evolve import summary_of
 from jackline_server.core.exits import RUNNING, is_abnormal
-from jackline_server.core.facts import CallStatus, RunFinished
-from jackline_server.core.plan import ModelStep, ToolStep
+from jackline_server.core.facts import CallStatus, InterruptKind, RunFinished
+from jackline_server.core.folding.evolve_calls import entry_of
+from jackline_server.core.plan import ModelStep, ToolEntry, ToolStep
 from jackline_server.core.reading.given_arguments import given_arguments
 from jackline_server.core.reading.transcript import shown
-from jackline_server.core.state import Interrupt, RunState, StepSummary, bounds_of
+from jackline_server.core.state import Interrupt, RunState, StepSummary, ToolCall, bounds_of
 
 
 def encode_summary(state: RunState, *, created_unix_ms: int, finished_unix_ms: int | None) -> bytes:
@@ -193,17 +194,38 @@ def _interrupt_message(state: RunState, interrupt: Interrupt, *, full: bool) -> 
     call = state.calls.get(interrupt.call_id)
     if call is not None:
         message.tool = call.tool
-    if interrupt.expires_unix_ms is not None:
-        set_time(message.expires_at, interrupt.expires_unix_ms)
-        # The expiry was counted from when the question was raised; the state keeps only the former.
-        step = state.plan.steps.get(interrupt.step_id if call is None else call.tool)
-        if isinstance(step, ToolStep):
-            set_time(message.raised_at, interrupt.expires_unix_ms - step.unknown_expiry_ms)
-        elif isinstance(step, ModelStep):
-            set_time(message.raised_at, interrupt.expires_unix_ms - step.limit_expiry_ms)
+    _set_times(message, state, interrupt, call)
+    if interrupt.on_expiry is not None:
+        message.on_expiry = ON_EXPIRY.wire[interrupt.on_expiry]
+        message.arguments_digest = interrupt.digest
+        message.started_by = state.started.principal
     if full:
         message.question = interrupt.question
         message.schema_json = interrupt.schema_json.encode()
-        if call is not None:
-            message.arguments_json = given_arguments(call).encode()
+        given = "" if call is None else given_arguments(call)
+        message.arguments_json = (interrupt.arguments_json or given).encode()
     return message
+
+
+def _set_times(
+    message: run_pb2.Interrupt, state: RunState, interrupt: Interrupt, call: ToolCall | None
+) -> None:
+    if interrupt.expires_unix_ms is None:
+        return
+    set_time(message.expires_at, interrupt.expires_unix_ms)
+    open_ms = _open_ms(state, interrupt, call)
+    if open_ms is not None:
+        set_time(message.raised_at, interrupt.expires_unix_ms - open_ms)
+
+
+def _open_ms(state: RunState, interrupt: Interrupt, call: ToolCall | None) -> int | None:
+    """How long it is open in all: the state keeps only when it expires."""
+    own = state.plan.steps.get(interrupt.step_id)
+    if interrupt.kind is InterruptKind.APPROVAL and call is not None:
+        entry = entry_of(own, call) if isinstance(own, ModelStep) else own
+        approval = entry.approval if isinstance(entry, ToolEntry | ToolStep) else None
+        return None if approval is None else approval.expiry_ms
+    step = own if call is None else state.plan.steps.get(call.tool)
+    if isinstance(step, ToolStep):
+        return step.unknown_expiry_ms
+    return step.limit_expiry_ms if isinstance(step, ModelStep) else None

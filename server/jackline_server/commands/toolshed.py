@@ -370,7 +370,7 @@ def _alone(connection: str, tool: PinnedTool, kind: str, effect: str) -> Source:
         "connection": connection,
         "description": " ".join(tool.description.split())[:1_000] or "(no description)",
         "tool" if kind == "mcp" else "method": tool.name,
-        "effect": "write" if effect == "destructive" else effect,
+        "effect": effect,
     }
     workflow: JsonObject = {
         "name": "tools",

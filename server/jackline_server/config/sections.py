@@ -371,6 +371,7 @@ def read_tenant_limits(section: Section) -> TenantLimits:
         run_token_budget=tenant.integer("run_token_budget", default=0, least=1, most=10**15) or None,
         run_cost_budget_micros=tenant.usd_micros("run_cost_budget_usd"),
         adjust_own_runs=tenant.boolean("adjust_own_runs", default=True) is not False,
+        approve_own_runs=tenant.boolean("approve_own_runs"),
     )
     tenant.finish(not_built=_LIMITS_NOT_BUILT)
     return limits

@@ -91,6 +91,7 @@ class TenantLimits:
     run_token_budget: int | None = None
     run_cost_budget_micros: int | None = None
     adjust_own_runs: bool = True
+    approve_own_runs: bool | None = None
 
 
 @frozen

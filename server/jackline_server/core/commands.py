@@ -50,6 +50,31 @@ class Answer:
 
 
 @frozen
+class Approve:
+    """Let the call of an interrupt start with the arguments of that digest."""
+
+    interrupt_id: str
+    digest: str
+
+
+@frozen
+class EditAndApprove:
+    """Let it start with these arguments in place of those of that digest."""
+
+    interrupt_id: str
+    digest: str
+    arguments_json: str
+
+
+@frozen
+class Reject:
+    """Do not let it start. `text` is for the model."""
+
+    interrupt_id: str
+    text: str
+
+
+@frozen
 class SubmitToolResult:
     """Say what a call whose outcome is unknown returned: an output, or else an error."""
 
@@ -118,7 +143,10 @@ def halting_id(chosen: str) -> str:
     return f"kill {chosen}"
 
 
-Action = Pause | Resume | Steer | Abort | Answer | SubmitToolResult | AdjustBounds | EndChild
+Decision = Approve | EditAndApprove | Reject
+"""What may be said of a call that waits for somebody to let it start."""
+
+Action = Pause | Resume | Steer | Abort | Answer | Decision | SubmitToolResult | AdjustBounds | EndChild
 
 
 @frozen
@@ -137,7 +165,7 @@ class Command:
     action: Action
 
 
-def kind_of(action: Action) -> CommandKind:  # noqa: C901 - one case a command
+def kind_of(action: Action) -> CommandKind:  # noqa: C901, PLR0911, PLR0912 - one case a command
     """The kind that facts and receipts name."""
     match action:
         case Pause():
@@ -150,6 +178,12 @@ def kind_of(action: Action) -> CommandKind:  # noqa: C901 - one case a command
             return CommandKind.ABORT
         case Answer():
             return CommandKind.ANSWER
+        case Approve():
+            return CommandKind.APPROVE
+        case EditAndApprove():
+            return CommandKind.EDIT_AND_APPROVE
+        case Reject():
+            return CommandKind.REJECT
         case SubmitToolResult():
             return CommandKind.SUBMIT_TOOL_RESULT
         case AdjustBounds():

@@ -9,7 +9,7 @@
      4  paused, delayed, a question open, or not its turn    -> Wait
      -  between steps                                       -> gatekeeping, the next step, or the end
      -  a step around which somebody is asked               -> gatekeeping, before and after what follows
-     5  tool calls still to do                              -> calls
+     5  tool calls still to do                              -> calls, then approvals.before_calls
      6  (a steer waiting is settled by `control` at the same boundary)
      7  a call of `finish`, or a reply without tool calls   -> finishing.judge, grounding.check, judging.judge
      8  a stop condition true, at the top of a turn         -> stopping.ask
@@ -25,7 +25,7 @@ from typing import assert_never
 
 from jackline_server.core import exits
 from jackline_server.core.bounds import Limit
-from jackline_server.core.calling import calls
+from jackline_server.core.calling import approvals, calls
 from jackline_server.core.deciding import (
     batches,
     call_endings,
@@ -159,6 +159,11 @@ def _between(state: RunState, now: Moment) -> Step:
 
 
 def _within(state: RunState, visit: Visit, *, now: Moment, instruments: Instruments) -> Step:
+    decided = _of_step(state, visit, now=now, instruments=instruments)
+    return approvals.before_calls(state, visit, decided, now=now, instruments=instruments)
+
+
+def _of_step(state: RunState, visit: Visit, *, now: Moment, instruments: Instruments) -> Step:
     step = state.plan.step(visit.step_id)
     match step:
         case ModelStep() | ToolStep() if step.gates is not None:

@@ -10,6 +10,7 @@ Times are whole milliseconds, money is millionths of a US dollar, JSON documents
 from collections.abc import Mapping
 from enum import Enum
 
+from jackline_server.core.approval_plans import ApprovalPlan
 from jackline_server.core.conditions import StopCondition
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import GatesPlan
@@ -53,11 +54,12 @@ class Effect(Enum):
     READ = "read"
     IDEMPOTENT = "idempotent"
     WRITE = "write"
+    DESTRUCTIVE = "destructive"
 
     @property
     def repeatable(self) -> bool:
         """True if a call may be made again with the same call key after a crash."""
-        return self is not Effect.WRITE
+        return self is Effect.READ or self is Effect.IDEMPOTENT
 
 
 class OnLimit(Enum):
@@ -401,6 +403,8 @@ class ToolEntry:
     writes_context: bool
     policy: ToolPolicy = ToolPolicy()
     poll: bool = False
+    approval: ApprovalPlan | None = None
+    """When a call of it may start only if somebody lets it; None is never."""
 
 
 @frozen
@@ -643,6 +647,8 @@ class ToolStep:
     policy: ToolPolicy = ToolPolicy()
     gates: GatesPlan | None = None
     """What is asked when the flow visits the step; a model that calls it brings its own step's."""
+    approval: ApprovalPlan | None = None
+    """The same of an approval."""
 
 
 @frozen

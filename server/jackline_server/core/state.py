@@ -6,6 +6,7 @@ frozen and small, because a fact replaces the ones it touches.
 
 from collections.abc import Mapping
 
+from jackline_server.core.approval_plans import OnExpiry
 from jackline_server.core.bounds import Hold, Ledger, Limit
 from jackline_server.core.context import Context
 from jackline_server.core.errors import CorruptLog
@@ -39,16 +40,34 @@ from jackline_server.core.thread_facts import ThreadMessage
 
 
 @frozen
+class Verdict:
+    """What people have said of a call that may start only if somebody lets it.
+
+    `asked` is how often they were. `approved` is the digest of what they let it start with, and `sequence`
+    that of their word; empty if they did not. `refused` says why not; None if they did not refuse. `edited`
+    if they changed its arguments. `expired` if nobody decided and the step ends for review.
+    """
+
+    asked: int = 0
+    approved: str = ""
+    sequence: int = 0
+    refused: str | None = None
+    edited: bool = False
+    expired: bool = False
+
+
+@frozen
 class ToolCall:
     """One entry of the registry.
 
-    `interrupted` is true if it was in flight when its worker died. `tool` is a name of the plan or
-    `other`, `name` what the model wrote. `bound` is what its last attempt was given beside `arguments`: the
-    values that the step binds; None if it binds none. `retry_at_active_ms` is set while its last attempt has
-    failed and another is to come. `reuse_key` is set where an equal call may get its result. `tail` and
-    `blob` are the rest of an output that was cut, as the fact says. `awaits` are the hooks that have yet to
-    look at how it ended: until then it is not settled. `ask` is what its tool asked last, `reply` what a
-    person said to it, and `asked` how often a person was asked.
+    `interrupted` is true if it was in flight when its worker died. `tool` is a name of the plan or `other`,
+    `name` what the model wrote. `bound` is what its last attempt was given beside `arguments`: the values
+    that the step binds; None if it binds none. `retry_at_active_ms` is set while its last attempt has failed
+    and another is to come. `reuse_key` is set where an equal call may get its result. `tail` and `blob` are
+    the rest of an output that was cut, as the fact says. `awaits` are the hooks that have yet to look at how
+    it ended: until then it is not settled. `ask` is what its tool asked last, `reply` what a person said to
+    it, and `asked` how often a person was asked. `verdict` is None for a call that nobody was asked about
+    before it.
     """
 
     call_id: str
@@ -84,6 +103,7 @@ class ToolCall:
     ask: ToolAsk | None = None
     reply: ToolReply | None = None
     asked: int = 0
+    verdict: Verdict | None = None
 
 
 @frozen
@@ -303,6 +323,9 @@ class Interrupt:
     limit_leaf: str = ""
     raise_to: int = 0
     schema_json: str = ""
+    arguments_json: str = ""
+    digest: str = ""
+    on_expiry: OnExpiry | None = None
 
 
 @frozen

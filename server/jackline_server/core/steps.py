@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from jackline_server.core.approval_plans import ApprovalPlan
 from jackline_server.core.facts import ConsultKind, Fact, ModelCallStarted, ToolCallStarted, ToolReply
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import ArgumentsView, Point
@@ -59,7 +60,10 @@ class ChildShare:
 
 @frozen
 class ToolAttempt:
-    """One attempt at one call, with everything the tool is given. `child` is set where that is a run."""
+    """One attempt at one call, with everything the tool is given. `child` is set where that is a run.
+
+    `approval` says when it may start only if somebody lets it.
+    """
 
     started: ToolCallStarted
     step: ToolStep
@@ -69,6 +73,7 @@ class ToolAttempt:
     timeout_ms: int
     child: ChildShare | None = None
     reply: ToolReply | None = None
+    approval: ApprovalPlan | None = None
 
 
 @frozen

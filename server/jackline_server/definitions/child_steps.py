@@ -28,7 +28,7 @@ _IDLE_KEYS = {
     "on_unknown": "how a run ended is always known; leave `on_unknown` out",
     "unknown_expiry": "how a run ended is always known; leave `unknown_expiry` out",
 }
-_STRENGTH = (Effect.READ, Effect.IDEMPOTENT, Effect.WRITE)
+_STRENGTH = (Effect.READ, Effect.IDEMPOTENT, Effect.WRITE, Effect.DESTRUCTIVE)
 
 
 def action(step: ChildShape) -> ChildAction:

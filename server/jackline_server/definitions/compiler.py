@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import OnPauseMax, OnQuestion, PausePlan, Plan, RunBounds
 from jackline_server.definitions import (
+    approvals,
     assets,
     bounds_caps,
     check_bounds,
@@ -176,6 +177,7 @@ class WorkflowCompiler:
         check_bounds.check(plan, found, report)
         check_limits.check(plan, draft, report)
         bounds_caps.check(plan, report)
+        approvals.check(plan, draft, self._expressions, report)
         return None if report.has_errors else check_bounds.worst_case(plan, found)
 
     def _sealed(self, plan: Plan) -> Plan:

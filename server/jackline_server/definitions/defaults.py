@@ -4,6 +4,7 @@ Owns the numbers. A plan holds them resolved, so changing one here changes no ru
 Times are milliseconds.
 """
 
+from jackline_server.core.approval_plans import OnExpiry
 from jackline_server.core.gate_plans import ArgumentsView
 from jackline_server.core.plan import (
     Completion,
@@ -52,6 +53,10 @@ COMPACTION_AT_PERMILLE = 800
 COMPACTION_TO_PERMILLE = 500
 PRUNE_KEEP_TOKENS = 40_000
 PRUNE_SAVE_TOKENS = 20_000
+
+# A call that somebody has to let start.
+APPROVAL_EXPIRY_MS = 24 * HOUR_MS
+ON_APPROVAL_EXPIRY = OnExpiry.REJECT
 
 # A tool.
 EFFECT = Effect.WRITE

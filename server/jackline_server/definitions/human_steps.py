@@ -29,6 +29,7 @@ _IDLE_KEYS = (
     "reuse",
     "on_unknown",
     "unknown_expiry",
+    "approval",
 )
 _SCALARS = frozenset({"string", "number", "integer", "boolean"})
 _CHOICES = "options"

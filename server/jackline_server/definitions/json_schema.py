@@ -28,7 +28,7 @@ _DEFAULTS: Mapping[tuple[str, str], object] = {
     ("Function", "timeout"): f"{SERVICE.tool_timeout_ms // _SECOND}s",
     ("Mcp", "timeout"): f"{SERVICE.tool_timeout_ms // _SECOND}s",
     ("Agent", "max_parallel"): defaults.MAX_PARALLEL,
-    ("Agent", "allow_effects"): ["read", "idempotent", "write"],
+    ("Agent", "allow_effects"): ["read", "idempotent", "write", "destructive"],
     ("*", "on_limit"): SERVICE.on_limit.value,
     ("*", "limit_expiry"): f"{defaults.LIMIT_EXPIRY_MS // defaults.HOUR_MS}h",
     ("*", "answer"): SERVICE.answer.value,

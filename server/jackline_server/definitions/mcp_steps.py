@@ -27,7 +27,11 @@ from jackline_server.definitions.shapes import (
 from jackline_server.definitions.yaml_nodes import Path
 from jackline_server.runtime.pinned_tools import PinnedTool, ToolHint
 
-_HINTED = {ToolHint.READ: Effect.READ, ToolHint.IDEMPOTENT: Effect.IDEMPOTENT}
+_HINTED = {
+    ToolHint.READ: Effect.READ,
+    ToolHint.IDEMPOTENT: Effect.IDEMPOTENT,
+    ToolHint.DESTRUCTIVE: Effect.DESTRUCTIVE,
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,13 +155,7 @@ class McpSteps:
             return defaults.EFFECT
         hint = tool.hint if connection.trusted else ToolHint.NONE
         path = self.place(step_id)
-        if hint is ToolHint.DESTRUCTIVE:
-            message = (
-                f"`{tool.name}` says that it may destroy. That needs an approval, which is not built yet; "
-                "leave it out with `allow`, or write a step of kind mcp that declares its effect"
-            )
-            self.report.error("effect_destructive", message, path)
-        elif hint not in _HINTED:
+        if hint not in _HINTED:
             why = "says nothing of its effect" if connection.trusted else "is of a server that is not trusted"
             message = f"`{tool.name}` {why} and counts as `write`: it is never run twice"
             self.report.warning("effect_undeclared", message, path)

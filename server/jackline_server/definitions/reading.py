@@ -18,7 +18,6 @@ from jackline_server.definitions.key_places import elsewhere, keys, shape_in
 from jackline_server.definitions.report import MAX_FINDINGS, Report
 from jackline_server.definitions.shapes import (
     KINDS,
-    VALUES_NOT_BUILT,
     AgentShape,
     AnyStep,
     Shape,
@@ -232,11 +231,6 @@ def _wrong_length(detail: ErrorDetails, path: Path, report: Report) -> None:
 
 
 def _bad_value(detail: ErrorDetails, path: Path, report: Report) -> None:
-    value = detail["input"]
-    key = next((str(part) for part in reversed(path) if isinstance(part, str)), "")
-    if isinstance(value, str) and value in VALUES_NOT_BUILT.get(key, ()):
-        report.error("not_built", f"`{key}: {value}` is not built yet", path)
-        return
     expected = detail.get("ctx", {}).get("expected", "another value")
     report.error("bad_value", f"wanted here: {expected}", path)
 

@@ -39,6 +39,7 @@ from jackline_server.core.plan import (
     ToolStep,
 )
 from jackline_server.definitions import (
+    approvals,
     child_steps,
     defaults,
     history,
@@ -450,6 +451,9 @@ class Resolver:
                     preset=self.preset,
                 ),
                 poll=entry.poll,
+                approval=approvals.of_entry(
+                    entry, step, shape, self._effects[entry.ref], self.draft.top.bounds.approval_expiry
+                ),
             )
         return tuple(entries.values())
 
@@ -547,6 +551,7 @@ class Resolver:
             on_unknown=OnUnknown(shape.on_unknown or self.preset.on_unknown.value),
             unknown_expiry_ms=self._question_expiry(shape),
             policy=tool_policies.resolve(repeated, shape, preset=self.preset),
+            approval=approvals.of_step(shape, self._effects[step_id], self.draft.top.bounds.approval_expiry),
         )
 
     def _question_expiry(self, shape: AnyToolStep) -> int:

@@ -49,10 +49,26 @@ class InputShape(Shape):
     schema_: Document | bool = Field(alias="schema")
 
 
+class ApprovalExpiryShape(Shape):
+    """`approval_expiry`, where it is more than a time."""
+
+    after: Milliseconds | None = None
+    then: Literal["reject", "approve", "needs_review"] | None = None
+
+
+class ApprovalWhenShape(Shape):
+    """`approval: {when: …}`."""
+
+    when: Line
+
+
+ApprovalText = Literal["none", "required"]
+
+
 class RunBoundsShape(Shape):
     """`bounds` at the top: the whole run."""
 
-    not_built = frozenset({"approval_expiry", "deadline"})
+    not_built = frozenset({"deadline"})
     run_timeout: Milliseconds | None = None
     token_budget: Tokens | None = None
     cost_budget_usd: Micros | None = None
@@ -60,6 +76,7 @@ class RunBoundsShape(Shape):
     events: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
     child_depth: Annotated[int, Field(ge=0, le=16)] | None = None
     pause_max: Milliseconds | None = None
+    approval_expiry: Milliseconds | ApprovalExpiryShape | None = None
 
 
 class BoundsCapShape(Shape):
@@ -79,7 +96,6 @@ class BoundsCapShape(Shape):
 class CompletionBoundsShape(Shape):
     """`bounds` of a completion: one visit."""
 
-    not_built = frozenset({"approval_expiry"})
     model_requests: Count | None = None
     token_budget: Tokens | None = None
     cost_budget_usd: Micros | None = None
@@ -94,6 +110,7 @@ class AgentBoundsShape(CompletionBoundsShape):
     max_iterations: Positive | None = None
     tool_calls: Count | None = None
     tool_timeout: Milliseconds | None = None
+    approval_expiry: Milliseconds | ApprovalExpiryShape | None = None
 
 
 class OutcomeShape(Shape):
@@ -132,7 +149,6 @@ class ObserveShape(Shape):
 class ToolShape(PolicyShape):
     """One entry of `tools`: a step by `ref`, the tools of an MCP connection by `from`, or a built-in one."""
 
-    not_built = frozenset({"approval"})
     ref: str = ""
     builtin: Literal["ask_person"] | None = None
     from_: str | None = Field(default=None, alias="from")
@@ -143,6 +159,7 @@ class ToolShape(PolicyShape):
     poll: bool = False
     description: Line | None = None
     parameters: Document | None = None
+    approval: ApprovalText | ApprovalWhenShape | None = None
 
     @model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
@@ -152,6 +169,8 @@ class ToolShape(PolicyShape):
         if self.builtin is not None and (self.bind or self.description is not None or self.parameters):
             words = "`builtin` brings its description and parameters; write a step for others"
             raise PydanticCustomError("bad_tool", words)
+        if self.builtin is not None and self.approval is not None:
+            raise PydanticCustomError("bad_tool", "a question to a person needs nobody to let it be asked")
         if self.from_ is not None and (self.description is not None or self.parameters is not None):
             raise PydanticCustomError("bad_tool", "`from` takes descriptions and parameters from its server")
         if self.from_ is None and self.allow is not None:
@@ -366,17 +385,11 @@ class PolicyUseShape(Shape):
 
 HookNames = Annotated[tuple[Line, ...], Field(max_length=20)]
 
-_STEP_NOT_BUILT = frozenset({"on_question", "supervisor"})
-_MODEL_NOT_BUILT = _STEP_NOT_BUILT | {
-    "approval",
-}
-_TOOL_NOT_BUILT = _STEP_NOT_BUILT | {"approval"}
-
 
 class StepShape(Shape):
     """What all steps have."""
 
-    not_built = _STEP_NOT_BUILT
+    not_built = frozenset({"on_question", "supervisor"})
     kind: str
     description: Line | None = None
     routes: dict[str, str] = Field(default_factory=dict)
@@ -385,7 +398,6 @@ class StepShape(Shape):
 class ModelStepShape(StepShape):
     """What `agent` and `completion` have."""
 
-    not_built = _MODEL_NOT_BUILT
     input: dict[InputName, Pointer] | None = None
     model: str | None = None
     steering: Text | None = None
@@ -414,7 +426,7 @@ class AgentShape(ModelStepShape):
     steering_files: tuple[str, ...] = ()
     skills: tuple[str, ...] = ()
     tools: Annotated[tuple[ToolShape, ...], Field(max_length=MAX_TOOLS)] = ()
-    allow_effects: tuple[Literal["read", "idempotent", "write"], ...] | None = None
+    allow_effects: tuple[Literal["read", "idempotent", "write", "destructive"], ...] | None = None
     tool_choice: Literal["auto", "required"] | NamedToolShape = "auto"
     completion: Literal["auto", "explicit"] | None = None
     bounds: AgentBoundsShape = AgentBoundsShape()
@@ -429,6 +441,7 @@ class AgentShape(ModelStepShape):
     ground: GroundShape | None = None
     compaction: CompactionText | CompactionShape | None = None
     share: ShareShape | None = None
+    approval: ApprovalText | ApprovalWhenShape | None = None
 
 
 class CompletionShape(ModelStepShape):
@@ -441,9 +454,9 @@ class CompletionShape(ModelStepShape):
 class ToolStepShape(StepShape, PolicyShape):
     """What every step has that does one thing."""
 
-    not_built = _TOOL_NOT_BUILT
     input: dict[InputName, Pointer] | None = None
-    effect: Literal["read", "idempotent", "write"] | None = None
+    effect: Literal["read", "idempotent", "write", "destructive"] | None = None
+    approval: ApprovalText | ApprovalWhenShape | None = None
     output_key: str | None = None
     timeout: Milliseconds | None = None
     result_chars: Annotated[int, Field(ge=100, le=256_000)] | None = None
@@ -582,10 +595,3 @@ class WorkflowShape(Shape):
     guardrails: GuardrailsShape = GuardrailsShape()
     flow: Annotated[tuple[StepName, ...], Field(min_length=1, max_length=500)]
     steps: Annotated[dict[str, Any], Field(min_length=1, max_length=500)]
-
-
-VALUES_NOT_BUILT = {
-    "effect": frozenset({"destructive"}),
-    "allow_effects": frozenset({"destructive"}),
-}
-"""Values that the design knows and this version refuses, by key."""

@@ -17,7 +17,12 @@ from jackline_server.definitions.shapes import Document, WorkerShape
 from jackline_server.definitions.yaml_nodes import Path
 from jackline_server.runtime.pinned_tools import PinnedTool, ToolHint
 
-_HINTED = {ToolHint.READ: Effect.READ, ToolHint.IDEMPOTENT: Effect.IDEMPOTENT, ToolHint.NONE: Effect.WRITE}
+_HINTED = {
+    ToolHint.READ: Effect.READ,
+    ToolHint.IDEMPOTENT: Effect.IDEMPOTENT,
+    ToolHint.DESTRUCTIVE: Effect.DESTRUCTIVE,
+    ToolHint.NONE: Effect.WRITE,
+}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,12 +9,16 @@ from jackline_server.core.commands import (
     Abort,
     AdjustBounds,
     Answer,
+    Approve,
     Command,
+    Decision,
+    EditAndApprove,
+    Reject,
     Steer,
     SubmitToolResult,
     passed_on_id,
 )
-from jackline_server.core.deciding import adjusting, control
+from jackline_server.core.deciding import adjusting, approving, control
 from jackline_server.core.deciding.adjusting import Misfit
 from jackline_server.core.facts import CommandRejected, Phase, StopReason
 from jackline_server.core.folding.evolve_calls import ACCEPT
@@ -139,9 +143,13 @@ class Controlling:
     async def _admit(self, row: RunRow, command: Command) -> None:
         """Refuse what can't come to anything as the run is now. Raises Refused."""
         expected = command.expect_phase is not None or command.expect_sequence is not None
-        if not expected and not isinstance(command.action, Answer | SubmitToolResult | AdjustBounds):
+        if not expected and not isinstance(
+            command.action, Answer | Decision | SubmitToolResult | AdjustBounds
+        ):
             return
         snapshot = await self._snapshots.of(row)
+        if isinstance(command.action, Approve | EditAndApprove):
+            self._admit_approval(snapshot.state, command.principal, command.action)
         if isinstance(command.action, Answer):
             self._admit_words(snapshot.state, command.action)
         bounds = _new_bounds(snapshot.state, command)
@@ -176,6 +184,29 @@ class Controlling:
             metadata={"interrupt_id": answer.interrupt_id},
             violations=(violation,),
         )
+
+    def _admit_approval(self, state: RunState, principal: str, action: Approve | EditAndApprove) -> None:
+        """Refuse whoever started the run, and arguments that the call can't have: it stays open."""
+        if not self._limits.may_approve(principal, starter=state.started.principal):
+            raise Refused(
+                Reason.OWN_RUN,
+                "Nobody may approve a call of a run of their own here. Ask somebody else.",
+                metadata={"run_id": state.run_id},
+            )
+        asked = state.oversight.interrupts.get(action.interrupt_id)
+        if not isinstance(action, EditAndApprove) or asked is None or asked.digest != action.digest:
+            return
+        problem = approving.misfit(state, asked, action.arguments_json, self._schemas)
+        if problem is not None:
+            violation = Violation(
+                field="edit_and_approve.arguments_json", description=problem, reason="misfit"
+            )
+            raise Refused(
+                Reason.INVALID_ANSWER,
+                "The call can't have these arguments: see the field. It still waits to be approved.",
+                metadata={"interrupt_id": action.interrupt_id},
+                violations=(violation,),
+            )
 
     def _admit_bounds(self, state: RunState, command: Command, action: AdjustBounds) -> None:
         """Refuse new bounds that the operator does not allow, or that the run can't have now."""
@@ -284,6 +315,8 @@ def _refusal(fact: CommandRejected, phase: Phase, sequence: int, command: Comman
     match command.action:
         case Answer(interrupt_id=interrupt_id, option=option):
             metadata |= {"interrupt_id": interrupt_id, "option": option}
+        case Approve() | EditAndApprove() | Reject() as decision:
+            metadata |= {"interrupt_id": decision.interrupt_id}
         case SubmitToolResult(call_id=call_id):
             metadata |= {"call_id": call_id}
         case _:
@@ -331,6 +364,12 @@ _WORDS = {
     Reason.ALREADY_DECIDED: "The interrupt was answered before. Nothing is left to do.",
     Reason.INTERRUPT_EXPIRED: "The interrupt has expired. The run went on without an answer.",
     Reason.UNKNOWN_OPTION: "The interrupt has no such option. List its interrupts to see them.",
+    Reason.ARGUMENTS_CHANGED: "That is not what the interrupt asks about. List it again and decide anew.",
+    Reason.WRONG_INTERRUPT_KIND: (
+        "The interrupt waits for another command: an approval for approve, edit_and_approve or reject, any "
+        "other for answer."
+    ),
+    Reason.INVALID_ANSWER: "The call can't have these arguments. It still waits to be approved.",
     Reason.CALL_NOT_FOUND: "The run has no such tool call. List its tool calls.",
     Reason.CALL_NOT_OPEN: "The outcome of that tool call is not open. Nothing is left to do.",
 }

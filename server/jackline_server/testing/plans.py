@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict, Unpack
 
+from jackline_server.core.approval_plans import ApprovalPlan, OnExpiry
 from jackline_server.core.conditions import StopCondition
 from jackline_server.core.facts import RunStarted
 from jackline_server.core.gate_plans import GatesPlan
@@ -179,6 +180,7 @@ class EntryFields(TypedDict, total=False):
     writes_context: bool
     policy: ToolPolicy
     poll: bool
+    approval: ApprovalPlan | None
 
 
 def entry(ref: str, **fields: Unpack[EntryFields]) -> ToolEntry:
@@ -192,6 +194,13 @@ def entry(ref: str, **fields: Unpack[EntryFields]) -> ToolEntry:
         writes_context=False,
     )
     return replace(defaults, **fields)
+
+
+def approval(
+    when: str = "", *, expiry_ms: int = DAY_MS, on_expiry: OnExpiry = OnExpiry.REJECT
+) -> ApprovalPlan:
+    """Somebody has to let each call start, within a day, else it does not."""
+    return ApprovalPlan(when=when, expiry_ms=expiry_ms, on_expiry=on_expiry)
 
 
 class ToolStepFields(TypedDict, total=False):
@@ -210,6 +219,7 @@ class ToolStepFields(TypedDict, total=False):
     unknown_expiry_ms: int
     policy: ToolPolicy
     gates: GatesPlan | None
+    approval: ApprovalPlan | None
 
 
 def tool(step_id: str, effect: Effect = Effect.READ, **fields: Unpack[ToolStepFields]) -> ToolStep:

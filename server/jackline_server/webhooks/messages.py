@@ -108,8 +108,14 @@ def _raised(telling: Telling, fact: InterruptRaised, *, full: bool) -> JsonObjec
         interrupt["raise_to"] = fact.raise_to
     if fact.expires_unix_ms is not None:
         interrupt["expires_at"] = _time(fact.expires_unix_ms)
+    if fact.on_expiry is not None:
+        interrupt["on_expiry"] = fact.on_expiry.value
+        interrupt["arguments_digest"] = fact.digest
+        interrupt["started_by"] = telling.after.started.principal
     if full:
         interrupt["question"] = fact.question
+        if fact.arguments_json:
+            interrupt["arguments"] = _read(fact.arguments_json)
         if fact.schema_json:
             interrupt["schema"] = _read(fact.schema_json)
     return interrupt

@@ -32,6 +32,7 @@ from jackline_client.errors import (
     JacklineError,
     ScopeMissing,
     UnknownOption,
+    WrongInterruptKind,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +94,13 @@ def answer(
         except InvalidAnswer as error:
             await _show_what_fits(client, screen, (of, chosen), error, fields)
             raise
-        except (UnknownOption, InterruptNotFound, AlreadyDecided, InterruptExpired) as error:
+        except (
+            UnknownOption,
+            WrongInterruptKind,
+            InterruptNotFound,
+            AlreadyDecided,
+            InterruptExpired,
+        ) as error:
             await _show_instead(client, screen, (run_id, of, chosen), error, server.flag)
             raise
         answered = Asked(run_id=of, name="answer", wait=wait, as_json=as_json, server=server)

@@ -24,6 +24,7 @@ from jackline.v1.event_pb2 import (
     TimerKind,
 )
 from jackline.v1.run_pb2 import GatePoint, InterruptKind, RunState, StopReason, ToolCallStatus, Usage
+from jackline_client.cli.approval_lines import after_expiry, decided_lines
 from jackline_client.cli.forms import message_document
 from jackline_client.cli.printable import printable
 from jackline_client.cli.questions import question_lines
@@ -50,6 +51,9 @@ _SAID_BY_WHAT_FOLLOWS = frozenset(
         CommandKind.COMMAND_KIND_RESUME,
         CommandKind.COMMAND_KIND_STEER,
         CommandKind.COMMAND_KIND_ANSWER,
+        CommandKind.COMMAND_KIND_APPROVE,
+        CommandKind.COMMAND_KIND_EDIT_AND_APPROVE,
+        CommandKind.COMMAND_KIND_REJECT,
         CommandKind.COMMAND_KIND_SUBMIT_TOOL_RESULT,
         CommandKind.COMMAND_KIND_ADJUST_BOUNDS,
     }
@@ -271,7 +275,7 @@ class EventLines:
         said = event.content.text or event.content.question.text
         *ahead, last = question_lines(said or kind, fact.options, limit=LONG)
         until = (
-            f" (until {fact.expires_at.ToDatetime():%Y-%m-%d %H:%M:%S} UTC)"
+            f" (until {fact.expires_at.ToDatetime():%Y-%m-%d %H:%M:%S} UTC{after_expiry(fact)})"
             if fact.HasField("expires_at")
             else ""
         )
@@ -279,8 +283,10 @@ class EventLines:
             yield Line(text=f"  {'' if number else '? '}{text}", style="ask")
         self._asked[fact.interrupt_id] = fact.call_id
         call = self._calls.get(fact.call_id)
-        if call is not None:
+        if call is not None and not fact.arguments_digest:
             yield Line(text=f"    about {self._call(fact.call_id, call.tool)}")
+        for text in decided_lines(fact, event.content.question.arguments_json):
+            yield Line(text=f"    | {text}")
         for line in answer_commands(
             event.run_id, fact, self._address_flag, form=event.content.question.schema_json, question=said
         ):
@@ -294,9 +300,10 @@ class EventLines:
         if not fact.option:
             yield Line(text="  ? nobody answered in time")
             return
+        edited = f" with sha256 {fact.arguments_digest}" if fact.arguments_digest else ""
         words = f": {printable(event.content.answer.text, limit=LONG)}" if event.content.answer.text else ""
         who = short(fact.principal)
-        yield Line(text=f"  ? answered {short(fact.option)} by {who}{self._why(event)}{words}")
+        yield Line(text=f"  ? answered {short(fact.option)} by {who}{edited}{self._why(event)}{words}")
 
     def _command_applied(self, event: StepEvent) -> Iterator[Line]:
         fact = event.command_applied

@@ -49,6 +49,8 @@ _OWN: Mapping[str, _Own] = {
     "bulk": _Own(target="bulk:app", summary="Give every run that matches one command."),
     "kill": _Own(target="killing:kill", summary="End every run, and let none begin; or release that."),
     "answer": _Own(target="answering:answer", summary="Answer an open question of a run."),
+    "approve": _Own(target="approving:approve", summary="Let a tool call start that waits for it."),
+    "reject": _Own(target="approving:reject", summary="Do not let a tool call start that waits."),
     "submit": _Own(target="controlling:submit", summary="Say what a tool call of unknown outcome returned."),
     "adjust": _Own(target="adjusting:adjust", summary="Change the bounds of a live run."),
     "inbox": _Own(target="reading:inbox", summary="List the open questions of all runs."),

@@ -9,6 +9,7 @@ import typer
 import jackline_client
 from jackline.v1.run_pb2 import ChildRun, Interrupt, InterruptKind, Run, RunState, StopReason, View
 from jackline_client.cli import completing
+from jackline_client.cli.approval_lines import after_expiry, decided_lines
 from jackline_client.cli.below import asked_below, asked_lines, below_lines, has_living_children
 from jackline_client.cli.budgets import budget_lines
 from jackline_client.cli.exit_codes import ExitCode
@@ -151,6 +152,9 @@ def inbox(
         ),
     ] = "",
     *,
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="KIND", help="Only questions of this kind, such as approval.")
+    ] = "",
     output: OutputOption = None,
     as_json: JsonOption = False,
     address: AddressOption = None,
@@ -159,14 +163,16 @@ def inbox(
     """List the open questions of all runs, oldest first, with the commands that answer them."""
     if run_id and parent:
         raise typer.BadParameter("give RUN for its own questions, or --parent for those below it")
-    form = chosen_form(output, as_json)
+    form, of_kind = chosen_form(output, as_json), _kind(kind)
     server = Named(address=address, context=context)
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         shown = Output(
             screen=screen, listing=INTERRUPTS, form=form, lines=lambda one: _question(one, server.flag)
         )
-        asked = client.list_interrupts(run_id or parent, children=bool(parent), view=View.VIEW_FULL)
+        asked = client.list_interrupts(
+            run_id or parent, children=bool(parent), kind=of_kind, view=View.VIEW_FULL
+        )
         async with aclosing(asked) as interrupts:
             async for interrupt in interrupts:
                 if interrupt.run_id != parent:
@@ -195,10 +201,12 @@ def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
     if interrupt.parent_run_id:
         yield Line(text=f"  started by {interrupt.parent_run_id}")
     yield from _asked(interrupt)
-    if interrupt.tool:
+    if interrupt.started_by:
+        yield Line(text=f"    the run was started by {short(interrupt.started_by)}")
+    if interrupt.tool and not interrupt.arguments_digest:
         yield Line(text=f"    about {short(interrupt.tool)}({arguments(interrupt.arguments_json)})")
     if interrupt.HasField("expires_at"):
-        yield Line(text=f"    until {stamp(interrupt.expires_at)} UTC")
+        yield Line(text=f"    until {stamp(interrupt.expires_at)} UTC{after_expiry(interrupt)}")
     for command in answer_commands(interrupt.run_id, interrupt, flag):
         yield Line(text=f"    {command}", style="ask")
 
@@ -206,6 +214,19 @@ def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
 def _asked(interrupt: Interrupt) -> Iterator[Line]:
     for number, text in enumerate(asked_lines(interrupt)):
         yield Line(text=f"  {'' if number else '? '}{text}", style="ask")
+    for text in decided_lines(interrupt, interrupt.arguments_json):
+        yield Line(text=f"    | {text}")
+
+
+def _kind(name: str) -> InterruptKind.ValueType:
+    if not name:
+        return InterruptKind.INTERRUPT_KIND_UNSPECIFIED
+    known = {
+        key.removeprefix("INTERRUPT_KIND_").lower(): value for key, value in InterruptKind.items() if value
+    }
+    if name not in known:
+        raise typer.BadParameter(f"--kind {name!r}: write one of {', '.join(known)}")
+    return known[name]
 
 
 def _details(run: Run, below: list[Interrupt], address_flag: str) -> Iterator[Line]:

@@ -67,6 +67,9 @@ def answer_commands(
     `form` is the schema of the answer, and `question` its words, where the interrupt has them beside itself.
     """
     explained = meanings(asked.question if isinstance(asked, Interrupt) else question, asked.options)
+    if asked.kind == InterruptKind.INTERRUPT_KIND_APPROVAL:
+        yield from _decisions(run_id, asked.interrupt_id, flag)
+        return
     for option in asked.options:
         yield _command("answer", run_id, asked.interrupt_id, option) + flag
         if option in explained:
@@ -80,6 +83,16 @@ def answer_commands(
             own = asked.schema_json if isinstance(asked, Interrupt) else form
             for line in form_of(own).lines if option == ACCEPT else ("whoever asks hears no",):
                 yield "  " + line
+
+
+def _decisions(run_id: str, interrupt_id: str, flag: str) -> Iterator[str]:
+    """What can be said of a call that waits to be approved."""
+    approve = _command("approve", run_id, interrupt_id)
+    yield approve + flag
+    yield f"{approve} --edit-json JSON{flag}"
+    yield "  with other arguments: the JSON above, as it shall be"
+    yield _command("reject", run_id, interrupt_id) + f" --reason TEXT{flag}"
+    yield "  the model is told the reason, and goes on"
 
 
 def _raised(asked: Interrupt | InterruptRaised) -> str:

@@ -147,7 +147,7 @@ def _open(history: History) -> Cause:
         return Cause(
             sequence=last.sequence,
             kind="interrupt_raised",
-            text=f"it waits for an answer{said(last.content.text)}",
+            text=f"it waits for an answer{said(last.content.text or last.content.question.text)}",
             causes=tuple(tell_call(call) for call in causes if call is not None),
         )
     below = living(history)

@@ -21,6 +21,7 @@ _ANSWERED = frozenset(
         StopReason.STOP_REASON_STOP_CONDITION,
     }
 )
+_WRITES = (Effect.EFFECT_WRITE, Effect.EFFECT_DESTRUCTIVE)
 _HAPPENED = frozenset({ToolCallStatus.TOOL_CALL_STATUS_COMPLETED, ToolCallStatus.TOOL_CALL_STATUS_UNKNOWN})
 
 
@@ -53,7 +54,7 @@ def _equal_calls(history: History) -> Iterator[Finding]:
 
 
 def _writes(calls: list[Call]) -> Iterator[Finding]:
-    made = [call for call in calls if call.effect == Effect.EFFECT_WRITE and call.status in _HAPPENED]
+    made = [call for call in calls if call.effect in _WRITES and call.status in _HAPPENED]
     if len(made) > 1:
         unsure = any(call.status == ToolCallStatus.TOOL_CALL_STATUS_UNKNOWN for call in made)
         happened = "may have happened" if unsure else "happened"

@@ -56,9 +56,9 @@ class Worker:
         """Serve the function that this decorates.
 
         Its name, docstring and signature describe it, unless `name`, `description` or `parameters` (a JSON
-        Schema) do. `effect` is "read", "idempotent" or "write" (the default: never run twice by itself);
-        `output_schema` is that of its result; `max_parallel` its own limit within the worker's. A function
-        that is not async runs in a thread. A parameter of type `Call` is given the call.
+        Schema) do. `effect` is "read", "idempotent", "write" (the default: never run twice by itself) or
+        "destructive"; `output_schema` is that of its result; `max_parallel` its own limit within the
+        worker's. A function that is not async runs in a thread. A parameter of type `Call` is given the call.
 
         Raises TypeError for a signature that is no schema, ValueError for a tool without a description or a
         name that is taken.

@@ -18,12 +18,13 @@ from jackline_client.worker.signatures import call_parameter, parameters_of
 
 _MOST_PARALLEL = 1_000
 
-Effect = Literal["read", "idempotent", "write"]
+Effect = Literal["read", "idempotent", "write", "destructive"]
 
 _EFFECTS: Mapping[str, run_pb2.Effect.ValueType] = {
     "read": run_pb2.EFFECT_READ,
     "idempotent": run_pb2.EFFECT_IDEMPOTENT,
     "write": run_pb2.EFFECT_WRITE,
+    "destructive": run_pb2.EFFECT_DESTRUCTIVE,
 }
 
 

@@ -271,6 +271,7 @@ def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: 
     if time_left_ms is not None:
         timeouts.append(time_left_ms)
     own: JsonObject = {} if batch.step is None else step_input(state.context, step.input or {})
+    entry = batch.entry(call)
     return ToolAttempt(
         started=ToolCallStarted(
             call_id=call.call_id,
@@ -285,4 +286,5 @@ def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: 
         step_input=own,
         timeout_ms=min(timeouts),
         reply=call.reply,
+        approval=step.approval if entry is None else entry.approval,
     )

@@ -34,7 +34,7 @@ def settle(batch: Batch, now: Moment) -> Record | None:
             error="the worker went away while the call was under way",
         )
         for call in batch.calls
-        if call.status is CallStatus.STARTED and effect_of(batch, call) is Effect.WRITE
+        if call.status is CallStatus.STARTED and _is_lost(effect_of(batch, call))
     )
     if cut:
         return Record(facts=cut)
@@ -53,6 +53,10 @@ def settle(batch: Batch, now: Moment) -> Record | None:
     if unattended or batch.state.oversight.cleanup is not None:
         return _to_review(batch, "it is not known whether a call took effect, and nobody is there to ask")
     return Record(facts=tuple(_question(batch, call, now) for call in questions))
+
+
+def _is_lost(effect: Effect | None) -> bool:
+    return effect is not None and not effect.repeatable
 
 
 def _to_review(batch: Batch, error: str) -> Record:

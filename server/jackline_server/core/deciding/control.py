@@ -13,15 +13,19 @@ from jackline_server.core.commands import (
     Abort,
     AdjustBounds,
     Answer,
+    Approve,
     Command,
+    Decision,
+    EditAndApprove,
     EndChild,
     Pause,
+    Reject,
     Resume,
     Steer,
     SubmitToolResult,
     kind_of,
 )
-from jackline_server.core.deciding import adjusting, call_endings, child_endings, turns
+from jackline_server.core.deciding import adjusting, approving, call_endings, child_endings, turns
 from jackline_server.core.evolve import evolve
 from jackline_server.core.facts import (
     CallStatus,
@@ -47,7 +51,7 @@ from jackline_server.core.steps import CallModel, Moment
 Settled = tuple[Fact, ...]
 
 
-def settle(  # noqa: C901, PLR0911 - one case a command
+def settle(  # noqa: C901, PLR0911, PLR0912 - one case a command
     state: RunState, command: Command, now: Moment
 ) -> Settled | None:
     """The facts that a command leads to now; None if it has to wait for a later boundary."""
@@ -67,6 +71,8 @@ def settle(  # noqa: C901, PLR0911 - one case a command
             return (_abort(command, action),)
         case Answer():
             return _answer(state, command, action)
+        case Approve() | EditAndApprove() | Reject():
+            return _decide_call(state, command, action)
         case SubmitToolResult():
             return _submit(state, command, action)
         case AdjustBounds():
@@ -170,6 +176,8 @@ def _answer(state: RunState, command: Command, action: Answer) -> Settled:
     interrupt = state.oversight.interrupts.get(action.interrupt_id)
     if interrupt is None:
         return (reject(command, _why_not_open(state, action.interrupt_id)),)
+    if interrupt.kind is InterruptKind.APPROVAL:
+        return (reject(command, Rejection.WRONG_INTERRUPT_KIND),)
     if action.option not in interrupt.options:
         return (reject(command, Rejection.UNKNOWN_OPTION),)
     if interrupt.kind is InterruptKind.QUESTION:
@@ -177,6 +185,17 @@ def _answer(state: RunState, command: Command, action: Answer) -> Settled:
     if interrupt.kind is InterruptKind.LIMIT_REACHED:
         return _answer_limit(state, command, interrupt, action)
     return _decide(state, command, interrupt, option=action.option, text=action.text, output_json=None)
+
+
+def _decide_call(state: RunState, command: Command, action: Decision) -> Settled:
+    """What is said of a call that waits for somebody to let it start."""
+    interrupt = state.oversight.interrupts.get(action.interrupt_id)
+    if interrupt is None:
+        return (reject(command, _why_not_open(state, action.interrupt_id)),)
+    if interrupt.kind is not InterruptKind.APPROVAL:
+        return (reject(command, Rejection.WRONG_INTERRUPT_KIND),)
+    found = approving.decided(state, interrupt, action, command.principal)
+    return (reject(command, found),) if isinstance(found, Rejection) else _applied(command, found)
 
 
 def _answer_limit(state: RunState, command: Command, interrupt: Interrupt, action: Answer) -> Settled:

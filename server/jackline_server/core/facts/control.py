@@ -17,6 +17,9 @@ class CommandKind(Enum):
     ANSWER = "answer"
     SUBMIT_TOOL_RESULT = "submit_tool_result"
     ADJUST_BOUNDS = "adjust_bounds"
+    APPROVE = "approve"
+    EDIT_AND_APPROVE = "edit_and_approve"
+    REJECT = "reject"
     END_CHILD = "end_child"
     """What a child run says to its parent; nobody can send it."""
 
@@ -44,6 +47,9 @@ class Rejection(Enum):
     BOUND_TOO_LOW = "BOUND_TOO_LOW"
     NO_BOUNDED_VISIT = "NO_BOUNDED_VISIT"
     PRICE_UNKNOWN = "PRICE_UNKNOWN"
+    INVALID_ANSWER = "INVALID_ANSWER"
+    ARGUMENTS_CHANGED = "ARGUMENTS_CHANGED"
+    WRONG_INTERRUPT_KIND = "WRONG_INTERRUPT_KIND"
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from jackline_server.core.approval_plans import OnExpiry
 from jackline_server.core.facts.runs import StopReason
 from jackline_server.core.frozen import frozen
 
@@ -12,6 +13,7 @@ class InterruptKind(Enum):
     UNKNOWN_OUTCOME = "unknown_outcome"
     LIMIT_REACHED = "limit_reached"
     QUESTION = "question"
+    APPROVAL = "approval"
 
 
 @frozen
@@ -21,6 +23,9 @@ class InterruptRaised:
     `call_id` is the tool call that it is about, `limit` with its leaf the bound; empty if it is about none.
     `raise_to` is what the answer `raise` makes of the bound, 0 where that is not offered. `schema_json` is of
     the object that the words of an answer have to be, empty where none is wanted.
+
+    An approval is of `arguments_json`, whose SHA-256 in hexadecimal is `digest`; `on_expiry` says what
+    follows if nobody decides.
     """
 
     interrupt_id: str
@@ -33,14 +38,22 @@ class InterruptRaised:
     limit_leaf: str = ""
     raise_to: int = 0
     schema_json: str = ""  # content
+    arguments_json: str = ""  # content
+    digest: str = ""
+    on_expiry: OnExpiry | None = None
 
 
 @frozen
 class InterruptResolved:
-    """A question was answered, or expired (then `option` and `principal` are empty)."""
+    """A question was answered, or expired (then `option` and `principal` are empty).
+
+    `output_json` is the output of a call whose outcome was unknown, or the arguments that an approval has put
+    in place of those that were shown; then `digest` is of what the call is given with them.
+    """
 
     interrupt_id: str
     option: str
     principal: str
     text: str  # content
     output_json: str | None  # content
+    digest: str = ""

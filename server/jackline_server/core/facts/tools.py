@@ -34,6 +34,7 @@ class CallProblem(Enum):
     GUARDRAIL = "guardrail"
     POLICY_DENIED = "policy_denied"
     REPLY_DISCARDED = "reply_discarded"
+    NOT_APPROVED = "not_approved"
     CHILD_DEPTH = "child_depth"
 
 

@@ -20,7 +20,7 @@ from jackline_server.core.facts import (
     TimerFired,
     TimerKind,
 )
-from jackline_server.core.folding import evolve_calls, evolve_gates, evolve_progress
+from jackline_server.core.folding import evolve_approvals, evolve_calls, evolve_gates, evolve_progress
 from jackline_server.core.frozen import change
 from jackline_server.core.new_bounds import NO_VISIT_BOUNDS
 from jackline_server.core.plan import ModelStep, OnPauseMax
@@ -54,6 +54,9 @@ def raise_interrupt(state: RunState, fact: InterruptRaised) -> RunState:
         limit_leaf=fact.limit_leaf,
         raise_to=fact.raise_to,
         schema_json=fact.schema_json,
+        arguments_json=fact.arguments_json,
+        digest=fact.digest,
+        on_expiry=fact.on_expiry,
     )
     interrupts = {**state.oversight.interrupts, fact.interrupt_id: interrupt}
     return change(state, oversight=change(state.oversight, interrupts=interrupts))
@@ -78,6 +81,8 @@ def resolve(state: RunState, fact: InterruptResolved) -> RunState:
             return _limit_answered(state, fact.option or limit_questions.EXPIRED)
         case InterruptKind.QUESTION:
             return evolve_calls.replied(state, interrupt, fact)
+        case InterruptKind.APPROVAL:
+            return evolve_approvals.decided(state, interrupt, fact)
 
 
 def _limit_answered(state: RunState, answer: str) -> RunState:

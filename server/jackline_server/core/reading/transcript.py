@@ -49,6 +49,7 @@ _FENCED = (
 )
 _BEGIN = "Begin."
 _UNKNOWN = "It is not known whether this call took effect. Do not assume either; do not repeat it blindly."
+EDITED = "[A person changed the arguments of this call before it was made.]"
 _CLOSING = (
     "The limits of this step are reached and no further tool call is possible. Give the best answer "
     "that you can from what you have."
@@ -322,7 +323,8 @@ def _left_out(gone: tuple[Reply | Note, ...], history: History, state: RunState)
 def _outcome(call: ToolCall, plan: Plan, *, is_later: bool = False) -> tuple[str, bool]:
     match call.status:
         case CallStatus.COMPLETED:
-            return shown(call, plan, is_later=is_later), False
+            text = shown(call, plan, is_later=is_later)
+            return (f"{EDITED}\n{text}" if call.verdict is not None and call.verdict.edited else text), False
         case CallStatus.UNKNOWN:
             return _UNKNOWN, True
         case CallStatus.FAILED | CallStatus.DENIED | CallStatus.CANCELLED:

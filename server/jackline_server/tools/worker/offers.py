@@ -34,6 +34,7 @@ _HINTS: Mapping[Effect, JsonObject] = {
     Effect.READ: {"readOnlyHint": True},
     Effect.IDEMPOTENT: {"idempotentHint": True},
     Effect.WRITE: {},
+    Effect.DESTRUCTIVE: {"destructiveHint": True},
 }
 
 

@@ -26,21 +26,21 @@ from jackline.v1 import error_reason_pb2 as jackline_dot_v1_dot_error__reason__p
 from jackline.v1 import run_pb2 as jackline_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19jackline/v1/control.proto\x12\x0bjackline.v1\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x0e\n\x0cPauseCommand\"\x0f\n\rResumeCommand\"\x1c\n\x0cSteerCommand\x12\x0c\n\x04text\x18\x01 \x01(\t\"I\n\x0c\x41\x62ortCommand\x12$\n\x04mode\x18\x01 \x01(\x0e\x32\x16.jackline.v1.AbortMode\x12\x13\n\x0bskip_routes\x18\x02 \x01(\x08\"C\n\rAnswerCommand\x12\x14\n\x0cinterrupt_id\x18\x01 \x01(\t\x12\x0e\n\x06option\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\"\\\n\x17SubmitToolResultCommand\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x15\n\x0boutput_json\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05\x65rror\x18\x03 \x01(\tH\x00\x42\x08\n\x06result\"c\n\x13\x41\x64justBoundsCommand\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.jackline.v1.RunBounds\x12\'\n\x05visit\x18\x02 \x01(\x0b\x32\x18.jackline.v1.VisitBounds\"W\n\x0b\x45xpectation\x12$\n\x05state\x18\x01 \x01(\x0e\x32\x15.jackline.v1.RunState\x12\x15\n\x08sequence\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_sequence\"\xe8\x01\n\x07Receipt\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12(\n\x05stage\x18\x02 \x01(\x0e\x32\x19.jackline.v1.ReceiptStage\x12\x34\n\x0b\x64isposition\x18\x03 \x01(\x0e\x32\x1f.jackline.v1.CommandDisposition\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12+\n\trejection\x18\x05 \x01(\x0e\x32\x18.jackline.v1.ErrorReason\x12\x18\n\x10\x61lready_terminal\x18\x06 \x01(\x08\x12\x10\n\x08repeated\x18\x07 \x01(\x08*\x92\x02\n\x0b\x43ommandKind\x12\x1c\n\x18\x43OMMAND_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43OMMAND_KIND_PAUSE\x10\x01\x12\x17\n\x13\x43OMMAND_KIND_RESUME\x10\x02\x12\x16\n\x12\x43OMMAND_KIND_STEER\x10\x03\x12\x16\n\x12\x43OMMAND_KIND_ABORT\x10\x04\x12\x17\n\x13\x43OMMAND_KIND_ANSWER\x10\x05\x12#\n\x1f\x43OMMAND_KIND_SUBMIT_TOOL_RESULT\x10\x06\x12\x1e\n\x1a\x43OMMAND_KIND_ADJUST_BOUNDS\x10\x07\x12\x1a\n\x16\x43OMMAND_KIND_END_CHILD\x10\x0f\"\x04\x08\x08\x10\x0e\"\x04\x08\x10\x10\x13*T\n\tAbortMode\x12\x1a\n\x16\x41\x42ORT_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41\x42ORT_MODE_NOW\x10\x01\x12\x17\n\x13\x41\x42ORT_MODE_GRACEFUL\x10\x02*\x81\x01\n\x0cReceiptStage\x12\x1d\n\x19RECEIPT_STAGE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RECEIPT_STAGE_ACCEPTED\x10\x01\x12\x1b\n\x17RECEIPT_STAGE_EFFECTIVE\x10\x02\x12\x19\n\x15RECEIPT_STAGE_SETTLED\x10\x03*\xc1\x01\n\x12\x43ommandDisposition\x12#\n\x1f\x43OMMAND_DISPOSITION_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43OMMAND_DISPOSITION_PENDING\x10\x01\x12\x1f\n\x1b\x43OMMAND_DISPOSITION_APPLIED\x10\x02\x12 \n\x1c\x43OMMAND_DISPOSITION_REJECTED\x10\x03\x12\"\n\x1e\x43OMMAND_DISPOSITION_NOT_NEEDED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19jackline/v1/control.proto\x12\x0bjackline.v1\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\x0e\n\x0cPauseCommand\"\x0f\n\rResumeCommand\"\x1c\n\x0cSteerCommand\x12\x0c\n\x04text\x18\x01 \x01(\t\"I\n\x0c\x41\x62ortCommand\x12$\n\x04mode\x18\x01 \x01(\x0e\x32\x16.jackline.v1.AbortMode\x12\x13\n\x0bskip_routes\x18\x02 \x01(\x08\"C\n\rAnswerCommand\x12\x14\n\x0cinterrupt_id\x18\x01 \x01(\t\x12\x0e\n\x06option\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\"\\\n\x17SubmitToolResultCommand\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x15\n\x0boutput_json\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05\x65rror\x18\x03 \x01(\tH\x00\x42\x08\n\x06result\"c\n\x13\x41\x64justBoundsCommand\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.jackline.v1.RunBounds\x12\'\n\x05visit\x18\x02 \x01(\x0b\x32\x18.jackline.v1.VisitBounds\"@\n\x0e\x41pproveCommand\x12\x14\n\x0cinterrupt_id\x18\x01 \x01(\t\x12\x18\n\x10\x61rguments_digest\x18\x02 \x01(\t\"_\n\x15\x45\x64itAndApproveCommand\x12\x14\n\x0cinterrupt_id\x18\x01 \x01(\t\x12\x18\n\x10\x61rguments_digest\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\x0c\"3\n\rRejectCommand\x12\x14\n\x0cinterrupt_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"W\n\x0b\x45xpectation\x12$\n\x05state\x18\x01 \x01(\x0e\x32\x15.jackline.v1.RunState\x12\x15\n\x08sequence\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_sequence\"\xe8\x01\n\x07Receipt\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12(\n\x05stage\x18\x02 \x01(\x0e\x32\x19.jackline.v1.ReceiptStage\x12\x34\n\x0b\x64isposition\x18\x03 \x01(\x0e\x32\x1f.jackline.v1.CommandDisposition\x12\x10\n\x08sequence\x18\x04 \x01(\x04\x12+\n\trejection\x18\x05 \x01(\x0e\x32\x18.jackline.v1.ErrorReason\x12\x18\n\x10\x61lready_terminal\x18\x06 \x01(\x08\x12\x10\n\x08repeated\x18\x07 \x01(\x08*\xe8\x02\n\x0b\x43ommandKind\x12\x1c\n\x18\x43OMMAND_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43OMMAND_KIND_PAUSE\x10\x01\x12\x17\n\x13\x43OMMAND_KIND_RESUME\x10\x02\x12\x16\n\x12\x43OMMAND_KIND_STEER\x10\x03\x12\x16\n\x12\x43OMMAND_KIND_ABORT\x10\x04\x12\x17\n\x13\x43OMMAND_KIND_ANSWER\x10\x05\x12#\n\x1f\x43OMMAND_KIND_SUBMIT_TOOL_RESULT\x10\x06\x12\x1e\n\x1a\x43OMMAND_KIND_ADJUST_BOUNDS\x10\x07\x12\x18\n\x14\x43OMMAND_KIND_APPROVE\x10\x08\x12!\n\x1d\x43OMMAND_KIND_EDIT_AND_APPROVE\x10\t\x12\x17\n\x13\x43OMMAND_KIND_REJECT\x10\n\x12\x1a\n\x16\x43OMMAND_KIND_END_CHILD\x10\x0f\"\x04\x08\x0b\x10\x0e\"\x04\x08\x10\x10\x13*T\n\tAbortMode\x12\x1a\n\x16\x41\x42ORT_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41\x42ORT_MODE_NOW\x10\x01\x12\x17\n\x13\x41\x42ORT_MODE_GRACEFUL\x10\x02*\x81\x01\n\x0cReceiptStage\x12\x1d\n\x19RECEIPT_STAGE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RECEIPT_STAGE_ACCEPTED\x10\x01\x12\x1b\n\x17RECEIPT_STAGE_EFFECTIVE\x10\x02\x12\x19\n\x15RECEIPT_STAGE_SETTLED\x10\x03*\xc1\x01\n\x12\x43ommandDisposition\x12#\n\x1f\x43OMMAND_DISPOSITION_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43OMMAND_DISPOSITION_PENDING\x10\x01\x12\x1f\n\x1b\x43OMMAND_DISPOSITION_APPLIED\x10\x02\x12 \n\x1c\x43OMMAND_DISPOSITION_REJECTED\x10\x03\x12\"\n\x1e\x43OMMAND_DISPOSITION_NOT_NEEDED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'jackline.v1.control_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COMMANDKIND']._serialized_start=824
-  _globals['_COMMANDKIND']._serialized_end=1098
-  _globals['_ABORTMODE']._serialized_start=1100
-  _globals['_ABORTMODE']._serialized_end=1184
-  _globals['_RECEIPTSTAGE']._serialized_start=1187
-  _globals['_RECEIPTSTAGE']._serialized_end=1316
-  _globals['_COMMANDDISPOSITION']._serialized_start=1319
-  _globals['_COMMANDDISPOSITION']._serialized_end=1512
+  _globals['_COMMANDKIND']._serialized_start=1040
+  _globals['_COMMANDKIND']._serialized_end=1400
+  _globals['_ABORTMODE']._serialized_start=1402
+  _globals['_ABORTMODE']._serialized_end=1486
+  _globals['_RECEIPTSTAGE']._serialized_start=1489
+  _globals['_RECEIPTSTAGE']._serialized_end=1618
+  _globals['_COMMANDDISPOSITION']._serialized_start=1621
+  _globals['_COMMANDDISPOSITION']._serialized_end=1814
   _globals['_PAUSECOMMAND']._serialized_start=97
   _globals['_PAUSECOMMAND']._serialized_end=111
   _globals['_RESUMECOMMAND']._serialized_start=113
@@ -55,8 +55,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITTOOLRESULTCOMMAND']._serialized_end=396
   _globals['_ADJUSTBOUNDSCOMMAND']._serialized_start=398
   _globals['_ADJUSTBOUNDSCOMMAND']._serialized_end=497
-  _globals['_EXPECTATION']._serialized_start=499
-  _globals['_EXPECTATION']._serialized_end=586
-  _globals['_RECEIPT']._serialized_start=589
-  _globals['_RECEIPT']._serialized_end=821
+  _globals['_APPROVECOMMAND']._serialized_start=499
+  _globals['_APPROVECOMMAND']._serialized_end=563
+  _globals['_EDITANDAPPROVECOMMAND']._serialized_start=565
+  _globals['_EDITANDAPPROVECOMMAND']._serialized_end=660
+  _globals['_REJECTCOMMAND']._serialized_start=662
+  _globals['_REJECTCOMMAND']._serialized_end=713
+  _globals['_EXPECTATION']._serialized_start=715
+  _globals['_EXPECTATION']._serialized_end=802
+  _globals['_RECEIPT']._serialized_start=805
+  _globals['_RECEIPT']._serialized_end=1037
 # @@protoc_insertion_point(module_scope)

@@ -41,6 +41,12 @@ class _CommandKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CommandKi
     """Say what a tool call whose outcome is unknown returned."""
     COMMAND_KIND_ADJUST_BOUNDS: _CommandKind.ValueType  # 7
     """Change the caps of the run, or of the visit under way."""
+    COMMAND_KIND_APPROVE: _CommandKind.ValueType  # 8
+    """Let a tool call start that waits for it."""
+    COMMAND_KIND_EDIT_AND_APPROVE: _CommandKind.ValueType  # 9
+    """Let it start with other arguments."""
+    COMMAND_KIND_REJECT: _CommandKind.ValueType  # 10
+    """Do not let it start."""
     COMMAND_KIND_END_CHILD: _CommandKind.ValueType  # 15
     """A child run ended. Comes from the child alone, never from a caller."""
 
@@ -63,6 +69,12 @@ COMMAND_KIND_SUBMIT_TOOL_RESULT: CommandKind.ValueType  # 6
 """Say what a tool call whose outcome is unknown returned."""
 COMMAND_KIND_ADJUST_BOUNDS: CommandKind.ValueType  # 7
 """Change the caps of the run, or of the visit under way."""
+COMMAND_KIND_APPROVE: CommandKind.ValueType  # 8
+"""Let a tool call start that waits for it."""
+COMMAND_KIND_EDIT_AND_APPROVE: CommandKind.ValueType  # 9
+"""Let it start with other arguments."""
+COMMAND_KIND_REJECT: CommandKind.ValueType  # 10
+"""Do not let it start."""
 COMMAND_KIND_END_CHILD: CommandKind.ValueType  # 15
 """A child run ended. Comes from the child alone, never from a caller."""
 Global___CommandKind: _TypeAlias = CommandKind  # noqa: Y015
@@ -330,6 +342,92 @@ class AdjustBoundsCommand(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AdjustBoundsCommand: _TypeAlias = AdjustBoundsCommand  # noqa: Y015
+
+@_typing.final
+class ApproveCommand(_message.Message):
+    """Let a tool call start, once, with the arguments that were shown. Whoever started the run may do so only where the
+    operator lets it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERRUPT_ID_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    interrupt_id: _builtins.str
+    """Required. The interrupt, of kind APPROVAL."""
+    arguments_digest: _builtins.str
+    """Required. `arguments_digest` of the interrupt as it was shown. If that is not what is asked about, nothing is approved."""
+    def __init__(
+        self,
+        *,
+        interrupt_id: _builtins.str = ...,
+        arguments_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "interrupt_id", b"interrupt_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApproveCommand: _TypeAlias = ApproveCommand  # noqa: Y015
+
+@_typing.final
+class EditAndApproveCommand(_message.Message):
+    """Let a tool call start, once, with other arguments than the model wrote."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERRUPT_ID_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
+    interrupt_id: _builtins.str
+    """Required. The interrupt, of kind APPROVAL."""
+    arguments_digest: _builtins.str
+    """Required. `arguments_digest` of the interrupt as it was shown. If that is not what is asked about, nothing is approved."""
+    arguments_json: _builtins.bytes
+    """Required. The new arguments, a JSON object of at most 256 KiB that fits the tool's parameters. What the workflow gives
+    the call may stand in it as it was shown, and can't be changed.
+    """
+    def __init__(
+        self,
+        *,
+        interrupt_id: _builtins.str = ...,
+        arguments_digest: _builtins.str = ...,
+        arguments_json: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "arguments_json", b"arguments_json", "interrupt_id", b"interrupt_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EditAndApproveCommand: _TypeAlias = EditAndApproveCommand  # noqa: Y015
+
+@_typing.final
+class RejectCommand(_message.Message):
+    """Do not let a tool call start. The model is told so, and the run goes on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERRUPT_ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    interrupt_id: _builtins.str
+    """Required. The interrupt, of kind APPROVAL."""
+    text: _builtins.str
+    """Why, in words for the model; at most 64 KiB."""
+    def __init__(
+        self,
+        *,
+        interrupt_id: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interrupt_id", b"interrupt_id", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectCommand: _TypeAlias = RejectCommand  # noqa: Y015
 
 @_typing.final
 class Expectation(_message.Message):

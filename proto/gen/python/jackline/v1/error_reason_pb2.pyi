@@ -49,8 +49,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_PRICE_UNKNOWN: _ErrorReason.ValueType  # 9
     """INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`."""
     ERROR_REASON_INVALID_ANSWER: _ErrorReason.ValueType  # 10
-    """INVALID_ARGUMENT: the words of an answer are not what the interrupt asks for, and it stays open; BadRequest says why.
-    Keys: `interrupt_id`.
+    """INVALID_ARGUMENT, or a rejection: an answer, or edited arguments, are not what the interrupt asks for, and it stays open;
+    BadRequest says why. Keys: `interrupt_id`.
     """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 20
     """UNAUTHENTICATED: no credential, or one that is wrong or expired."""
@@ -111,6 +111,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_NO_BOUNDED_VISIT: _ErrorReason.ValueType  # 74
     """FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
     `field`.
+    """
+    ERROR_REASON_ARGUMENTS_CHANGED: _ErrorReason.ValueType  # 78
+    """FAILED_PRECONDITION, or a rejection: what is approved is not what the interrupt asks about. Keys: `interrupt_id`."""
+    ERROR_REASON_WRONG_INTERRUPT_KIND: _ErrorReason.ValueType  # 79
+    """FAILED_PRECONDITION, or a rejection: the interrupt waits for another command: an approval for `approve`,
+    `edit_and_approve` or `reject`, any other for `answer`. Keys: `interrupt_id`.
     """
     ERROR_REASON_THREAD_BUSY: _ErrorReason.ValueType  # 75
     """FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`."""
@@ -179,8 +185,8 @@ event that does not, `fact`, its kind, `workflow`.
 ERROR_REASON_PRICE_UNKNOWN: ErrorReason.ValueType  # 9
 """INVALID_ARGUMENT, or a rejection: a budget of money, and a model whose price is unknown. Keys: `field`."""
 ERROR_REASON_INVALID_ANSWER: ErrorReason.ValueType  # 10
-"""INVALID_ARGUMENT: the words of an answer are not what the interrupt asks for, and it stays open; BadRequest says why.
-Keys: `interrupt_id`.
+"""INVALID_ARGUMENT, or a rejection: an answer, or edited arguments, are not what the interrupt asks for, and it stays open;
+BadRequest says why. Keys: `interrupt_id`.
 """
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
 """UNAUTHENTICATED: no credential, or one that is wrong or expired."""
@@ -241,6 +247,12 @@ ERROR_REASON_BOUND_TOO_LOW: ErrorReason.ValueType  # 73
 ERROR_REASON_NO_BOUNDED_VISIT: ErrorReason.ValueType  # 74
 """FAILED_PRECONDITION: the run is in no step that asks a model, so that there is no visit with such bounds. Keys:
 `field`.
+"""
+ERROR_REASON_ARGUMENTS_CHANGED: ErrorReason.ValueType  # 78
+"""FAILED_PRECONDITION, or a rejection: what is approved is not what the interrupt asks about. Keys: `interrupt_id`."""
+ERROR_REASON_WRONG_INTERRUPT_KIND: ErrorReason.ValueType  # 79
+"""FAILED_PRECONDITION, or a rejection: the interrupt waits for another command: an approval for `approve`,
+`edit_and_approve` or `reject`, any other for `answer`. Keys: `interrupt_id`.
 """
 ERROR_REASON_THREAD_BUSY: ErrorReason.ValueType  # 75
 """FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`."""

@@ -271,6 +271,8 @@ class _CallProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallProbl
     """The policy service does not allow it."""
     CALL_PROBLEM_REPLY_DISCARDED: _CallProblem.ValueType  # 11
     """A hook had the reply that asked for it made anew."""
+    CALL_PROBLEM_NOT_APPROVED: _CallProblem.ValueType  # 12
+    """A person did not let it start, or nobody did in time."""
     CALL_PROBLEM_CHILD_DEPTH: _CallProblem.ValueType  # 20
     """It would start a run below the last level that `child_depth` allows."""
 
@@ -301,6 +303,8 @@ CALL_PROBLEM_POLICY_DENIED: CallProblem.ValueType  # 10
 """The policy service does not allow it."""
 CALL_PROBLEM_REPLY_DISCARDED: CallProblem.ValueType  # 11
 """A hook had the reply that asked for it made anew."""
+CALL_PROBLEM_NOT_APPROVED: CallProblem.ValueType  # 12
+"""A person did not let it start, or nobody did in time."""
 CALL_PROBLEM_CHILD_DEPTH: CallProblem.ValueType  # 20
 """It would start a run below the last level that `child_depth` allows."""
 Global___CallProblem: _TypeAlias = CallProblem  # noqa: Y015
@@ -1522,6 +1526,8 @@ class InterruptRaised(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     LIMIT_LEAF_FIELD_NUMBER: _builtins.int
     RAISE_TO_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    ON_EXPIRY_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """Unique within the run."""
     kind: _run_pb2.InterruptKind.ValueType
@@ -1534,6 +1540,10 @@ class InterruptRaised(_message.Message):
     """The scope and name of that limit, such as `step.max_iterations`."""
     raise_to: _builtins.int
     """What the answer `raise` makes of that bound, in its own unit; 0 where that is no option."""
+    arguments_digest: _builtins.str
+    """SHA-256 of the arguments that are decided about, in hexadecimal. Of an approval."""
+    on_expiry: _run_pb2.ApprovalExpiry.ValueType
+    """What follows if nobody decides in time. Of an approval."""
     @_builtins.property
     def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The answers that are possible."""
@@ -1553,10 +1563,12 @@ class InterruptRaised(_message.Message):
         limit: _run_pb2.StopReason.ValueType = ...,
         limit_leaf: _builtins.str = ...,
         raise_to: _builtins.int = ...,
+        arguments_digest: _builtins.str = ...,
+        on_expiry: _run_pb2.ApprovalExpiry.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit", b"limit", "limit_leaf", b"limit_leaf", "options", b"options", "raise_to", b"raise_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit", b"limit", "limit_leaf", b"limit_leaf", "on_expiry", b"on_expiry", "options", b"options", "raise_to", b"raise_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1571,22 +1583,26 @@ class InterruptResolved(_message.Message):
     INTERRUPT_ID_FIELD_NUMBER: _builtins.int
     OPTION_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_DIGEST_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """The question."""
     option: _builtins.str
     """The answer chosen; empty if it expired."""
     principal: _builtins.str
     """Who answered; empty if it expired."""
+    arguments_digest: _builtins.str
+    """SHA-256 of the arguments that were put in place of those shown, in hexadecimal; empty if none were."""
     def __init__(
         self,
         *,
         interrupt_id: _builtins.str = ...,
         option: _builtins.str = ...,
         principal: _builtins.str = ...,
+        arguments_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["interrupt_id", b"interrupt_id", "option", b"option", "principal", b"principal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "interrupt_id", b"interrupt_id", "option", b"option", "principal", b"principal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2491,12 +2507,15 @@ class QuestionContent(_message.Message):
     SCHEMA_JSON_FIELD_NUMBER: _builtins.int
     STATE_JSON_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """What is asked, in words."""
     schema_json: _builtins.bytes
     """The JSON Schema of the object that the answer has to be; empty where no data is wanted."""
     state_json: _builtins.bytes
     """What the tool is given back with the answer: nobody else's."""
+    arguments_json: _builtins.bytes
+    """The arguments that are decided about, as JSON. Of an approval."""
     @_builtins.property
     def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What can be answered; empty: `accept` and `decline`."""
@@ -2508,10 +2527,11 @@ class QuestionContent(_message.Message):
         schema_json: _builtins.bytes = ...,
         state_json: _builtins.bytes = ...,
         options: _abc.Iterable[_builtins.str] | None = ...,
+        arguments_json: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "schema_json", b"schema_json", "state_json", b"state_json", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "options", b"options", "schema_json", b"schema_json", "state_json", b"state_json", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

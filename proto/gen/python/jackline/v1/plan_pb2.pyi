@@ -1021,6 +1021,36 @@ class ToolPolicy(_message.Message):
 Global___ToolPolicy: _TypeAlias = ToolPolicy  # noqa: Y015
 
 @_typing.final
+class ApprovalPlan(_message.Message):
+    """When a call of a tool may start only if somebody lets it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WHEN_FIELD_NUMBER: _builtins.int
+    EXPIRY_MS_FIELD_NUMBER: _builtins.int
+    ON_EXPIRY_FIELD_NUMBER: _builtins.int
+    when: _builtins.str
+    """A CEL expression over the call; empty is always. One that has no value counts as true."""
+    expiry_ms: _builtins.int
+    """How long it stays open."""
+    on_expiry: _run_pb2.ApprovalExpiry.ValueType
+    """What follows then."""
+    def __init__(
+        self,
+        *,
+        when: _builtins.str = ...,
+        expiry_ms: _builtins.int = ...,
+        on_expiry: _run_pb2.ApprovalExpiry.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expiry_ms", b"expiry_ms", "on_expiry", b"on_expiry", "when", b"when"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApprovalPlan: _TypeAlias = ApprovalPlan  # noqa: Y015
+
+@_typing.final
 class ToolEntryPlan(_message.Message):
     """A tool as one model step sees it."""
 
@@ -1054,6 +1084,7 @@ class ToolEntryPlan(_message.Message):
     WRITES_CONTEXT_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     POLL_FIELD_NUMBER: _builtins.int
+    APPROVAL_FIELD_NUMBER: _builtins.int
     ref: _builtins.str
     """Its name, and the step behind it."""
     description: _builtins.str
@@ -1074,6 +1105,10 @@ class ToolEntryPlan(_message.Message):
     def policy(self) -> Global___ToolPolicy:
         """What follows from its failures, and whether it is called again."""
 
+    @_builtins.property
+    def approval(self) -> Global___ApprovalPlan:
+        """When a call of it may start only if somebody lets it; unset: never."""
+
     def __init__(
         self,
         *,
@@ -1085,10 +1120,11 @@ class ToolEntryPlan(_message.Message):
         writes_context: _builtins.bool = ...,
         policy: Global___ToolPolicy | None = ...,
         poll: _builtins.bool = ...,
+        approval: Global___ApprovalPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "max_calls", b"max_calls", "policy", b"policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "approval", b"approval", "max_calls", b"max_calls", "policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "bind", b"bind", "description", b"description", "max_calls", b"max_calls", "parameters_json", b"parameters_json", "policy", b"policy", "poll", b"poll", "ref", b"ref", "writes_context", b"writes_context"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "approval", b"approval", "bind", b"bind", "description", b"description", "max_calls", b"max_calls", "parameters_json", b"parameters_json", "policy", b"policy", "poll", b"poll", "ref", b"ref", "writes_context", b"writes_context"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_calls: _TypeAlias = _typing.Literal["max_calls"]  # noqa: Y015
     _WhichOneofArgType__max_calls: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls"]  # noqa: Y015
@@ -1676,6 +1712,7 @@ class ToolStepPlan(_message.Message):
     HUMAN_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     GATES_FIELD_NUMBER: _builtins.int
+    APPROVAL_FIELD_NUMBER: _builtins.int
     effect: _run_pb2.Effect.ValueType
     """What it may change."""
     output_key: _builtins.str
@@ -1732,6 +1769,10 @@ class ToolStepPlan(_message.Message):
     def gates(self) -> Global___GatesPlan:
         """What is asked and checked when the flow visits it; unset: nothing."""
 
+    @_builtins.property
+    def approval(self) -> Global___ApprovalPlan:
+        """When it may start only if somebody lets it, where the flow visits it; unset: never."""
+
     def __init__(
         self,
         *,
@@ -1752,10 +1793,11 @@ class ToolStepPlan(_message.Message):
         human: Global___HumanAction | None = ...,
         policy: Global___ToolPolicy | None = ...,
         gates: Global___GatesPlan | None = ...,
+        approval: Global___ApprovalPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "human", b"human", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql", "worker", b"worker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "approval", b"approval", "child", b"child", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "human", b"human", "mcp", b"mcp", "policy", b"policy", "result", b"result", "sql", b"sql", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "child", b"child", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "human", b"human", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "approval", b"approval", "child", b"child", "effect", b"effect", "function", b"function", "gates", b"gates", "grpc", b"grpc", "http", b"http", "human", b"human", "mcp", b"mcp", "on_unknown", b"on_unknown", "output_key", b"output_key", "policy", b"policy", "result", b"result", "result_chars", b"result_chars", "sql", b"sql", "timeout_ms", b"timeout_ms", "unknown_expiry_ms", b"unknown_expiry_ms", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["http", "function", "mcp", "result", "sql", "grpc", "child", "worker", "human"]  # noqa: Y015
     _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015

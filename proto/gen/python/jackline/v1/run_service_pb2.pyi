@@ -631,6 +631,9 @@ class ControlRequest(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     SUBMIT_TOOL_RESULT_FIELD_NUMBER: _builtins.int
     ADJUST_BOUNDS_FIELD_NUMBER: _builtins.int
+    APPROVE_FIELD_NUMBER: _builtins.int
+    EDIT_AND_APPROVE_FIELD_NUMBER: _builtins.int
+    REJECT_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Required. The run."""
     command_id: _builtins.str
@@ -671,6 +674,18 @@ class ControlRequest(_message.Message):
     def adjust_bounds(self) -> _control_pb2.AdjustBoundsCommand:
         """Change the caps of the run, or of the visit under way."""
 
+    @_builtins.property
+    def approve(self) -> _control_pb2.ApproveCommand:
+        """Let a tool call start that waits for it."""
+
+    @_builtins.property
+    def edit_and_approve(self) -> _control_pb2.EditAndApproveCommand:
+        """Let it start with other arguments."""
+
+    @_builtins.property
+    def reject(self) -> _control_pb2.RejectCommand:
+        """Do not let it start."""
+
     def __init__(
         self,
         *,
@@ -686,12 +701,15 @@ class ControlRequest(_message.Message):
         answer: _control_pb2.AnswerCommand | None = ...,
         submit_tool_result: _control_pb2.SubmitToolResultCommand | None = ...,
         adjust_bounds: _control_pb2.AdjustBoundsCommand | None = ...,
+        approve: _control_pb2.ApproveCommand | None = ...,
+        edit_and_approve: _control_pb2.EditAndApproveCommand | None = ...,
+        reject: _control_pb2.RejectCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "adjust_bounds", b"adjust_bounds", "answer", b"answer", "command", b"command", "expect", b"expect", "pause", b"pause", "resume", b"resume", "steer", b"steer", "submit_tool_result", b"submit_tool_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "adjust_bounds", b"adjust_bounds", "answer", b"answer", "approve", b"approve", "command", b"command", "edit_and_approve", b"edit_and_approve", "expect", b"expect", "pause", b"pause", "reject", b"reject", "resume", b"resume", "steer", b"steer", "submit_tool_result", b"submit_tool_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "adjust_bounds", b"adjust_bounds", "answer", b"answer", "command", b"command", "command_id", b"command_id", "expect", b"expect", "pause", b"pause", "reason", b"reason", "resume", b"resume", "run_id", b"run_id", "steer", b"steer", "submit_tool_result", b"submit_tool_result", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "adjust_bounds", b"adjust_bounds", "answer", b"answer", "approve", b"approve", "command", b"command", "command_id", b"command_id", "edit_and_approve", b"edit_and_approve", "expect", b"expect", "pause", b"pause", "reason", b"reason", "reject", b"reject", "resume", b"resume", "run_id", b"run_id", "steer", b"steer", "submit_tool_result", b"submit_tool_result", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["pause", "resume", "steer", "abort", "answer", "submit_tool_result", "adjust_bounds"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["pause", "resume", "steer", "abort", "answer", "submit_tool_result", "adjust_bounds", "approve", "edit_and_approve", "reject"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -1138,6 +1156,7 @@ class ListInterruptsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     INCLUDE_CHILDREN_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """Only this run; all when empty."""
     view: _run_pb2.View.ValueType
@@ -1150,6 +1169,8 @@ class ListInterruptsRequest(_message.Message):
     """With `run_id`: those of the living runs below it as well, which it started itself or by others. Of a family of more
     than 1,000 living runs only the first are looked at.
     """
+    kind: _run_pb2.InterruptKind.ValueType
+    """Only those that wait for this kind of answer; any when unspecified."""
     def __init__(
         self,
         *,
@@ -1158,10 +1179,11 @@ class ListInterruptsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         include_children: _builtins.bool = ...,
+        kind: _run_pb2.InterruptKind.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_children", b"include_children", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_children", b"include_children", "kind", b"kind", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/control.proto.
  */
 export const file_jackline_v1_control: GenFile = /*@__PURE__*/
-  fileDesc("ChlqYWNrbGluZS92MS9jb250cm9sLnByb3RvEgtqYWNrbGluZS52MSIOCgxQYXVzZUNvbW1hbmQiDwoNUmVzdW1lQ29tbWFuZCIcCgxTdGVlckNvbW1hbmQSDAoEdGV4dBgBIAEoCSJJCgxBYm9ydENvbW1hbmQSJAoEbW9kZRgBIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgCIAEoCCJDCg1BbnN3ZXJDb21tYW5kEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSDAoEdGV4dBgDIAEoCSJcChdTdWJtaXRUb29sUmVzdWx0Q29tbWFuZBIPCgdjYWxsX2lkGAEgASgJEhUKC291dHB1dF9qc29uGAIgASgMSAASDwoFZXJyb3IYAyABKAlIAEIICgZyZXN1bHQiYwoTQWRqdXN0Qm91bmRzQ29tbWFuZBIjCgNydW4YASABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSJwoFdmlzaXQYAiABKAsyGC5qYWNrbGluZS52MS5WaXNpdEJvdW5kcyJXCgtFeHBlY3RhdGlvbhIkCgVzdGF0ZRgBIAEoDjIVLmphY2tsaW5lLnYxLlJ1blN0YXRlEhUKCHNlcXVlbmNlGAIgASgESACIAQFCCwoJX3NlcXVlbmNlIugBCgdSZWNlaXB0EhIKCmNvbW1hbmRfaWQYASABKAkSKAoFc3RhZ2UYAiABKA4yGS5qYWNrbGluZS52MS5SZWNlaXB0U3RhZ2USNAoLZGlzcG9zaXRpb24YAyABKA4yHy5qYWNrbGluZS52MS5Db21tYW5kRGlzcG9zaXRpb24SEAoIc2VxdWVuY2UYBCABKAQSKwoJcmVqZWN0aW9uGAUgASgOMhguamFja2xpbmUudjEuRXJyb3JSZWFzb24SGAoQYWxyZWFkeV90ZXJtaW5hbBgGIAEoCBIQCghyZXBlYXRlZBgHIAEoCCqSAgoLQ29tbWFuZEtpbmQSHAoYQ09NTUFORF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSQ09NTUFORF9LSU5EX1BBVVNFEAESFwoTQ09NTUFORF9LSU5EX1JFU1VNRRACEhYKEkNPTU1BTkRfS0lORF9TVEVFUhADEhYKEkNPTU1BTkRfS0lORF9BQk9SVBAEEhcKE0NPTU1BTkRfS0lORF9BTlNXRVIQBRIjCh9DT01NQU5EX0tJTkRfU1VCTUlUX1RPT0xfUkVTVUxUEAYSHgoaQ09NTUFORF9LSU5EX0FESlVTVF9CT1VORFMQBxIaChZDT01NQU5EX0tJTkRfRU5EX0NISUxEEA8iBAgIEA4iBAgQEBMqVAoJQWJvcnRNb2RlEhoKFkFCT1JUX01PREVfVU5TUEVDSUZJRUQQABISCg5BQk9SVF9NT0RFX05PVxABEhcKE0FCT1JUX01PREVfR1JBQ0VGVUwQAiqBAQoMUmVjZWlwdFN0YWdlEh0KGVJFQ0VJUFRfU1RBR0VfVU5TUEVDSUZJRUQQABIaChZSRUNFSVBUX1NUQUdFX0FDQ0VQVEVEEAESGwoXUkVDRUlQVF9TVEFHRV9FRkZFQ1RJVkUQAhIZChVSRUNFSVBUX1NUQUdFX1NFVFRMRUQQAyrBAQoSQ29tbWFuZERpc3Bvc2l0aW9uEiMKH0NPTU1BTkRfRElTUE9TSVRJT05fVU5TUEVDSUZJRUQQABIfChtDT01NQU5EX0RJU1BPU0lUSU9OX1BFTkRJTkcQARIfChtDT01NQU5EX0RJU1BPU0lUSU9OX0FQUExJRUQQAhIgChxDT01NQU5EX0RJU1BPU0lUSU9OX1JFSkVDVEVEEAMSIgoeQ09NTUFORF9ESVNQT1NJVElPTl9OT1RfTkVFREVEEARiBnByb3RvMw", [file_jackline_v1_error_reason, file_jackline_v1_run]);
+  fileDesc("ChlqYWNrbGluZS92MS9jb250cm9sLnByb3RvEgtqYWNrbGluZS52MSIOCgxQYXVzZUNvbW1hbmQiDwoNUmVzdW1lQ29tbWFuZCIcCgxTdGVlckNvbW1hbmQSDAoEdGV4dBgBIAEoCSJJCgxBYm9ydENvbW1hbmQSJAoEbW9kZRgBIAEoDjIWLmphY2tsaW5lLnYxLkFib3J0TW9kZRITCgtza2lwX3JvdXRlcxgCIAEoCCJDCg1BbnN3ZXJDb21tYW5kEhQKDGludGVycnVwdF9pZBgBIAEoCRIOCgZvcHRpb24YAiABKAkSDAoEdGV4dBgDIAEoCSJcChdTdWJtaXRUb29sUmVzdWx0Q29tbWFuZBIPCgdjYWxsX2lkGAEgASgJEhUKC291dHB1dF9qc29uGAIgASgMSAASDwoFZXJyb3IYAyABKAlIAEIICgZyZXN1bHQiYwoTQWRqdXN0Qm91bmRzQ29tbWFuZBIjCgNydW4YASABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSJwoFdmlzaXQYAiABKAsyGC5qYWNrbGluZS52MS5WaXNpdEJvdW5kcyJACg5BcHByb3ZlQ29tbWFuZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSGAoQYXJndW1lbnRzX2RpZ2VzdBgCIAEoCSJfChVFZGl0QW5kQXBwcm92ZUNvbW1hbmQSFAoMaW50ZXJydXB0X2lkGAEgASgJEhgKEGFyZ3VtZW50c19kaWdlc3QYAiABKAkSFgoOYXJndW1lbnRzX2pzb24YAyABKAwiMwoNUmVqZWN0Q29tbWFuZBIUCgxpbnRlcnJ1cHRfaWQYASABKAkSDAoEdGV4dBgCIAEoCSJXCgtFeHBlY3RhdGlvbhIkCgVzdGF0ZRgBIAEoDjIVLmphY2tsaW5lLnYxLlJ1blN0YXRlEhUKCHNlcXVlbmNlGAIgASgESACIAQFCCwoJX3NlcXVlbmNlIugBCgdSZWNlaXB0EhIKCmNvbW1hbmRfaWQYASABKAkSKAoFc3RhZ2UYAiABKA4yGS5qYWNrbGluZS52MS5SZWNlaXB0U3RhZ2USNAoLZGlzcG9zaXRpb24YAyABKA4yHy5qYWNrbGluZS52MS5Db21tYW5kRGlzcG9zaXRpb24SEAoIc2VxdWVuY2UYBCABKAQSKwoJcmVqZWN0aW9uGAUgASgOMhguamFja2xpbmUudjEuRXJyb3JSZWFzb24SGAoQYWxyZWFkeV90ZXJtaW5hbBgGIAEoCBIQCghyZXBlYXRlZBgHIAEoCCroAgoLQ29tbWFuZEtpbmQSHAoYQ09NTUFORF9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSQ09NTUFORF9LSU5EX1BBVVNFEAESFwoTQ09NTUFORF9LSU5EX1JFU1VNRRACEhYKEkNPTU1BTkRfS0lORF9TVEVFUhADEhYKEkNPTU1BTkRfS0lORF9BQk9SVBAEEhcKE0NPTU1BTkRfS0lORF9BTlNXRVIQBRIjCh9DT01NQU5EX0tJTkRfU1VCTUlUX1RPT0xfUkVTVUxUEAYSHgoaQ09NTUFORF9LSU5EX0FESlVTVF9CT1VORFMQBxIYChRDT01NQU5EX0tJTkRfQVBQUk9WRRAIEiEKHUNPTU1BTkRfS0lORF9FRElUX0FORF9BUFBST1ZFEAkSFwoTQ09NTUFORF9LSU5EX1JFSkVDVBAKEhoKFkNPTU1BTkRfS0lORF9FTkRfQ0hJTEQQDyIECAsQDiIECBAQEypUCglBYm9ydE1vZGUSGgoWQUJPUlRfTU9ERV9VTlNQRUNJRklFRBAAEhIKDkFCT1JUX01PREVfTk9XEAESFwoTQUJPUlRfTU9ERV9HUkFDRUZVTBACKoEBCgxSZWNlaXB0U3RhZ2USHQoZUkVDRUlQVF9TVEFHRV9VTlNQRUNJRklFRBAAEhoKFlJFQ0VJUFRfU1RBR0VfQUNDRVBURUQQARIbChdSRUNFSVBUX1NUQUdFX0VGRkVDVElWRRACEhkKFVJFQ0VJUFRfU1RBR0VfU0VUVExFRBADKsEBChJDb21tYW5kRGlzcG9zaXRpb24SIwofQ09NTUFORF9ESVNQT1NJVElPTl9VTlNQRUNJRklFRBAAEh8KG0NPTU1BTkRfRElTUE9TSVRJT05fUEVORElORxABEh8KG0NPTU1BTkRfRElTUE9TSVRJT05fQVBQTElFRBACEiAKHENPTU1BTkRfRElTUE9TSVRJT05fUkVKRUNURUQQAxIiCh5DT01NQU5EX0RJU1BPU0lUSU9OX05PVF9ORUVERUQQBGIGcHJvdG8z", [file_jackline_v1_error_reason, file_jackline_v1_run]);
 
 /**
  * Hold the run before its next call. A paused run stays paused.
@@ -209,6 +209,99 @@ export const AdjustBoundsCommandSchema: GenMessage<AdjustBoundsCommand> = /*@__P
   messageDesc(file_jackline_v1_control, 6);
 
 /**
+ * Let a tool call start, once, with the arguments that were shown. Whoever started the run may do so only where the
+ * operator lets it.
+ *
+ * @generated from message jackline.v1.ApproveCommand
+ */
+export type ApproveCommand = Message<"jackline.v1.ApproveCommand"> & {
+  /**
+   * Required. The interrupt, of kind APPROVAL.
+   *
+   * @generated from field: string interrupt_id = 1;
+   */
+  interruptId: string;
+
+  /**
+   * Required. `arguments_digest` of the interrupt as it was shown. If that is not what is asked about, nothing is approved.
+   *
+   * @generated from field: string arguments_digest = 2;
+   */
+  argumentsDigest: string;
+};
+
+/**
+ * Describes the message jackline.v1.ApproveCommand.
+ * Use `create(ApproveCommandSchema)` to create a new message.
+ */
+export const ApproveCommandSchema: GenMessage<ApproveCommand> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_control, 7);
+
+/**
+ * Let a tool call start, once, with other arguments than the model wrote.
+ *
+ * @generated from message jackline.v1.EditAndApproveCommand
+ */
+export type EditAndApproveCommand = Message<"jackline.v1.EditAndApproveCommand"> & {
+  /**
+   * Required. The interrupt, of kind APPROVAL.
+   *
+   * @generated from field: string interrupt_id = 1;
+   */
+  interruptId: string;
+
+  /**
+   * Required. `arguments_digest` of the interrupt as it was shown. If that is not what is asked about, nothing is approved.
+   *
+   * @generated from field: string arguments_digest = 2;
+   */
+  argumentsDigest: string;
+
+  /**
+   * Required. The new arguments, a JSON object of at most 256 KiB that fits the tool's parameters. What the workflow gives
+   * the call may stand in it as it was shown, and can't be changed.
+   *
+   * @generated from field: bytes arguments_json = 3;
+   */
+  argumentsJson: Uint8Array;
+};
+
+/**
+ * Describes the message jackline.v1.EditAndApproveCommand.
+ * Use `create(EditAndApproveCommandSchema)` to create a new message.
+ */
+export const EditAndApproveCommandSchema: GenMessage<EditAndApproveCommand> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_control, 8);
+
+/**
+ * Do not let a tool call start. The model is told so, and the run goes on.
+ *
+ * @generated from message jackline.v1.RejectCommand
+ */
+export type RejectCommand = Message<"jackline.v1.RejectCommand"> & {
+  /**
+   * Required. The interrupt, of kind APPROVAL.
+   *
+   * @generated from field: string interrupt_id = 1;
+   */
+  interruptId: string;
+
+  /**
+   * Why, in words for the model; at most 64 KiB.
+   *
+   * @generated from field: string text = 2;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message jackline.v1.RejectCommand.
+ * Use `create(RejectCommandSchema)` to create a new message.
+ */
+export const RejectCommandSchema: GenMessage<RejectCommand> = /*@__PURE__*/
+  messageDesc(file_jackline_v1_control, 9);
+
+/**
  * What has to hold for a command to be taken.
  *
  * @generated from message jackline.v1.Expectation
@@ -234,7 +327,7 @@ export type Expectation = Message<"jackline.v1.Expectation"> & {
  * Use `create(ExpectationSchema)` to create a new message.
  */
 export const ExpectationSchema: GenMessage<Expectation> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_control, 7);
+  messageDesc(file_jackline_v1_control, 10);
 
 /**
  * The answer to a command.
@@ -297,7 +390,7 @@ export type Receipt = Message<"jackline.v1.Receipt"> & {
  * Use `create(ReceiptSchema)` to create a new message.
  */
 export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_control, 8);
+  messageDesc(file_jackline_v1_control, 11);
 
 /**
  * What a command does.
@@ -360,6 +453,27 @@ export enum CommandKind {
    * @generated from enum value: COMMAND_KIND_ADJUST_BOUNDS = 7;
    */
   ADJUST_BOUNDS = 7,
+
+  /**
+   * Let a tool call start that waits for it.
+   *
+   * @generated from enum value: COMMAND_KIND_APPROVE = 8;
+   */
+  APPROVE = 8,
+
+  /**
+   * Let it start with other arguments.
+   *
+   * @generated from enum value: COMMAND_KIND_EDIT_AND_APPROVE = 9;
+   */
+  EDIT_AND_APPROVE = 9,
+
+  /**
+   * Do not let it start.
+   *
+   * @generated from enum value: COMMAND_KIND_REJECT = 10;
+   */
+  REJECT = 10,
 
   /**
    * A child run ended. Comes from the child alone, never from a caller.

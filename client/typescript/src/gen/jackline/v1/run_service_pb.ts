@@ -8,17 +8,13 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { BulkControlRequestSchema, BulkControlResponseSchema } from "./bulk_control_pb.js";
-import { file_jackline_v1_bulk_control } from "./bulk_control_pb.js";
 import type { ListConnectionsRequestSchema, ListConnectionsResponseSchema } from "./connection_pb.js";
 import { file_jackline_v1_connection } from "./connection_pb.js";
-import type { AbortCommand, AdjustBoundsCommand, AnswerCommand, CommandKind, Expectation, PauseCommand, Receipt, ReceiptStage, ResumeCommand, SteerCommand, SubmitToolResultCommand } from "./control_pb.js";
+import type { AbortCommand, AdjustBoundsCommand, AnswerCommand, ApproveCommand, CommandKind, EditAndApproveCommand, Expectation, PauseCommand, Receipt, ReceiptStage, RejectCommand, ResumeCommand, SteerCommand, SubmitToolResultCommand } from "./control_pb.js";
 import { file_jackline_v1_control } from "./control_pb.js";
 import type { Delta, Reset, StepEvent } from "./event_pb.js";
 import { file_jackline_v1_event } from "./event_pb.js";
-import type { GetKillSwitchRequestSchema, GetKillSwitchResponseSchema, KillSwitchRequestSchema, KillSwitchResponseSchema } from "./kill_switch_pb.js";
-import { file_jackline_v1_kill_switch } from "./kill_switch_pb.js";
-import type { Interrupt, OnQuestion, Run, RunBounds, RunMessage, RunState, ToolCall, View } from "./run_pb.js";
+import type { Interrupt, InterruptKind, OnQuestion, Run, RunBounds, RunMessage, RunState, ToolCall, View } from "./run_pb.js";
 import { file_jackline_v1_run } from "./run_pb.js";
 import type { NewThreadMessage, OnBusy, Thread, ThreadMessage } from "./thread_pb.js";
 import { file_jackline_v1_thread } from "./thread_pb.js";
@@ -28,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file jackline/v1/run_service.proto.
  */
 export const file_jackline_v1_run_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1qYWNrbGluZS92MS9ydW5fc2VydmljZS5wcm90bxILamFja2xpbmUudjEigwEKDklubGluZVdvcmtmbG93EgwKBHlhbWwYASABKAkSNQoFZmlsZXMYAiADKAsyJi5qYWNrbGluZS52MS5JbmxpbmVXb3JrZmxvdy5GaWxlc0VudHJ5GiwKCkZpbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMOgI4ASLQBAoPU3RhcnRSdW5SZXF1ZXN0EhIKCHdvcmtmbG93GAEgASgJSAASNgoPaW5saW5lX3dvcmtmbG93GAIgASgLMhsuamFja2xpbmUudjEuSW5saW5lV29ya2Zsb3dIABIUCgppbnB1dF9qc29uGAMgASgMSAESKAoFaW5wdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAESEgoKcmVxdWVzdF9pZBgFIAEoCRIoCgdzdWJqZWN0GAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI4CgZsYWJlbHMYByADKAsyKC5qYWNrbGluZS52MS5TdGFydFJ1blJlcXVlc3QuTGFiZWxzRW50cnkSJgoGYm91bmRzGAggASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgtvbl9xdWVzdGlvbhgKIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24SEQoJdGhyZWFkX2lkGAsgASgJEiQKB29uX2J1c3kYDCABKA4yEy5qYWNrbGluZS52MS5PbkJ1c3kSLgoLc3RhcnRfZGVsYXkYDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZzb3VyY2VCDQoLaW5wdXRfdmFsdWVKBAgOEB4iZQoQU3RhcnRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIu8BCgtGb3JrQ2hhbmdlcxIQCgh3b3JrZmxvdxgBIAEoCRImCgZib3VuZHMYAiABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSNAoGbGFiZWxzGAMgAygLMiQuamFja2xpbmUudjEuRm9ya0NoYW5nZXMuTGFiZWxzRW50cnkSDQoFc3RlZXIYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgGEBQidwoORm9ya1J1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgEEikKB2NoYW5nZXMYAyABKAsyGC5qYWNrbGluZS52MS5Gb3JrQ2hhbmdlcxISCgpyZXF1ZXN0X2lkGAQgASgJSgQIBRAUImQKD0ZvcmtSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIuICChVTdHJlYW1Qcm9ncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAIgASgEEh8KBHZpZXcYAyABKA4yES5qYWNrbGluZS52MS5WaWV3EhYKDmluY2x1ZGVfZGVsdGFzGAQgASgIEg0KBWtpbmRzGAUgAygJEhgKEGluY2x1ZGVfY2hpbGRyZW4YBiABKAgSRAoJcG9zaXRpb25zGAcgAygLMjEuamFja2xpbmUudjEuU3RyZWFtUHJvZ3Jlc3NSZXF1ZXN0LlBvc2l0aW9uc0VudHJ5EhgKEGluY2x1ZGVfcHJvZ3Jlc3MYCCABKAgSJwoFb3duZXIYCSABKAsyGC5qYWNrbGluZS52MS5TdHJlYW1Pd25lchowCg5Qb3NpdGlvbnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAQ6AjgBSgQIChAUIjcKC1N0cmVhbU93bmVyEigKBWdyYWNlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIsUCChZTdHJlYW1Qcm9ncmVzc1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmphY2tsaW5lLnYxLlN0ZXBFdmVudBIiCgZkZWx0YXMYAiADKAsyEi5qYWNrbGluZS52MS5EZWx0YRIUCgxzZW50X3Rocm91Z2gYAyABKAQSFQoNaGVhZF9zZXF1ZW5jZRgEIAEoBBIhCgVyZXNldBgFIAEoCzISLmphY2tsaW5lLnYxLlJlc2V0EhYKDnN0b3JlX2RlZ3JhZGVkGAcgASgIEkUKCXBvc2l0aW9ucxgGIAMoCzIyLmphY2tsaW5lLnYxLlN0cmVhbVByb2dyZXNzUmVzcG9uc2UuUG9zaXRpb25zRW50cnkaMAoOUG9zaXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgEOgI4ASKHBAoOQ29udHJvbFJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhIKCmNvbW1hbmRfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJEigKBmV4cGVjdBgEIAEoCzIYLmphY2tsaW5lLnYxLkV4cGVjdGF0aW9uEicKBHdhaXQYBSABKA4yGS5qYWNrbGluZS52MS5SZWNlaXB0U3RhZ2USKgoFcGF1c2UYCiABKAsyGS5qYWNrbGluZS52MS5QYXVzZUNvbW1hbmRIABIsCgZyZXN1bWUYCyABKAsyGi5qYWNrbGluZS52MS5SZXN1bWVDb21tYW5kSAASKgoFc3RlZXIYDCABKAsyGS5qYWNrbGluZS52MS5TdGVlckNvbW1hbmRIABIqCgVhYm9ydBgNIAEoCzIZLmphY2tsaW5lLnYxLkFib3J0Q29tbWFuZEgAEiwKBmFuc3dlchgOIAEoCzIaLmphY2tsaW5lLnYxLkFuc3dlckNvbW1hbmRIABJCChJzdWJtaXRfdG9vbF9yZXN1bHQYDyABKAsyJC5qYWNrbGluZS52MS5TdWJtaXRUb29sUmVzdWx0Q29tbWFuZEgAEjkKDWFkanVzdF9ib3VuZHMYECABKAsyIC5qYWNrbGluZS52MS5BZGp1c3RCb3VuZHNDb21tYW5kSABCCQoHY29tbWFuZEoECBEQHiJJCg9Db250cm9sUmVzcG9uc2USJQoHcmVjZWlwdBgBIAEoCzIULmphY2tsaW5lLnYxLlJlY2VpcHQSDwoHcmVhY2hlZBgCIAEoCCJACg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIfCgR2aWV3GAIgASgOMhEuamFja2xpbmUudjEuVmlldyIvCg5HZXRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4ibQoOV2FpdFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3EioKB3RpbWVvdXQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iQgoPV2FpdFJ1blJlc3BvbnNlEh0KA3J1bhgBIAEoCzIQLmphY2tsaW5lLnYxLlJ1bhIQCghmaW5pc2hlZBgCIAEoCCLxAgoPTGlzdFJ1bnNSZXF1ZXN0EiUKBnN0YXRlcxgBIAMoDjIVLmphY2tsaW5lLnYxLlJ1blN0YXRlEhAKCHdvcmtmbG93GAIgASgJEjgKBmxhYmVscxgDIAMoCzIoLmphY2tsaW5lLnYxLkxpc3RSdW5zUmVxdWVzdC5MYWJlbHNFbnRyeRIxCg1jcmVhdGVkX2FmdGVyGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkSEQoJdGhyZWFkX2lkGAggASgJEhUKDXBhcmVudF9ydW5faWQYCSABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAoQFCJfChBMaXN0UnVuc1Jlc3BvbnNlEh4KBHJ1bnMYASADKAsyEC5qYWNrbGluZS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAQiRwoUTGlzdFRvb2xDYWxsc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3IkIKFUxpc3RUb29sQ2FsbHNSZXNwb25zZRIpCgp0b29sX2NhbGxzGAEgAygLMhUuamFja2xpbmUudjEuVG9vbENhbGwiWQoYR2V0VG9vbENhbGxSZXN1bHRSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJEg4KBm9mZnNldBgDIAEoBBIMCgRwYXJ0GAQgASgNIngKGUdldFRvb2xDYWxsUmVzdWx0UmVzcG9uc2USDAoEZGF0YRgBIAEoDBITCgt0b3RhbF9ieXRlcxgCIAEoBBISCgprZXB0X2J5dGVzGAMgASgEEhIKCm1lZGlhX3R5cGUYBCABKAkSEAoIY29tcGxldGUYBSABKAgiSAoWTGlzdFJ1bk1lc3NhZ2VzUmVxdWVzdBIOCgZydW5faWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRINCgV2aXNpdBgDIAEoDSJEChdMaXN0UnVuTWVzc2FnZXNSZXNwb25zZRIpCghtZXNzYWdlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJ1bk1lc3NhZ2UiiQEKFUxpc3RJbnRlcnJ1cHRzUmVxdWVzdBIOCgZydW5faWQYASABKAkSHwoEdmlldxgCIAEoDjIRLmphY2tsaW5lLnYxLlZpZXcSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkSGAoQaW5jbHVkZV9jaGlsZHJlbhgFIAEoCCJdChZMaXN0SW50ZXJydXB0c1Jlc3BvbnNlEioKCmludGVycnVwdHMYASADKAsyFi5qYWNrbGluZS52MS5JbnRlcnJ1cHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkEKEkxpc3RUaHJlYWRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCUoECAMQFCJUChNMaXN0VGhyZWFkc1Jlc3BvbnNlEiQKB3RocmVhZHMYASADKAsyEy5qYWNrbGluZS52MS5UaHJlYWQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIosBChBHZXRUaHJlYWRSZXF1ZXN0EhEKCXRocmVhZF9pZBgBIAEoCRIfCgR2aWV3GAIgASgOMhEuamFja2xpbmUudjEuVmlldxIWCg5hZnRlcl9wb3NpdGlvbhgDIAEoBBIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCUoECAYQFCJ/ChFHZXRUaHJlYWRSZXNwb25zZRIjCgZ0aHJlYWQYASABKAsyEy5qYWNrbGluZS52MS5UaHJlYWQSLAoIbWVzc2FnZXMYAiADKAsyGi5qYWNrbGluZS52MS5UaHJlYWRNZXNzYWdlEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJ1ChVBcHBlbmRNZXNzYWdlc1JlcXVlc3QSEQoJdGhyZWFkX2lkGAEgASgJEi8KCG1lc3NhZ2VzGAIgAygLMh0uamFja2xpbmUudjEuTmV3VGhyZWFkTWVzc2FnZRISCgpyZXF1ZXN0X2lkGAMgASgJSgQIBBAUImgKFkFwcGVuZE1lc3NhZ2VzUmVzcG9uc2USIwoGdGhyZWFkGAEgASgLMhMuamFja2xpbmUudjEuVGhyZWFkEg8KB3BlbmRpbmcYAiABKAgSGAoQcmVwZWF0ZWRfcmVxdWVzdBgDIAEoCCIkCgVMaW1pdBIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgEIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IpoCChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIwCgpkdXJhYmlsaXR5GAIgASgOMhwuamFja2xpbmUudjEuRHVyYWJpbGl0eUNsYXNzEiIKBmxpbWl0cxgDIAMoCzISLmphY2tsaW5lLnYxLkxpbWl0EhIKCnN0ZXBfa2luZHMYBCADKAkSKgoIY29tbWFuZHMYBSADKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIOCgZtb2RlbHMYBiADKAkSEAoIZmVhdHVyZXMYByADKAkSIAoTa2lsbF9zd2l0Y2hfZW5nYWdlZBgIIAEoCEgAiAEBQhYKFF9raWxsX3N3aXRjaF9lbmdhZ2VkKtsBChBTdGFydERpc3Bvc2l0aW9uEiEKHVNUQVJUX0RJU1BPU0lUSU9OX1VOU1BFQ0lGSUVEEAASHQoZU1RBUlRfRElTUE9TSVRJT05fU1RBUlRFRBABEhwKGFNUQVJUX0RJU1BPU0lUSU9OX1FVRVVFRBACEiIKHlNUQVJUX0RJU1BPU0lUSU9OX0RFRFVQTElDQVRFRBADEh0KGVNUQVJUX0RJU1BPU0lUSU9OX1NURUVSRUQQBBIeChpTVEFSVF9ESVNQT1NJVElPTl9SRVBMQUNFRBAFIgQIBhAJKogBCg9EdXJhYmlsaXR5Q2xhc3MSIAocRFVSQUJJTElUWV9DTEFTU19VTlNQRUNJRklFRBAAEhoKFkRVUkFCSUxJVFlfQ0xBU1NfRlNZTkMQARIcChhEVVJBQklMSVRZX0NMQVNTX1BST0NFU1MQAhIZChVEVVJBQklMSVRZX0NMQVNTX05PTkUQAzKtDAoKUnVuU2VydmljZRJHCghTdGFydFJ1bhIcLmphY2tsaW5lLnYxLlN0YXJ0UnVuUmVxdWVzdBodLmphY2tsaW5lLnYxLlN0YXJ0UnVuUmVzcG9uc2USRAoHRm9ya1J1bhIbLmphY2tsaW5lLnYxLkZvcmtSdW5SZXF1ZXN0GhwuamFja2xpbmUudjEuRm9ya1J1blJlc3BvbnNlElsKDlN0cmVhbVByb2dyZXNzEiIuamFja2xpbmUudjEuU3RyZWFtUHJvZ3Jlc3NSZXF1ZXN0GiMuamFja2xpbmUudjEuU3RyZWFtUHJvZ3Jlc3NSZXNwb25zZTABEkQKB0NvbnRyb2wSGy5qYWNrbGluZS52MS5Db250cm9sUmVxdWVzdBocLmphY2tsaW5lLnYxLkNvbnRyb2xSZXNwb25zZRJQCgtCdWxrQ29udHJvbBIfLmphY2tsaW5lLnYxLkJ1bGtDb250cm9sUmVxdWVzdBogLmphY2tsaW5lLnYxLkJ1bGtDb250cm9sUmVzcG9uc2USTQoKS2lsbFN3aXRjaBIeLmphY2tsaW5lLnYxLktpbGxTd2l0Y2hSZXF1ZXN0Gh8uamFja2xpbmUudjEuS2lsbFN3aXRjaFJlc3BvbnNlElYKDUdldEtpbGxTd2l0Y2gSIS5qYWNrbGluZS52MS5HZXRLaWxsU3dpdGNoUmVxdWVzdBoiLmphY2tsaW5lLnYxLkdldEtpbGxTd2l0Y2hSZXNwb25zZRJBCgZHZXRSdW4SGi5qYWNrbGluZS52MS5HZXRSdW5SZXF1ZXN0GhsuamFja2xpbmUudjEuR2V0UnVuUmVzcG9uc2USRAoHV2FpdFJ1bhIbLmphY2tsaW5lLnYxLldhaXRSdW5SZXF1ZXN0GhwuamFja2xpbmUudjEuV2FpdFJ1blJlc3BvbnNlEkcKCExpc3RSdW5zEhwuamFja2xpbmUudjEuTGlzdFJ1bnNSZXF1ZXN0Gh0uamFja2xpbmUudjEuTGlzdFJ1bnNSZXNwb25zZRJWCg1MaXN0VG9vbENhbGxzEiEuamFja2xpbmUudjEuTGlzdFRvb2xDYWxsc1JlcXVlc3QaIi5qYWNrbGluZS52MS5MaXN0VG9vbENhbGxzUmVzcG9uc2USYgoRR2V0VG9vbENhbGxSZXN1bHQSJS5qYWNrbGluZS52MS5HZXRUb29sQ2FsbFJlc3VsdFJlcXVlc3QaJi5qYWNrbGluZS52MS5HZXRUb29sQ2FsbFJlc3VsdFJlc3BvbnNlElwKD0xpc3RSdW5NZXNzYWdlcxIjLmphY2tsaW5lLnYxLkxpc3RSdW5NZXNzYWdlc1JlcXVlc3QaJC5qYWNrbGluZS52MS5MaXN0UnVuTWVzc2FnZXNSZXNwb25zZRJZCg5MaXN0SW50ZXJydXB0cxIiLmphY2tsaW5lLnYxLkxpc3RJbnRlcnJ1cHRzUmVxdWVzdBojLmphY2tsaW5lLnYxLkxpc3RJbnRlcnJ1cHRzUmVzcG9uc2USUAoLTGlzdFRocmVhZHMSHy5qYWNrbGluZS52MS5MaXN0VGhyZWFkc1JlcXVlc3QaIC5qYWNrbGluZS52MS5MaXN0VGhyZWFkc1Jlc3BvbnNlEkoKCUdldFRocmVhZBIdLmphY2tsaW5lLnYxLkdldFRocmVhZFJlcXVlc3QaHi5qYWNrbGluZS52MS5HZXRUaHJlYWRSZXNwb25zZRJZCg5BcHBlbmRNZXNzYWdlcxIiLmphY2tsaW5lLnYxLkFwcGVuZE1lc3NhZ2VzUmVxdWVzdBojLmphY2tsaW5lLnYxLkFwcGVuZE1lc3NhZ2VzUmVzcG9uc2USVgoNR2V0U2VydmVySW5mbxIhLmphY2tsaW5lLnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIuamFja2xpbmUudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlElwKD0xpc3RDb25uZWN0aW9ucxIjLmphY2tsaW5lLnYxLkxpc3RDb25uZWN0aW9uc1JlcXVlc3QaJC5qYWNrbGluZS52MS5MaXN0Q29ubmVjdGlvbnNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_bulk_control, file_jackline_v1_connection, file_jackline_v1_control, file_jackline_v1_event, file_jackline_v1_kill_switch, file_jackline_v1_run, file_jackline_v1_thread]);
+  fileDesc("Ch1qYWNrbGluZS92MS9ydW5fc2VydmljZS5wcm90bxILamFja2xpbmUudjEigwEKDklubGluZVdvcmtmbG93EgwKBHlhbWwYASABKAkSNQoFZmlsZXMYAiADKAsyJi5qYWNrbGluZS52MS5JbmxpbmVXb3JrZmxvdy5GaWxlc0VudHJ5GiwKCkZpbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMOgI4ASKgBAoPU3RhcnRSdW5SZXF1ZXN0EhIKCHdvcmtmbG93GAEgASgJSAASNgoPaW5saW5lX3dvcmtmbG93GAIgASgLMhsuamFja2xpbmUudjEuSW5saW5lV29ya2Zsb3dIABIUCgppbnB1dF9qc29uGAMgASgMSAESKAoFaW5wdXQYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAESEgoKcmVxdWVzdF9pZBgFIAEoCRIoCgdzdWJqZWN0GAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBI4CgZsYWJlbHMYByADKAsyKC5qYWNrbGluZS52MS5TdGFydFJ1blJlcXVlc3QuTGFiZWxzRW50cnkSJgoGYm91bmRzGAggASgLMhYuamFja2xpbmUudjEuUnVuQm91bmRzEiwKCGRlYWRsaW5lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgtvbl9xdWVzdGlvbhgKIAEoDjIXLmphY2tsaW5lLnYxLk9uUXVlc3Rpb24SEQoJdGhyZWFkX2lkGAsgASgJEiQKB29uX2J1c3kYDCABKA4yEy5qYWNrbGluZS52MS5PbkJ1c3kaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZzb3VyY2VCDQoLaW5wdXRfdmFsdWVKBAgNEB4iZQoQU3RhcnRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIu8BCgtGb3JrQ2hhbmdlcxIQCgh3b3JrZmxvdxgBIAEoCRImCgZib3VuZHMYAiABKAsyFi5qYWNrbGluZS52MS5SdW5Cb3VuZHMSNAoGbGFiZWxzGAMgAygLMiQuamFja2xpbmUudjEuRm9ya0NoYW5nZXMuTGFiZWxzRW50cnkSDQoFc3RlZXIYBCABKAkSLAoIZGVhZGxpbmUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgGEBQidwoORm9ya1J1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhAKCHNlcXVlbmNlGAIgASgEEikKB2NoYW5nZXMYAyABKAsyGC5qYWNrbGluZS52MS5Gb3JrQ2hhbmdlcxISCgpyZXF1ZXN0X2lkGAQgASgJSgQIBRAUImQKD0ZvcmtSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4SMgoLZGlzcG9zaXRpb24YAiABKA4yHS5qYWNrbGluZS52MS5TdGFydERpc3Bvc2l0aW9uIrkCChVTdHJlYW1Qcm9ncmVzc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAIgASgEEh8KBHZpZXcYAyABKA4yES5qYWNrbGluZS52MS5WaWV3EhYKDmluY2x1ZGVfZGVsdGFzGAQgASgIEg0KBWtpbmRzGAUgAygJEhgKEGluY2x1ZGVfY2hpbGRyZW4YBiABKAgSRAoJcG9zaXRpb25zGAcgAygLMjEuamFja2xpbmUudjEuU3RyZWFtUHJvZ3Jlc3NSZXF1ZXN0LlBvc2l0aW9uc0VudHJ5EhgKEGluY2x1ZGVfcHJvZ3Jlc3MYCCABKAgaMAoOUG9zaXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgEOgI4AUoECAkQFCLFAgoWU3RyZWFtUHJvZ3Jlc3NSZXNwb25zZRImCgZldmVudHMYASADKAsyFi5qYWNrbGluZS52MS5TdGVwRXZlbnQSIgoGZGVsdGFzGAIgAygLMhIuamFja2xpbmUudjEuRGVsdGESFAoMc2VudF90aHJvdWdoGAMgASgEEhUKDWhlYWRfc2VxdWVuY2UYBCABKAQSIQoFcmVzZXQYBSABKAsyEi5qYWNrbGluZS52MS5SZXNldBIWCg5zdG9yZV9kZWdyYWRlZBgHIAEoCBJFCglwb3NpdGlvbnMYBiADKAsyMi5qYWNrbGluZS52MS5TdHJlYW1Qcm9ncmVzc1Jlc3BvbnNlLlBvc2l0aW9uc0VudHJ5GjAKDlBvc2l0aW9uc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoBDoCOAEipQUKDkNvbnRyb2xSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRISCgpjb21tYW5kX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCRIoCgZleHBlY3QYBCABKAsyGC5qYWNrbGluZS52MS5FeHBlY3RhdGlvbhInCgR3YWl0GAUgASgOMhkuamFja2xpbmUudjEuUmVjZWlwdFN0YWdlEioKBXBhdXNlGAogASgLMhkuamFja2xpbmUudjEuUGF1c2VDb21tYW5kSAASLAoGcmVzdW1lGAsgASgLMhouamFja2xpbmUudjEuUmVzdW1lQ29tbWFuZEgAEioKBXN0ZWVyGAwgASgLMhkuamFja2xpbmUudjEuU3RlZXJDb21tYW5kSAASKgoFYWJvcnQYDSABKAsyGS5qYWNrbGluZS52MS5BYm9ydENvbW1hbmRIABIsCgZhbnN3ZXIYDiABKAsyGi5qYWNrbGluZS52MS5BbnN3ZXJDb21tYW5kSAASQgoSc3VibWl0X3Rvb2xfcmVzdWx0GA8gASgLMiQuamFja2xpbmUudjEuU3VibWl0VG9vbFJlc3VsdENvbW1hbmRIABI5Cg1hZGp1c3RfYm91bmRzGBAgASgLMiAuamFja2xpbmUudjEuQWRqdXN0Qm91bmRzQ29tbWFuZEgAEi4KB2FwcHJvdmUYESABKAsyGy5qYWNrbGluZS52MS5BcHByb3ZlQ29tbWFuZEgAEj4KEGVkaXRfYW5kX2FwcHJvdmUYEiABKAsyIi5qYWNrbGluZS52MS5FZGl0QW5kQXBwcm92ZUNvbW1hbmRIABIsCgZyZWplY3QYEyABKAsyGi5qYWNrbGluZS52MS5SZWplY3RDb21tYW5kSABCCQoHY29tbWFuZEoECBQQHiJJCg9Db250cm9sUmVzcG9uc2USJQoHcmVjZWlwdBgBIAEoCzIULmphY2tsaW5lLnYxLlJlY2VpcHQSDwoHcmVhY2hlZBgCIAEoCCJACg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIfCgR2aWV3GAIgASgOMhEuamFja2xpbmUudjEuVmlldyIvCg5HZXRSdW5SZXNwb25zZRIdCgNydW4YASABKAsyEC5qYWNrbGluZS52MS5SdW4ibQoOV2FpdFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3EioKB3RpbWVvdXQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iQgoPV2FpdFJ1blJlc3BvbnNlEh0KA3J1bhgBIAEoCzIQLmphY2tsaW5lLnYxLlJ1bhIQCghmaW5pc2hlZBgCIAEoCCLxAgoPTGlzdFJ1bnNSZXF1ZXN0EiUKBnN0YXRlcxgBIAMoDjIVLmphY2tsaW5lLnYxLlJ1blN0YXRlEhAKCHdvcmtmbG93GAIgASgJEjgKBmxhYmVscxgDIAMoCzIoLmphY2tsaW5lLnYxLkxpc3RSdW5zUmVxdWVzdC5MYWJlbHNFbnRyeRIxCg1jcmVhdGVkX2FmdGVyGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkSEQoJdGhyZWFkX2lkGAggASgJEhUKDXBhcmVudF9ydW5faWQYCSABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAoQFCJfChBMaXN0UnVuc1Jlc3BvbnNlEh4KBHJ1bnMYASADKAsyEC5qYWNrbGluZS52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAQiRwoUTGlzdFRvb2xDYWxsc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJEh8KBHZpZXcYAiABKA4yES5qYWNrbGluZS52MS5WaWV3IkIKFUxpc3RUb29sQ2FsbHNSZXNwb25zZRIpCgp0b29sX2NhbGxzGAEgAygLMhUuamFja2xpbmUudjEuVG9vbENhbGwiWQoYR2V0VG9vbENhbGxSZXN1bHRSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIPCgdjYWxsX2lkGAIgASgJEg4KBm9mZnNldBgDIAEoBBIMCgRwYXJ0GAQgASgNIngKGUdldFRvb2xDYWxsUmVzdWx0UmVzcG9uc2USDAoEZGF0YRgBIAEoDBITCgt0b3RhbF9ieXRlcxgCIAEoBBISCgprZXB0X2J5dGVzGAMgASgEEhIKCm1lZGlhX3R5cGUYBCABKAkSEAoIY29tcGxldGUYBSABKAgiSAoWTGlzdFJ1bk1lc3NhZ2VzUmVxdWVzdBIOCgZydW5faWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRINCgV2aXNpdBgDIAEoDSJEChdMaXN0UnVuTWVzc2FnZXNSZXNwb25zZRIpCghtZXNzYWdlcxgBIAMoCzIXLmphY2tsaW5lLnYxLlJ1bk1lc3NhZ2UiswEKFUxpc3RJbnRlcnJ1cHRzUmVxdWVzdBIOCgZydW5faWQYASABKAkSHwoEdmlldxgCIAEoDjIRLmphY2tsaW5lLnYxLlZpZXcSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkSGAoQaW5jbHVkZV9jaGlsZHJlbhgFIAEoCBIoCgRraW5kGAYgASgOMhouamFja2xpbmUudjEuSW50ZXJydXB0S2luZCJdChZMaXN0SW50ZXJydXB0c1Jlc3BvbnNlEioKCmludGVycnVwdHMYASADKAsyFi5qYWNrbGluZS52MS5JbnRlcnJ1cHQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkEKEkxpc3RUaHJlYWRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCUoECAMQFCJUChNMaXN0VGhyZWFkc1Jlc3BvbnNlEiQKB3RocmVhZHMYASADKAsyEy5qYWNrbGluZS52MS5UaHJlYWQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIosBChBHZXRUaHJlYWRSZXF1ZXN0EhEKCXRocmVhZF9pZBgBIAEoCRIfCgR2aWV3GAIgASgOMhEuamFja2xpbmUudjEuVmlldxIWCg5hZnRlcl9wb3NpdGlvbhgDIAEoBBIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCUoECAYQFCJ/ChFHZXRUaHJlYWRSZXNwb25zZRIjCgZ0aHJlYWQYASABKAsyEy5qYWNrbGluZS52MS5UaHJlYWQSLAoIbWVzc2FnZXMYAiADKAsyGi5qYWNrbGluZS52MS5UaHJlYWRNZXNzYWdlEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJ1ChVBcHBlbmRNZXNzYWdlc1JlcXVlc3QSEQoJdGhyZWFkX2lkGAEgASgJEi8KCG1lc3NhZ2VzGAIgAygLMh0uamFja2xpbmUudjEuTmV3VGhyZWFkTWVzc2FnZRISCgpyZXF1ZXN0X2lkGAMgASgJSgQIBBAUImgKFkFwcGVuZE1lc3NhZ2VzUmVzcG9uc2USIwoGdGhyZWFkGAEgASgLMhMuamFja2xpbmUudjEuVGhyZWFkEg8KB3BlbmRpbmcYAiABKAgSGAoQcmVwZWF0ZWRfcmVxdWVzdBgDIAEoCCIkCgVMaW1pdBIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgEIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IuABChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIwCgpkdXJhYmlsaXR5GAIgASgOMhwuamFja2xpbmUudjEuRHVyYWJpbGl0eUNsYXNzEiIKBmxpbWl0cxgDIAMoCzISLmphY2tsaW5lLnYxLkxpbWl0EhIKCnN0ZXBfa2luZHMYBCADKAkSKgoIY29tbWFuZHMYBSADKA4yGC5qYWNrbGluZS52MS5Db21tYW5kS2luZBIOCgZtb2RlbHMYBiADKAkSEAoIZmVhdHVyZXMYByADKAkq2wEKEFN0YXJ0RGlzcG9zaXRpb24SIQodU1RBUlRfRElTUE9TSVRJT05fVU5TUEVDSUZJRUQQABIdChlTVEFSVF9ESVNQT1NJVElPTl9TVEFSVEVEEAESHAoYU1RBUlRfRElTUE9TSVRJT05fUVVFVUVEEAISIgoeU1RBUlRfRElTUE9TSVRJT05fREVEVVBMSUNBVEVEEAMSHQoZU1RBUlRfRElTUE9TSVRJT05fU1RFRVJFRBAEEh4KGlNUQVJUX0RJU1BPU0lUSU9OX1JFUExBQ0VEEAUiBAgGEAkqiAEKD0R1cmFiaWxpdHlDbGFzcxIgChxEVVJBQklMSVRZX0NMQVNTX1VOU1BFQ0lGSUVEEAASGgoWRFVSQUJJTElUWV9DTEFTU19GU1lOQxABEhwKGERVUkFCSUxJVFlfQ0xBU1NfUFJPQ0VTUxACEhkKFURVUkFCSUxJVFlfQ0xBU1NfTk9ORRADMrQKCgpSdW5TZXJ2aWNlEkcKCFN0YXJ0UnVuEhwuamFja2xpbmUudjEuU3RhcnRSdW5SZXF1ZXN0Gh0uamFja2xpbmUudjEuU3RhcnRSdW5SZXNwb25zZRJECgdGb3JrUnVuEhsuamFja2xpbmUudjEuRm9ya1J1blJlcXVlc3QaHC5qYWNrbGluZS52MS5Gb3JrUnVuUmVzcG9uc2USWwoOU3RyZWFtUHJvZ3Jlc3MSIi5qYWNrbGluZS52MS5TdHJlYW1Qcm9ncmVzc1JlcXVlc3QaIy5qYWNrbGluZS52MS5TdHJlYW1Qcm9ncmVzc1Jlc3BvbnNlMAESRAoHQ29udHJvbBIbLmphY2tsaW5lLnYxLkNvbnRyb2xSZXF1ZXN0GhwuamFja2xpbmUudjEuQ29udHJvbFJlc3BvbnNlEkEKBkdldFJ1bhIaLmphY2tsaW5lLnYxLkdldFJ1blJlcXVlc3QaGy5qYWNrbGluZS52MS5HZXRSdW5SZXNwb25zZRJECgdXYWl0UnVuEhsuamFja2xpbmUudjEuV2FpdFJ1blJlcXVlc3QaHC5qYWNrbGluZS52MS5XYWl0UnVuUmVzcG9uc2USRwoITGlzdFJ1bnMSHC5qYWNrbGluZS52MS5MaXN0UnVuc1JlcXVlc3QaHS5qYWNrbGluZS52MS5MaXN0UnVuc1Jlc3BvbnNlElYKDUxpc3RUb29sQ2FsbHMSIS5qYWNrbGluZS52MS5MaXN0VG9vbENhbGxzUmVxdWVzdBoiLmphY2tsaW5lLnYxLkxpc3RUb29sQ2FsbHNSZXNwb25zZRJiChFHZXRUb29sQ2FsbFJlc3VsdBIlLmphY2tsaW5lLnYxLkdldFRvb2xDYWxsUmVzdWx0UmVxdWVzdBomLmphY2tsaW5lLnYxLkdldFRvb2xDYWxsUmVzdWx0UmVzcG9uc2USXAoPTGlzdFJ1bk1lc3NhZ2VzEiMuamFja2xpbmUudjEuTGlzdFJ1bk1lc3NhZ2VzUmVxdWVzdBokLmphY2tsaW5lLnYxLkxpc3RSdW5NZXNzYWdlc1Jlc3BvbnNlElkKDkxpc3RJbnRlcnJ1cHRzEiIuamFja2xpbmUudjEuTGlzdEludGVycnVwdHNSZXF1ZXN0GiMuamFja2xpbmUudjEuTGlzdEludGVycnVwdHNSZXNwb25zZRJQCgtMaXN0VGhyZWFkcxIfLmphY2tsaW5lLnYxLkxpc3RUaHJlYWRzUmVxdWVzdBogLmphY2tsaW5lLnYxLkxpc3RUaHJlYWRzUmVzcG9uc2USSgoJR2V0VGhyZWFkEh0uamFja2xpbmUudjEuR2V0VGhyZWFkUmVxdWVzdBoeLmphY2tsaW5lLnYxLkdldFRocmVhZFJlc3BvbnNlElkKDkFwcGVuZE1lc3NhZ2VzEiIuamFja2xpbmUudjEuQXBwZW5kTWVzc2FnZXNSZXF1ZXN0GiMuamFja2xpbmUudjEuQXBwZW5kTWVzc2FnZXNSZXNwb25zZRJWCg1HZXRTZXJ2ZXJJbmZvEiEuamFja2xpbmUudjEuR2V0U2VydmVySW5mb1JlcXVlc3QaIi5qYWNrbGluZS52MS5HZXRTZXJ2ZXJJbmZvUmVzcG9uc2USXAoPTGlzdENvbm5lY3Rpb25zEiMuamFja2xpbmUudjEuTGlzdENvbm5lY3Rpb25zUmVxdWVzdBokLmphY2tsaW5lLnYxLkxpc3RDb25uZWN0aW9uc1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_jackline_v1_connection, file_jackline_v1_control, file_jackline_v1_event, file_jackline_v1_run, file_jackline_v1_thread]);
 
 /**
  * A workflow given with the request.
@@ -165,15 +161,6 @@ export type StartRunRequest = Message<"jackline.v1.StartRunRequest"> & {
    * @generated from field: jackline.v1.OnBusy on_busy = 12;
    */
   onBusy: OnBusy;
-
-  /**
-   * Begin so much later. Until then the run is queued, is there for every other call and can be aborted; it waits in the store
-   * alone, through restarts of the server. At most what the operator allows (`limits.run.start_delay`), and shorter than the
-   * time to `deadline`. Not with a thread.
-   *
-   * @generated from field: google.protobuf.Duration start_delay = 13;
-   */
-  startDelay?: Duration | undefined;
 };
 
 /**
@@ -402,15 +389,6 @@ export type StreamProgressRequest = Message<"jackline.v1.StreamProgressRequest">
    * @generated from field: bool include_progress = 8;
    */
   includeProgress: boolean;
-
-  /**
-   * The run belongs to whoever holds streams like this one: it is aborted, by StopReason CLIENT_GONE, once all of them
-   * have been closed for longer than the grace. Unset: a watcher that goes away changes nothing. Needs the scope
-   * `runs:control` too.
-   *
-   * @generated from field: jackline.v1.StreamOwner owner = 9;
-   */
-  owner?: StreamOwner | undefined;
 };
 
 /**
@@ -419,28 +397,6 @@ export type StreamProgressRequest = Message<"jackline.v1.StreamProgressRequest">
  */
 export const StreamProgressRequestSchema: GenMessage<StreamProgressRequest> = /*@__PURE__*/
   messageDesc(file_jackline_v1_run_service, 6);
-
-/**
- * What makes a stream an owner of its run. A run that was ever owned needs an owner until it ends.
- *
- * @generated from message jackline.v1.StreamOwner
- */
-export type StreamOwner = Message<"jackline.v1.StreamOwner"> & {
-  /**
-   * How long the run may be without an owner: 10 s when unset. The grace of the one that went last counts; where the server is
-   * restarted it begins anew, and where a worker of several dies it may be 15 s longer.
-   *
-   * @generated from field: google.protobuf.Duration grace = 1;
-   */
-  grace?: Duration | undefined;
-};
-
-/**
- * Describes the message jackline.v1.StreamOwner.
- * Use `create(StreamOwnerSchema)` to create a new message.
- */
-export const StreamOwnerSchema: GenMessage<StreamOwner> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 7);
 
 /**
  * One frame of a stream. A frame without events is a heartbeat; one comes at least every 15 s.
@@ -504,7 +460,7 @@ export type StreamProgressResponse = Message<"jackline.v1.StreamProgressResponse
  * Use `create(StreamProgressResponseSchema)` to create a new message.
  */
 export const StreamProgressResponseSchema: GenMessage<StreamProgressResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 8);
+  messageDesc(file_jackline_v1_run_service, 7);
 
 /**
  * Request of Control.
@@ -608,6 +564,30 @@ export type ControlRequest = Message<"jackline.v1.ControlRequest"> & {
      */
     value: AdjustBoundsCommand;
     case: "adjustBounds";
+  } | {
+    /**
+     * Let a tool call start that waits for it.
+     *
+     * @generated from field: jackline.v1.ApproveCommand approve = 17;
+     */
+    value: ApproveCommand;
+    case: "approve";
+  } | {
+    /**
+     * Let it start with other arguments.
+     *
+     * @generated from field: jackline.v1.EditAndApproveCommand edit_and_approve = 18;
+     */
+    value: EditAndApproveCommand;
+    case: "editAndApprove";
+  } | {
+    /**
+     * Do not let it start.
+     *
+     * @generated from field: jackline.v1.RejectCommand reject = 19;
+     */
+    value: RejectCommand;
+    case: "reject";
   } | { case: undefined; value?: undefined };
 };
 
@@ -616,7 +596,7 @@ export type ControlRequest = Message<"jackline.v1.ControlRequest"> & {
  * Use `create(ControlRequestSchema)` to create a new message.
  */
 export const ControlRequestSchema: GenMessage<ControlRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 9);
+  messageDesc(file_jackline_v1_run_service, 8);
 
 /**
  * Response of Control.
@@ -644,7 +624,7 @@ export type ControlResponse = Message<"jackline.v1.ControlResponse"> & {
  * Use `create(ControlResponseSchema)` to create a new message.
  */
 export const ControlResponseSchema: GenMessage<ControlResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 10);
+  messageDesc(file_jackline_v1_run_service, 9);
 
 /**
  * Request of GetRun.
@@ -672,7 +652,7 @@ export type GetRunRequest = Message<"jackline.v1.GetRunRequest"> & {
  * Use `create(GetRunRequestSchema)` to create a new message.
  */
 export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 11);
+  messageDesc(file_jackline_v1_run_service, 10);
 
 /**
  * Response of GetRun.
@@ -693,7 +673,7 @@ export type GetRunResponse = Message<"jackline.v1.GetRunResponse"> & {
  * Use `create(GetRunResponseSchema)` to create a new message.
  */
 export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 12);
+  messageDesc(file_jackline_v1_run_service, 11);
 
 /**
  * Request of WaitRun.
@@ -728,7 +708,7 @@ export type WaitRunRequest = Message<"jackline.v1.WaitRunRequest"> & {
  * Use `create(WaitRunRequestSchema)` to create a new message.
  */
 export const WaitRunRequestSchema: GenMessage<WaitRunRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 13);
+  messageDesc(file_jackline_v1_run_service, 12);
 
 /**
  * Response of WaitRun.
@@ -756,7 +736,7 @@ export type WaitRunResponse = Message<"jackline.v1.WaitRunResponse"> & {
  * Use `create(WaitRunResponseSchema)` to create a new message.
  */
 export const WaitRunResponseSchema: GenMessage<WaitRunResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 14);
+  messageDesc(file_jackline_v1_run_service, 13);
 
 /**
  * Request of ListRuns.
@@ -833,7 +813,7 @@ export type ListRunsRequest = Message<"jackline.v1.ListRunsRequest"> & {
  * Use `create(ListRunsRequestSchema)` to create a new message.
  */
 export const ListRunsRequestSchema: GenMessage<ListRunsRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 15);
+  messageDesc(file_jackline_v1_run_service, 14);
 
 /**
  * Response of ListRuns.
@@ -869,7 +849,7 @@ export type ListRunsResponse = Message<"jackline.v1.ListRunsResponse"> & {
  * Use `create(ListRunsResponseSchema)` to create a new message.
  */
 export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 16);
+  messageDesc(file_jackline_v1_run_service, 15);
 
 /**
  * Request of ListToolCalls.
@@ -897,7 +877,7 @@ export type ListToolCallsRequest = Message<"jackline.v1.ListToolCallsRequest"> &
  * Use `create(ListToolCallsRequestSchema)` to create a new message.
  */
 export const ListToolCallsRequestSchema: GenMessage<ListToolCallsRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 17);
+  messageDesc(file_jackline_v1_run_service, 16);
 
 /**
  * Response of ListToolCalls.
@@ -918,7 +898,7 @@ export type ListToolCallsResponse = Message<"jackline.v1.ListToolCallsResponse">
  * Use `create(ListToolCallsResponseSchema)` to create a new message.
  */
 export const ListToolCallsResponseSchema: GenMessage<ListToolCallsResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 18);
+  messageDesc(file_jackline_v1_run_service, 17);
 
 /**
  * Request of GetToolCallResult.
@@ -960,7 +940,7 @@ export type GetToolCallResultRequest = Message<"jackline.v1.GetToolCallResultReq
  * Use `create(GetToolCallResultRequestSchema)` to create a new message.
  */
 export const GetToolCallResultRequestSchema: GenMessage<GetToolCallResultRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 19);
+  messageDesc(file_jackline_v1_run_service, 18);
 
 /**
  * Response of GetToolCallResult.
@@ -1009,7 +989,7 @@ export type GetToolCallResultResponse = Message<"jackline.v1.GetToolCallResultRe
  * Use `create(GetToolCallResultResponseSchema)` to create a new message.
  */
 export const GetToolCallResultResponseSchema: GenMessage<GetToolCallResultResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 20);
+  messageDesc(file_jackline_v1_run_service, 19);
 
 /**
  * Request of ListRunMessages.
@@ -1044,7 +1024,7 @@ export type ListRunMessagesRequest = Message<"jackline.v1.ListRunMessagesRequest
  * Use `create(ListRunMessagesRequestSchema)` to create a new message.
  */
 export const ListRunMessagesRequestSchema: GenMessage<ListRunMessagesRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 21);
+  messageDesc(file_jackline_v1_run_service, 20);
 
 /**
  * Response of ListRunMessages.
@@ -1065,7 +1045,7 @@ export type ListRunMessagesResponse = Message<"jackline.v1.ListRunMessagesRespon
  * Use `create(ListRunMessagesResponseSchema)` to create a new message.
  */
 export const ListRunMessagesResponseSchema: GenMessage<ListRunMessagesResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 22);
+  messageDesc(file_jackline_v1_run_service, 21);
 
 /**
  * Request of ListInterrupts.
@@ -1108,6 +1088,13 @@ export type ListInterruptsRequest = Message<"jackline.v1.ListInterruptsRequest">
    * @generated from field: bool include_children = 5;
    */
   includeChildren: boolean;
+
+  /**
+   * Only those that wait for this kind of answer; any when unspecified.
+   *
+   * @generated from field: jackline.v1.InterruptKind kind = 6;
+   */
+  kind: InterruptKind;
 };
 
 /**
@@ -1115,7 +1102,7 @@ export type ListInterruptsRequest = Message<"jackline.v1.ListInterruptsRequest">
  * Use `create(ListInterruptsRequestSchema)` to create a new message.
  */
 export const ListInterruptsRequestSchema: GenMessage<ListInterruptsRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 23);
+  messageDesc(file_jackline_v1_run_service, 22);
 
 /**
  * Response of ListInterrupts.
@@ -1143,7 +1130,7 @@ export type ListInterruptsResponse = Message<"jackline.v1.ListInterruptsResponse
  * Use `create(ListInterruptsResponseSchema)` to create a new message.
  */
 export const ListInterruptsResponseSchema: GenMessage<ListInterruptsResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 24);
+  messageDesc(file_jackline_v1_run_service, 23);
 
 /**
  * Request of ListThreads.
@@ -1171,7 +1158,7 @@ export type ListThreadsRequest = Message<"jackline.v1.ListThreadsRequest"> & {
  * Use `create(ListThreadsRequestSchema)` to create a new message.
  */
 export const ListThreadsRequestSchema: GenMessage<ListThreadsRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 25);
+  messageDesc(file_jackline_v1_run_service, 24);
 
 /**
  * Response of ListThreads.
@@ -1199,7 +1186,7 @@ export type ListThreadsResponse = Message<"jackline.v1.ListThreadsResponse"> & {
  * Use `create(ListThreadsResponseSchema)` to create a new message.
  */
 export const ListThreadsResponseSchema: GenMessage<ListThreadsResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 26);
+  messageDesc(file_jackline_v1_run_service, 25);
 
 /**
  * Request of GetThread.
@@ -1248,7 +1235,7 @@ export type GetThreadRequest = Message<"jackline.v1.GetThreadRequest"> & {
  * Use `create(GetThreadRequestSchema)` to create a new message.
  */
 export const GetThreadRequestSchema: GenMessage<GetThreadRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 27);
+  messageDesc(file_jackline_v1_run_service, 26);
 
 /**
  * Response of GetThread.
@@ -1283,7 +1270,7 @@ export type GetThreadResponse = Message<"jackline.v1.GetThreadResponse"> & {
  * Use `create(GetThreadResponseSchema)` to create a new message.
  */
 export const GetThreadResponseSchema: GenMessage<GetThreadResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 28);
+  messageDesc(file_jackline_v1_run_service, 27);
 
 /**
  * Request of AppendMessages.
@@ -1318,7 +1305,7 @@ export type AppendMessagesRequest = Message<"jackline.v1.AppendMessagesRequest">
  * Use `create(AppendMessagesRequestSchema)` to create a new message.
  */
 export const AppendMessagesRequestSchema: GenMessage<AppendMessagesRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 29);
+  messageDesc(file_jackline_v1_run_service, 28);
 
 /**
  * Response of AppendMessages.
@@ -1353,7 +1340,7 @@ export type AppendMessagesResponse = Message<"jackline.v1.AppendMessagesResponse
  * Use `create(AppendMessagesResponseSchema)` to create a new message.
  */
 export const AppendMessagesResponseSchema: GenMessage<AppendMessagesResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 30);
+  messageDesc(file_jackline_v1_run_service, 29);
 
 /**
  * A size or count that this server enforces.
@@ -1381,7 +1368,7 @@ export type Limit = Message<"jackline.v1.Limit"> & {
  * Use `create(LimitSchema)` to create a new message.
  */
 export const LimitSchema: GenMessage<Limit> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 31);
+  messageDesc(file_jackline_v1_run_service, 30);
 
 /**
  * Request of GetServerInfo.
@@ -1396,7 +1383,7 @@ export type GetServerInfoRequest = Message<"jackline.v1.GetServerInfoRequest"> &
  * Use `create(GetServerInfoRequestSchema)` to create a new message.
  */
 export const GetServerInfoRequestSchema: GenMessage<GetServerInfoRequest> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 32);
+  messageDesc(file_jackline_v1_run_service, 31);
 
 /**
  * Response of GetServerInfo.
@@ -1452,13 +1439,6 @@ export type GetServerInfoResponse = Message<"jackline.v1.GetServerInfoResponse">
    * @generated from field: repeated string features = 7;
    */
   features: string[];
-
-  /**
-   * True while the kill switch of the caller's tenant is engaged; unset if the store can't be asked.
-   *
-   * @generated from field: optional bool kill_switch_engaged = 8;
-   */
-  killSwitchEngaged?: boolean | undefined;
 };
 
 /**
@@ -1466,7 +1446,7 @@ export type GetServerInfoResponse = Message<"jackline.v1.GetServerInfoResponse">
  * Use `create(GetServerInfoResponseSchema)` to create a new message.
  */
 export const GetServerInfoResponseSchema: GenMessage<GetServerInfoResponse> = /*@__PURE__*/
-  messageDesc(file_jackline_v1_run_service, 33);
+  messageDesc(file_jackline_v1_run_service, 32);
 
 /**
  * What became of a start.
@@ -1489,7 +1469,7 @@ export enum StartDisposition {
   STARTED = 1,
 
   /**
-   * It waits for a free place, for its turn in the thread, or for the end of its delay.
+   * It waits for a free place, or for its turn in the thread.
    *
    * @generated from enum value: START_DISPOSITION_QUEUED = 2;
    */
@@ -1611,36 +1591,6 @@ export const RunService: GenService<{
     methodKind: "unary";
     input: typeof ControlRequestSchema;
     output: typeof ControlResponseSchema;
-  },
-  /**
-   * Gives one command to many runs, page by page. Scope `runs:control`.
-   *
-   * @generated from rpc jackline.v1.RunService.BulkControl
-   */
-  bulkControl: {
-    methodKind: "unary";
-    input: typeof BulkControlRequestSchema;
-    output: typeof BulkControlResponseSchema;
-  },
-  /**
-   * Engages or releases the kill switch of the caller's tenant. Scope `admin`.
-   *
-   * @generated from rpc jackline.v1.RunService.KillSwitch
-   */
-  killSwitch: {
-    methodKind: "unary";
-    input: typeof KillSwitchRequestSchema;
-    output: typeof KillSwitchResponseSchema;
-  },
-  /**
-   * Says where the kill switch of the caller's tenant stands. Scope `runs:observe`.
-   *
-   * @generated from rpc jackline.v1.RunService.GetKillSwitch
-   */
-  getKillSwitch: {
-    methodKind: "unary";
-    input: typeof GetKillSwitchRequestSchema;
-    output: typeof GetKillSwitchResponseSchema;
   },
   /**
    * Reads a run. Scope `runs:observe`; `runs:content` for the view FULL.
