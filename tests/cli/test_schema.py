@@ -143,7 +143,7 @@ BROKEN_WORKFLOWS = [
     AGENT + "stop_when: {all: [{elapsed: {gte: 2}}]}}\n",
     AGENT + "stop_when: {no_tool_calls: false}}\n",
     AGENT + "stop_when: {confidence: {gte: 1.9}}}\n",
-    AGENT + "allow_effects: [destructive]}\n",
+    AGENT + "allow_effects: [harmless]}\n",
     STEPS + "{kind: completion}\n",
     STEPS + "{kind: completion, prompt: x, tools: []}\n",
     STEPS + "{kind: http, path: /}\n",

@@ -20,7 +20,6 @@ NOT_BUILT = (
     "PostgreSQL",
     "Redis",
     "dashboard",
-    "approval",
 )
 
 

@@ -4,10 +4,23 @@ Owns the scenarios. Their model is the profile `fast`, their tools are `look` (a
 of the connection `shop`, so that a real server with those can go on with the ones that are cut off.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jackline_server.core.commands import Abort, AdjustBounds, Answer, Pause, Resume, Steer, SubmitToolResult
+from jackline_server.core.commands import (
+    Abort,
+    AdjustBounds,
+    Answer,
+    Approve,
+    Decision,
+    EditAndApprove,
+    Pause,
+    Reject,
+    Resume,
+    Steer,
+    SubmitToolResult,
+)
 from jackline_server.core.facts import AbortMode, FailureClass, Phase, ToolAsk, Usage
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import HumanAction
@@ -95,6 +108,23 @@ steps:
     description: Asks for the card.
     question: Which card?
     schema: {{type: object, properties: {{card: {{type: string}}}}, required: [card]}}
+"""
+_APPROVALS = f"""\
+name: approvals
+model: fast
+{_INPUT}
+bounds: {{approval_expiry: 8h}}
+flow: [work]
+steps:
+  work:
+    kind: agent
+    description: Charges.
+    tools: [{{ref: charge, bind: {{mark: /input/mark}}}}]
+    answer: text
+  charge:
+    {{kind: http, effect: destructive, description: Charges., connection: shop, method: POST, path: /charge,
+     body: {{mark: "{{{{ mark }}}}", sum: "{{{{ sum }}}}"}},
+     parameters: {{type: object, properties: {{sum: {{type: integer}}}}}}}}
 """
 _UNDO = """\
   undo:
@@ -334,6 +364,22 @@ async def _asked_by_a_step(stage: Stage) -> str:
     return await stage.to_the_end(run_id)
 
 
+async def _approved(stage: Stage) -> str:
+    run_id = await stage.start()
+    for ordinal, sum_ in enumerate((1, 2, 3), start=1):
+        await stage.until(run_id, "interrupt_raised", ordinal)
+        await stage.until_phase(run_id, Phase.WAITING)
+        asked = f"approval-{ordinal}-1"
+        digest = hashlib.sha256(f'{{"sum":{sum_},"mark":"m"}}'.encode()).hexdigest()
+        decision: Decision = Approve(interrupt_id=asked, digest=digest)
+        if ordinal == 2:
+            decision = EditAndApprove(interrupt_id=asked, digest=digest, arguments_json='{"sum":20}')
+        elif ordinal == 3:
+            decision = Reject(interrupt_id=asked, text="enough")
+        await stage.control(run_id, decision, f"decision-{ordinal}")
+    return await stage.to_the_end(run_id)
+
+
 async def _asked_by_a_tool(stage: Stage) -> str:
     run_id = await stage.start()
     await stage.until(run_id, "interrupt_raised")
@@ -389,6 +435,17 @@ SCENARIOS: tuple[Scenario, ...] = (
         replies=_FIRST_TURN_AND_END,
         tools={**_BOTH, "charge": _wants_to_know},
         play=_asked_by_a_tool,
+    ),
+    Scenario(
+        name="approved",
+        about="Three calls have to be approved: one is, one is with other arguments, one is not.",
+        workflow=_APPROVALS,
+        replies=(
+            ScriptedReply(calls=tuple((f"c-{sum_}", "charge", f'{{"sum":{sum_}}}') for sum_ in (1, 2, 3))),
+            ScriptedReply(text="Charged."),
+        ),
+        tools={"charge": _BOTH["charge"]},
+        play=_approved,
     ),
     Scenario(
         name="asked_by_a_step",

@@ -34,6 +34,7 @@ from jackline_server.runtime.ports import (
     ModelRequest,
     Source,
 )
+from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, CommandRow, RunQuery, RunRow, StoredEvent
 from jackline_server.runtime.use_cases import ControlRun, StartRun
 from jackline_server.runtime.use_cases import Stage as Awaited
@@ -222,6 +223,7 @@ class Stage:
             clock=clock,
             chance=_Chance(scenario.name),
             consultants=_Consultants(list(scenario.answers)),
+            limits=RunLimits(own_approvals=None),
         )
         self._boots = 0
         self._life = virtual.Process(name="none", dead=True)
