@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from jackline_server.testing.validators.history import Asks, Event, History, Run, Violation
 
-_ANSWERS = frozenset({"answer", "submit_tool_result"})
+_ANSWERS = frozenset({"answer", "submit_tool_result", "approve", "edit_and_approve", "reject"})
 """The commands that do nothing but decide a question."""
 
 _DECIDING = _ANSWERS | {"adjust_bounds"}

@@ -340,7 +340,7 @@ def s2(history: History) -> list[Violation]:
             if call in unanswered:
                 found.append(_violation("S2", run, f"{call} goes on at {event.sequence} without an answer"))
             attempts[call] += 1
-            free = event.fields.get("effect") != "write" or event.fields.get("tool") in run.caps.retried
+            free = event.fields.get("effect") not in _ONCE or event.fields.get("tool") in run.caps.retried
             if not free and attempts[call] > 1 + allowed[call]:
                 found.append(_violation("S2", run, f"the write {call} starts again at {event.sequence}"))
     return found
