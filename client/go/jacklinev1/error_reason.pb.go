@@ -119,6 +119,9 @@ const (
 	ErrorReason_ERROR_REASON_WRONG_INTERRUPT_KIND ErrorReason = 79
 	// FAILED_PRECONDITION: the thread has an active run. Keys: `thread_id`, `run_id`.
 	ErrorReason_ERROR_REASON_THREAD_BUSY ErrorReason = 75
+	// FAILED_PRECONDITION: the kill switch is engaged, and no run begins. GetKillSwitch says by whom and why.
+	// Keys: `since`.
+	ErrorReason_ERROR_REASON_KILL_SWITCH_ENGAGED ErrorReason = 76
 	// ABORTED: the alias has moved. Keys: `alias`, `digest`.
 	ErrorReason_ERROR_REASON_ALIAS_MOVED ErrorReason = 60
 	// ABORTED: another stream has resumed this worker's session.
@@ -200,6 +203,7 @@ var (
 		78:  "ERROR_REASON_ARGUMENTS_CHANGED",
 		79:  "ERROR_REASON_WRONG_INTERRUPT_KIND",
 		75:  "ERROR_REASON_THREAD_BUSY",
+		76:  "ERROR_REASON_KILL_SWITCH_ENGAGED",
 		60:  "ERROR_REASON_ALIAS_MOVED",
 		61:  "ERROR_REASON_WORKER_SESSION_TAKEN",
 		70:  "ERROR_REASON_EVENTS_EXPIRED",
@@ -261,6 +265,7 @@ var (
 		"ERROR_REASON_ARGUMENTS_CHANGED":       78,
 		"ERROR_REASON_WRONG_INTERRUPT_KIND":    79,
 		"ERROR_REASON_THREAD_BUSY":             75,
+		"ERROR_REASON_KILL_SWITCH_ENGAGED":     76,
 		"ERROR_REASON_ALIAS_MOVED":             60,
 		"ERROR_REASON_WORKER_SESSION_TAKEN":    61,
 		"ERROR_REASON_EVENTS_EXPIRED":          70,
@@ -312,7 +317,7 @@ var File_jackline_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xbd\x0f\n" +
+	"\x1ejackline/v1/error_reason.proto\x12\vjackline.v1*\xe3\x0f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eERROR_REASON_MALFORMED_REQUEST\x10\x01\x12 \n" +
@@ -356,7 +361,8 @@ const file_jackline_v1_error_reason_proto_rawDesc = "" +
 	"\x1dERROR_REASON_NO_BOUNDED_VISIT\x10J\x12\"\n" +
 	"\x1eERROR_REASON_ARGUMENTS_CHANGED\x10N\x12%\n" +
 	"!ERROR_REASON_WRONG_INTERRUPT_KIND\x10O\x12\x1c\n" +
-	"\x18ERROR_REASON_THREAD_BUSY\x10K\x12\x1c\n" +
+	"\x18ERROR_REASON_THREAD_BUSY\x10K\x12$\n" +
+	" ERROR_REASON_KILL_SWITCH_ENGAGED\x10L\x12\x1c\n" +
 	"\x18ERROR_REASON_ALIAS_MOVED\x10<\x12%\n" +
 	"!ERROR_REASON_WORKER_SESSION_TAKEN\x10=\x12\x1f\n" +
 	"\x1bERROR_REASON_EVENTS_EXPIRED\x10F\x12#\n" +

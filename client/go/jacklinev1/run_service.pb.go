@@ -2629,9 +2629,11 @@ type GetServerInfoResponse struct {
 	// The model profiles that workflows may name.
 	Models []string `protobuf:"bytes,6,rep,name=models,proto3" json:"models,omitempty"`
 	// Other abilities, by name.
-	Features      []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Features []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
+	// True while the kill switch of the caller's tenant is engaged; unset if the store can't be asked.
+	KillSwitchEngaged *bool `protobuf:"varint,8,opt,name=kill_switch_engaged,json=killSwitchEngaged,proto3,oneof" json:"kill_switch_engaged,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *GetServerInfoResponse) Reset() {
@@ -2713,11 +2715,18 @@ func (x *GetServerInfoResponse) GetFeatures() []string {
 	return nil
 }
 
+func (x *GetServerInfoResponse) GetKillSwitchEngaged() bool {
+	if x != nil && x.KillSwitchEngaged != nil {
+		return *x.KillSwitchEngaged
+	}
+	return false
+}
+
 var File_jackline_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1djackline/v1/run_service.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cjackline/v1/connection.proto\x1a\x19jackline/v1/control.proto\x1a\x17jackline/v1/event.proto\x1a\x15jackline/v1/run.proto\x1a\x18jackline/v1/thread.proto\"\x9c\x01\n" +
+	"\x1djackline/v1/run_service.proto\x12\vjackline.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ejackline/v1/bulk_control.proto\x1a\x1cjackline/v1/connection.proto\x1a\x19jackline/v1/control.proto\x1a\x17jackline/v1/event.proto\x1a\x1djackline/v1/kill_switch.proto\x1a\x15jackline/v1/run.proto\x1a\x18jackline/v1/thread.proto\"\x9c\x01\n" +
 	"\x0eInlineWorkflow\x12\x12\n" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12<\n" +
 	"\x05files\x18\x02 \x03(\v2&.jackline.v1.InlineWorkflow.FilesEntryR\x05files\x1a8\n" +
@@ -2914,7 +2923,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xa4\x02\n" +
+	"\x14GetServerInfoRequest\"\xf1\x02\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12<\n" +
 	"\n" +
@@ -2925,7 +2934,9 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"step_kinds\x18\x04 \x03(\tR\tstepKinds\x124\n" +
 	"\bcommands\x18\x05 \x03(\x0e2\x18.jackline.v1.CommandKindR\bcommands\x12\x16\n" +
 	"\x06models\x18\x06 \x03(\tR\x06models\x12\x1a\n" +
-	"\bfeatures\x18\a \x03(\tR\bfeatures*\xdb\x01\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures\x123\n" +
+	"\x13kill_switch_engaged\x18\b \x01(\bH\x00R\x11killSwitchEngaged\x88\x01\x01B\x16\n" +
+	"\x14_kill_switch_engaged*\xdb\x01\n" +
 	"\x10StartDisposition\x12!\n" +
 	"\x1dSTART_DISPOSITION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19START_DISPOSITION_STARTED\x10\x01\x12\x1c\n" +
@@ -2937,14 +2948,17 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x1cDURABILITY_CLASS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16DURABILITY_CLASS_FSYNC\x10\x01\x12\x1c\n" +
 	"\x18DURABILITY_CLASS_PROCESS\x10\x02\x12\x19\n" +
-	"\x15DURABILITY_CLASS_NONE\x10\x032\xb4\n" +
-	"\n" +
+	"\x15DURABILITY_CLASS_NONE\x10\x032\xad\f\n" +
 	"\n" +
 	"RunService\x12G\n" +
 	"\bStartRun\x12\x1c.jackline.v1.StartRunRequest\x1a\x1d.jackline.v1.StartRunResponse\x12D\n" +
 	"\aForkRun\x12\x1b.jackline.v1.ForkRunRequest\x1a\x1c.jackline.v1.ForkRunResponse\x12[\n" +
 	"\x0eStreamProgress\x12\".jackline.v1.StreamProgressRequest\x1a#.jackline.v1.StreamProgressResponse0\x01\x12D\n" +
-	"\aControl\x12\x1b.jackline.v1.ControlRequest\x1a\x1c.jackline.v1.ControlResponse\x12A\n" +
+	"\aControl\x12\x1b.jackline.v1.ControlRequest\x1a\x1c.jackline.v1.ControlResponse\x12P\n" +
+	"\vBulkControl\x12\x1f.jackline.v1.BulkControlRequest\x1a .jackline.v1.BulkControlResponse\x12M\n" +
+	"\n" +
+	"KillSwitch\x12\x1e.jackline.v1.KillSwitchRequest\x1a\x1f.jackline.v1.KillSwitchResponse\x12V\n" +
+	"\rGetKillSwitch\x12!.jackline.v1.GetKillSwitchRequest\x1a\".jackline.v1.GetKillSwitchResponse\x12A\n" +
 	"\x06GetRun\x12\x1a.jackline.v1.GetRunRequest\x1a\x1b.jackline.v1.GetRunResponse\x12D\n" +
 	"\aWaitRun\x12\x1b.jackline.v1.WaitRunRequest\x1a\x1c.jackline.v1.WaitRunResponse\x12G\n" +
 	"\bListRuns\x12\x1c.jackline.v1.ListRunsRequest\x1a\x1d.jackline.v1.ListRunsResponse\x12V\n" +
@@ -3048,8 +3062,14 @@ var file_jackline_v1_run_service_proto_goTypes = []any{
 	(*ThreadMessage)(nil),             // 71: jackline.v1.ThreadMessage
 	(*NewThreadMessage)(nil),          // 72: jackline.v1.NewThreadMessage
 	(CommandKind)(0),                  // 73: jackline.v1.CommandKind
-	(*ListConnectionsRequest)(nil),    // 74: jackline.v1.ListConnectionsRequest
-	(*ListConnectionsResponse)(nil),   // 75: jackline.v1.ListConnectionsResponse
+	(*BulkControlRequest)(nil),        // 74: jackline.v1.BulkControlRequest
+	(*KillSwitchRequest)(nil),         // 75: jackline.v1.KillSwitchRequest
+	(*GetKillSwitchRequest)(nil),      // 76: jackline.v1.GetKillSwitchRequest
+	(*ListConnectionsRequest)(nil),    // 77: jackline.v1.ListConnectionsRequest
+	(*BulkControlResponse)(nil),       // 78: jackline.v1.BulkControlResponse
+	(*KillSwitchResponse)(nil),        // 79: jackline.v1.KillSwitchResponse
+	(*GetKillSwitchResponse)(nil),     // 80: jackline.v1.GetKillSwitchResponse
+	(*ListConnectionsResponse)(nil),   // 81: jackline.v1.ListConnectionsResponse
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	35, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
@@ -3117,36 +3137,42 @@ var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	6,  // 62: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
 	8,  // 63: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
 	10, // 64: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
-	12, // 65: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
-	14, // 66: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
-	16, // 67: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
-	18, // 68: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	20, // 69: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
-	22, // 70: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	24, // 71: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	26, // 72: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
-	28, // 73: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
-	30, // 74: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
-	33, // 75: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	74, // 76: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
-	4,  // 77: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 78: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	9,  // 79: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	11, // 80: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	13, // 81: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	15, // 82: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	17, // 83: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	19, // 84: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	21, // 85: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
-	23, // 86: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	25, // 87: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	27, // 88: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
-	29, // 89: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
-	31, // 90: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
-	34, // 91: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	75, // 92: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
-	77, // [77:93] is the sub-list for method output_type
-	61, // [61:77] is the sub-list for method input_type
+	74, // 65: jackline.v1.RunService.BulkControl:input_type -> jackline.v1.BulkControlRequest
+	75, // 66: jackline.v1.RunService.KillSwitch:input_type -> jackline.v1.KillSwitchRequest
+	76, // 67: jackline.v1.RunService.GetKillSwitch:input_type -> jackline.v1.GetKillSwitchRequest
+	12, // 68: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
+	14, // 69: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
+	16, // 70: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
+	18, // 71: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
+	20, // 72: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
+	22, // 73: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	24, // 74: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	26, // 75: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
+	28, // 76: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
+	30, // 77: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
+	33, // 78: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	77, // 79: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
+	4,  // 80: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 81: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	9,  // 82: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	11, // 83: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	78, // 84: jackline.v1.RunService.BulkControl:output_type -> jackline.v1.BulkControlResponse
+	79, // 85: jackline.v1.RunService.KillSwitch:output_type -> jackline.v1.KillSwitchResponse
+	80, // 86: jackline.v1.RunService.GetKillSwitch:output_type -> jackline.v1.GetKillSwitchResponse
+	13, // 87: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	15, // 88: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	17, // 89: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	19, // 90: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	21, // 91: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
+	23, // 92: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	25, // 93: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	27, // 94: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
+	29, // 95: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
+	31, // 96: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
+	34, // 97: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	81, // 98: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
+	80, // [80:99] is the sub-list for method output_type
+	61, // [61:80] is the sub-list for method input_type
 	61, // [61:61] is the sub-list for extension type_name
 	61, // [61:61] is the sub-list for extension extendee
 	0,  // [0:61] is the sub-list for field type_name
@@ -3157,9 +3183,11 @@ func file_jackline_v1_run_service_proto_init() {
 	if File_jackline_v1_run_service_proto != nil {
 		return
 	}
+	file_jackline_v1_bulk_control_proto_init()
 	file_jackline_v1_connection_proto_init()
 	file_jackline_v1_control_proto_init()
 	file_jackline_v1_event_proto_init()
+	file_jackline_v1_kill_switch_proto_init()
 	file_jackline_v1_run_proto_init()
 	file_jackline_v1_thread_proto_init()
 	file_jackline_v1_run_service_proto_msgTypes[1].OneofWrappers = []any{
@@ -3180,6 +3208,7 @@ func file_jackline_v1_run_service_proto_init() {
 		(*ControlRequest_EditAndApprove)(nil),
 		(*ControlRequest_Reject)(nil),
 	}
+	file_jackline_v1_run_service_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

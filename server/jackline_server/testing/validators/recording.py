@@ -34,6 +34,7 @@ _CONTENT = frozenset(
         "unheard",
         "tail",
         "ask",
+        "arguments_json",
     }
 )
 """Fields of facts that no validator reads."""

@@ -21,6 +21,8 @@ from jackline_server.testing.validators.history import (
 )
 
 _NO_CAPS = StepCaps(tools={})
+_ONCE = ("write", "destructive")
+"""Effects of calls that nobody repeats by himself."""
 
 
 @dataclass(slots=True)
