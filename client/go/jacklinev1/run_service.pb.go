@@ -707,8 +707,12 @@ type StreamProgressRequest struct {
 	// Also send how far the tool calls of the run are, as deltas. What tools say of it is content: in the view METADATA it
 	// is numbers alone, unless `include_deltas` is set.
 	IncludeProgress bool `protobuf:"varint,8,opt,name=include_progress,json=includeProgress,proto3" json:"include_progress,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The run belongs to whoever holds streams like this one: it is aborted, by StopReason CLIENT_GONE, once all of them
+	// have been closed for longer than the grace. Unset: a watcher that goes away changes nothing. Needs the scope
+	// `runs:control` too.
+	Owner         *StreamOwner `protobuf:"bytes,9,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamProgressRequest) Reset() {
@@ -797,6 +801,60 @@ func (x *StreamProgressRequest) GetIncludeProgress() bool {
 	return false
 }
 
+func (x *StreamProgressRequest) GetOwner() *StreamOwner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+// What makes a stream an owner of its run. A run that was ever owned needs an owner until it ends.
+type StreamOwner struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long the run may be without an owner: 10 s when unset. The grace of the one that went last counts; where the server is
+	// restarted it begins anew, and where a worker of several dies it may be 15 s longer.
+	Grace         *durationpb.Duration `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamOwner) Reset() {
+	*x = StreamOwner{}
+	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamOwner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamOwner) ProtoMessage() {}
+
+func (x *StreamOwner) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamOwner.ProtoReflect.Descriptor instead.
+func (*StreamOwner) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *StreamOwner) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 // One frame of a stream. A frame without events is a heartbeat; one comes at least every 15 s.
 type StreamProgressResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -821,7 +879,7 @@ type StreamProgressResponse struct {
 
 func (x *StreamProgressResponse) Reset() {
 	*x = StreamProgressResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +891,7 @@ func (x *StreamProgressResponse) String() string {
 func (*StreamProgressResponse) ProtoMessage() {}
 
 func (x *StreamProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[7]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +904,7 @@ func (x *StreamProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamProgressResponse.ProtoReflect.Descriptor instead.
 func (*StreamProgressResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StreamProgressResponse) GetEvents() []*StepEvent {
@@ -932,7 +990,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1002,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[8]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1015,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ControlRequest) GetRunId() string {
@@ -1179,7 +1237,7 @@ type ControlResponse struct {
 
 func (x *ControlResponse) Reset() {
 	*x = ControlResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1249,7 @@ func (x *ControlResponse) String() string {
 func (*ControlResponse) ProtoMessage() {}
 
 func (x *ControlResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[9]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1262,7 @@ func (x *ControlResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResponse.ProtoReflect.Descriptor instead.
 func (*ControlResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ControlResponse) GetReceipt() *Receipt {
@@ -1234,7 +1292,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1304,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[10]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1317,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -1287,7 +1345,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1357,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[11]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1370,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -1337,7 +1395,7 @@ type WaitRunRequest struct {
 
 func (x *WaitRunRequest) Reset() {
 	*x = WaitRunRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1407,7 @@ func (x *WaitRunRequest) String() string {
 func (*WaitRunRequest) ProtoMessage() {}
 
 func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[12]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1420,7 @@ func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunRequest.ProtoReflect.Descriptor instead.
 func (*WaitRunRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WaitRunRequest) GetRunId() string {
@@ -1399,7 +1457,7 @@ type WaitRunResponse struct {
 
 func (x *WaitRunResponse) Reset() {
 	*x = WaitRunResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1469,7 @@ func (x *WaitRunResponse) String() string {
 func (*WaitRunResponse) ProtoMessage() {}
 
 func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[13]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1482,7 @@ func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunResponse.ProtoReflect.Descriptor instead.
 func (*WaitRunResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WaitRunResponse) GetRun() *Run {
@@ -1468,7 +1526,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1538,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[14]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1551,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRunsRequest) GetStates() []RunState {
@@ -1575,7 +1633,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1645,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[15]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1658,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1637,7 +1695,7 @@ type ListToolCallsRequest struct {
 
 func (x *ListToolCallsRequest) Reset() {
 	*x = ListToolCallsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1707,7 @@ func (x *ListToolCallsRequest) String() string {
 func (*ListToolCallsRequest) ProtoMessage() {}
 
 func (x *ListToolCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[16]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1720,7 @@ func (x *ListToolCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolCallsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListToolCallsRequest) GetRunId() string {
@@ -1690,7 +1748,7 @@ type ListToolCallsResponse struct {
 
 func (x *ListToolCallsResponse) Reset() {
 	*x = ListToolCallsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1760,7 @@ func (x *ListToolCallsResponse) String() string {
 func (*ListToolCallsResponse) ProtoMessage() {}
 
 func (x *ListToolCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[17]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1773,7 @@ func (x *ListToolCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolCallsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListToolCallsResponse) GetToolCalls() []*ToolCall {
@@ -1742,7 +1800,7 @@ type GetToolCallResultRequest struct {
 
 func (x *GetToolCallResultRequest) Reset() {
 	*x = GetToolCallResultRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1812,7 @@ func (x *GetToolCallResultRequest) String() string {
 func (*GetToolCallResultRequest) ProtoMessage() {}
 
 func (x *GetToolCallResultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[18]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1825,7 @@ func (x *GetToolCallResultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetToolCallResultRequest.ProtoReflect.Descriptor instead.
 func (*GetToolCallResultRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetToolCallResultRequest) GetRunId() string {
@@ -1817,7 +1875,7 @@ type GetToolCallResultResponse struct {
 
 func (x *GetToolCallResultResponse) Reset() {
 	*x = GetToolCallResultResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1887,7 @@ func (x *GetToolCallResultResponse) String() string {
 func (*GetToolCallResultResponse) ProtoMessage() {}
 
 func (x *GetToolCallResultResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[19]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1900,7 @@ func (x *GetToolCallResultResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetToolCallResultResponse.ProtoReflect.Descriptor instead.
 func (*GetToolCallResultResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetToolCallResultResponse) GetData() []byte {
@@ -1895,7 +1953,7 @@ type ListRunMessagesRequest struct {
 
 func (x *ListRunMessagesRequest) Reset() {
 	*x = ListRunMessagesRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +1965,7 @@ func (x *ListRunMessagesRequest) String() string {
 func (*ListRunMessagesRequest) ProtoMessage() {}
 
 func (x *ListRunMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[20]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +1978,7 @@ func (x *ListRunMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListRunMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRunMessagesRequest) GetRunId() string {
@@ -1955,7 +2013,7 @@ type ListRunMessagesResponse struct {
 
 func (x *ListRunMessagesResponse) Reset() {
 	*x = ListRunMessagesResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2025,7 @@ func (x *ListRunMessagesResponse) String() string {
 func (*ListRunMessagesResponse) ProtoMessage() {}
 
 func (x *ListRunMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[21]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2038,7 @@ func (x *ListRunMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListRunMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListRunMessagesResponse) GetMessages() []*RunMessage {
@@ -2012,7 +2070,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2082,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[22]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2095,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -2095,7 +2153,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2165,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[23]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2178,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -2150,7 +2208,7 @@ type ListThreadsRequest struct {
 
 func (x *ListThreadsRequest) Reset() {
 	*x = ListThreadsRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2220,7 @@ func (x *ListThreadsRequest) String() string {
 func (*ListThreadsRequest) ProtoMessage() {}
 
 func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[24]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2233,7 @@ func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
 func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListThreadsRequest) GetPageSize() int32 {
@@ -2205,7 +2263,7 @@ type ListThreadsResponse struct {
 
 func (x *ListThreadsResponse) Reset() {
 	*x = ListThreadsResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2275,7 @@ func (x *ListThreadsResponse) String() string {
 func (*ListThreadsResponse) ProtoMessage() {}
 
 func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[25]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2288,7 @@ func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
 func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListThreadsResponse) GetThreads() []*Thread {
@@ -2266,7 +2324,7 @@ type GetThreadRequest struct {
 
 func (x *GetThreadRequest) Reset() {
 	*x = GetThreadRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2336,7 @@ func (x *GetThreadRequest) String() string {
 func (*GetThreadRequest) ProtoMessage() {}
 
 func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[26]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2349,7 @@ func (x *GetThreadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadRequest.ProtoReflect.Descriptor instead.
 func (*GetThreadRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetThreadRequest) GetThreadId() string {
@@ -2344,7 +2402,7 @@ type GetThreadResponse struct {
 
 func (x *GetThreadResponse) Reset() {
 	*x = GetThreadResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2414,7 @@ func (x *GetThreadResponse) String() string {
 func (*GetThreadResponse) ProtoMessage() {}
 
 func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[27]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2427,7 @@ func (x *GetThreadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetThreadResponse.ProtoReflect.Descriptor instead.
 func (*GetThreadResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetThreadResponse) GetThread() *Thread {
@@ -2408,7 +2466,7 @@ type AppendMessagesRequest struct {
 
 func (x *AppendMessagesRequest) Reset() {
 	*x = AppendMessagesRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2478,7 @@ func (x *AppendMessagesRequest) String() string {
 func (*AppendMessagesRequest) ProtoMessage() {}
 
 func (x *AppendMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[28]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2491,7 @@ func (x *AppendMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendMessagesRequest.ProtoReflect.Descriptor instead.
 func (*AppendMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AppendMessagesRequest) GetThreadId() string {
@@ -2472,7 +2530,7 @@ type AppendMessagesResponse struct {
 
 func (x *AppendMessagesResponse) Reset() {
 	*x = AppendMessagesResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2542,7 @@ func (x *AppendMessagesResponse) String() string {
 func (*AppendMessagesResponse) ProtoMessage() {}
 
 func (x *AppendMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[29]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2555,7 @@ func (x *AppendMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendMessagesResponse.ProtoReflect.Descriptor instead.
 func (*AppendMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AppendMessagesResponse) GetThread() *Thread {
@@ -2534,7 +2592,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2604,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[30]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2617,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Limit) GetName() string {
@@ -2585,7 +2643,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2655,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[31]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2668,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{32}
 }
 
 // Response of GetServerInfo.
@@ -2638,7 +2696,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2708,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_run_service_proto_msgTypes[32]
+	mi := &file_jackline_v1_run_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2721,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_run_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -2776,7 +2834,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tR\trequestIdJ\x04\b\x05\x10\x14\"v\n" +
 	"\x0fForkRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
-	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xa4\x03\n" +
+	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xd4\x03\n" +
 	"\x15StreamProgressRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12%\n" +
 	"\x0eafter_sequence\x18\x02 \x01(\x04R\rafterSequence\x12%\n" +
@@ -2785,10 +2843,14 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\x05kinds\x18\x05 \x03(\tR\x05kinds\x12)\n" +
 	"\x10include_children\x18\x06 \x01(\bR\x0fincludeChildren\x12O\n" +
 	"\tpositions\x18\a \x03(\v21.jackline.v1.StreamProgressRequest.PositionsEntryR\tpositions\x12)\n" +
-	"\x10include_progress\x18\b \x01(\bR\x0fincludeProgress\x1a<\n" +
+	"\x10include_progress\x18\b \x01(\bR\x0fincludeProgress\x12.\n" +
+	"\x05owner\x18\t \x01(\v2\x18.jackline.v1.StreamOwnerR\x05owner\x1a<\n" +
 	"\x0ePositionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01J\x04\b\t\x10\x14\"\x9d\x03\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01J\x04\b\n" +
+	"\x10\x14\">\n" +
+	"\vStreamOwner\x12/\n" +
+	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x9d\x03\n" +
 	"\x16StreamProgressResponse\x12.\n" +
 	"\x06events\x18\x01 \x03(\v2\x16.jackline.v1.StepEventR\x06events\x12*\n" +
 	"\x06deltas\x18\x02 \x03(\v2\x12.jackline.v1.DeltaR\x06deltas\x12!\n" +
@@ -2986,7 +3048,7 @@ func file_jackline_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_jackline_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_jackline_v1_run_service_proto_goTypes = []any{
 	(StartDisposition)(0),             // 0: jackline.v1.StartDisposition
 	(DurabilityClass)(0),              // 1: jackline.v1.DurabilityClass
@@ -2997,185 +3059,188 @@ var file_jackline_v1_run_service_proto_goTypes = []any{
 	(*ForkRunRequest)(nil),            // 6: jackline.v1.ForkRunRequest
 	(*ForkRunResponse)(nil),           // 7: jackline.v1.ForkRunResponse
 	(*StreamProgressRequest)(nil),     // 8: jackline.v1.StreamProgressRequest
-	(*StreamProgressResponse)(nil),    // 9: jackline.v1.StreamProgressResponse
-	(*ControlRequest)(nil),            // 10: jackline.v1.ControlRequest
-	(*ControlResponse)(nil),           // 11: jackline.v1.ControlResponse
-	(*GetRunRequest)(nil),             // 12: jackline.v1.GetRunRequest
-	(*GetRunResponse)(nil),            // 13: jackline.v1.GetRunResponse
-	(*WaitRunRequest)(nil),            // 14: jackline.v1.WaitRunRequest
-	(*WaitRunResponse)(nil),           // 15: jackline.v1.WaitRunResponse
-	(*ListRunsRequest)(nil),           // 16: jackline.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),          // 17: jackline.v1.ListRunsResponse
-	(*ListToolCallsRequest)(nil),      // 18: jackline.v1.ListToolCallsRequest
-	(*ListToolCallsResponse)(nil),     // 19: jackline.v1.ListToolCallsResponse
-	(*GetToolCallResultRequest)(nil),  // 20: jackline.v1.GetToolCallResultRequest
-	(*GetToolCallResultResponse)(nil), // 21: jackline.v1.GetToolCallResultResponse
-	(*ListRunMessagesRequest)(nil),    // 22: jackline.v1.ListRunMessagesRequest
-	(*ListRunMessagesResponse)(nil),   // 23: jackline.v1.ListRunMessagesResponse
-	(*ListInterruptsRequest)(nil),     // 24: jackline.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil),    // 25: jackline.v1.ListInterruptsResponse
-	(*ListThreadsRequest)(nil),        // 26: jackline.v1.ListThreadsRequest
-	(*ListThreadsResponse)(nil),       // 27: jackline.v1.ListThreadsResponse
-	(*GetThreadRequest)(nil),          // 28: jackline.v1.GetThreadRequest
-	(*GetThreadResponse)(nil),         // 29: jackline.v1.GetThreadResponse
-	(*AppendMessagesRequest)(nil),     // 30: jackline.v1.AppendMessagesRequest
-	(*AppendMessagesResponse)(nil),    // 31: jackline.v1.AppendMessagesResponse
-	(*Limit)(nil),                     // 32: jackline.v1.Limit
-	(*GetServerInfoRequest)(nil),      // 33: jackline.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),     // 34: jackline.v1.GetServerInfoResponse
-	nil,                               // 35: jackline.v1.InlineWorkflow.FilesEntry
-	nil,                               // 36: jackline.v1.StartRunRequest.LabelsEntry
-	nil,                               // 37: jackline.v1.ForkChanges.LabelsEntry
-	nil,                               // 38: jackline.v1.StreamProgressRequest.PositionsEntry
-	nil,                               // 39: jackline.v1.StreamProgressResponse.PositionsEntry
-	nil,                               // 40: jackline.v1.ListRunsRequest.LabelsEntry
-	(*structpb.Struct)(nil),           // 41: google.protobuf.Struct
-	(*RunBounds)(nil),                 // 42: jackline.v1.RunBounds
-	(*timestamppb.Timestamp)(nil),     // 43: google.protobuf.Timestamp
-	(OnQuestion)(0),                   // 44: jackline.v1.OnQuestion
-	(OnBusy)(0),                       // 45: jackline.v1.OnBusy
-	(*Run)(nil),                       // 46: jackline.v1.Run
-	(View)(0),                         // 47: jackline.v1.View
-	(*StepEvent)(nil),                 // 48: jackline.v1.StepEvent
-	(*Delta)(nil),                     // 49: jackline.v1.Delta
-	(*Reset)(nil),                     // 50: jackline.v1.Reset
-	(*Expectation)(nil),               // 51: jackline.v1.Expectation
-	(ReceiptStage)(0),                 // 52: jackline.v1.ReceiptStage
-	(*PauseCommand)(nil),              // 53: jackline.v1.PauseCommand
-	(*ResumeCommand)(nil),             // 54: jackline.v1.ResumeCommand
-	(*SteerCommand)(nil),              // 55: jackline.v1.SteerCommand
-	(*AbortCommand)(nil),              // 56: jackline.v1.AbortCommand
-	(*AnswerCommand)(nil),             // 57: jackline.v1.AnswerCommand
-	(*SubmitToolResultCommand)(nil),   // 58: jackline.v1.SubmitToolResultCommand
-	(*AdjustBoundsCommand)(nil),       // 59: jackline.v1.AdjustBoundsCommand
-	(*ApproveCommand)(nil),            // 60: jackline.v1.ApproveCommand
-	(*EditAndApproveCommand)(nil),     // 61: jackline.v1.EditAndApproveCommand
-	(*RejectCommand)(nil),             // 62: jackline.v1.RejectCommand
-	(*Receipt)(nil),                   // 63: jackline.v1.Receipt
-	(*durationpb.Duration)(nil),       // 64: google.protobuf.Duration
-	(RunState)(0),                     // 65: jackline.v1.RunState
-	(*ToolCall)(nil),                  // 66: jackline.v1.ToolCall
-	(*RunMessage)(nil),                // 67: jackline.v1.RunMessage
-	(InterruptKind)(0),                // 68: jackline.v1.InterruptKind
-	(*Interrupt)(nil),                 // 69: jackline.v1.Interrupt
-	(*Thread)(nil),                    // 70: jackline.v1.Thread
-	(*ThreadMessage)(nil),             // 71: jackline.v1.ThreadMessage
-	(*NewThreadMessage)(nil),          // 72: jackline.v1.NewThreadMessage
-	(CommandKind)(0),                  // 73: jackline.v1.CommandKind
-	(*BulkControlRequest)(nil),        // 74: jackline.v1.BulkControlRequest
-	(*KillSwitchRequest)(nil),         // 75: jackline.v1.KillSwitchRequest
-	(*GetKillSwitchRequest)(nil),      // 76: jackline.v1.GetKillSwitchRequest
-	(*ListConnectionsRequest)(nil),    // 77: jackline.v1.ListConnectionsRequest
-	(*BulkControlResponse)(nil),       // 78: jackline.v1.BulkControlResponse
-	(*KillSwitchResponse)(nil),        // 79: jackline.v1.KillSwitchResponse
-	(*GetKillSwitchResponse)(nil),     // 80: jackline.v1.GetKillSwitchResponse
-	(*ListConnectionsResponse)(nil),   // 81: jackline.v1.ListConnectionsResponse
+	(*StreamOwner)(nil),               // 9: jackline.v1.StreamOwner
+	(*StreamProgressResponse)(nil),    // 10: jackline.v1.StreamProgressResponse
+	(*ControlRequest)(nil),            // 11: jackline.v1.ControlRequest
+	(*ControlResponse)(nil),           // 12: jackline.v1.ControlResponse
+	(*GetRunRequest)(nil),             // 13: jackline.v1.GetRunRequest
+	(*GetRunResponse)(nil),            // 14: jackline.v1.GetRunResponse
+	(*WaitRunRequest)(nil),            // 15: jackline.v1.WaitRunRequest
+	(*WaitRunResponse)(nil),           // 16: jackline.v1.WaitRunResponse
+	(*ListRunsRequest)(nil),           // 17: jackline.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),          // 18: jackline.v1.ListRunsResponse
+	(*ListToolCallsRequest)(nil),      // 19: jackline.v1.ListToolCallsRequest
+	(*ListToolCallsResponse)(nil),     // 20: jackline.v1.ListToolCallsResponse
+	(*GetToolCallResultRequest)(nil),  // 21: jackline.v1.GetToolCallResultRequest
+	(*GetToolCallResultResponse)(nil), // 22: jackline.v1.GetToolCallResultResponse
+	(*ListRunMessagesRequest)(nil),    // 23: jackline.v1.ListRunMessagesRequest
+	(*ListRunMessagesResponse)(nil),   // 24: jackline.v1.ListRunMessagesResponse
+	(*ListInterruptsRequest)(nil),     // 25: jackline.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),    // 26: jackline.v1.ListInterruptsResponse
+	(*ListThreadsRequest)(nil),        // 27: jackline.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),       // 28: jackline.v1.ListThreadsResponse
+	(*GetThreadRequest)(nil),          // 29: jackline.v1.GetThreadRequest
+	(*GetThreadResponse)(nil),         // 30: jackline.v1.GetThreadResponse
+	(*AppendMessagesRequest)(nil),     // 31: jackline.v1.AppendMessagesRequest
+	(*AppendMessagesResponse)(nil),    // 32: jackline.v1.AppendMessagesResponse
+	(*Limit)(nil),                     // 33: jackline.v1.Limit
+	(*GetServerInfoRequest)(nil),      // 34: jackline.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),     // 35: jackline.v1.GetServerInfoResponse
+	nil,                               // 36: jackline.v1.InlineWorkflow.FilesEntry
+	nil,                               // 37: jackline.v1.StartRunRequest.LabelsEntry
+	nil,                               // 38: jackline.v1.ForkChanges.LabelsEntry
+	nil,                               // 39: jackline.v1.StreamProgressRequest.PositionsEntry
+	nil,                               // 40: jackline.v1.StreamProgressResponse.PositionsEntry
+	nil,                               // 41: jackline.v1.ListRunsRequest.LabelsEntry
+	(*structpb.Struct)(nil),           // 42: google.protobuf.Struct
+	(*RunBounds)(nil),                 // 43: jackline.v1.RunBounds
+	(*timestamppb.Timestamp)(nil),     // 44: google.protobuf.Timestamp
+	(OnQuestion)(0),                   // 45: jackline.v1.OnQuestion
+	(OnBusy)(0),                       // 46: jackline.v1.OnBusy
+	(*Run)(nil),                       // 47: jackline.v1.Run
+	(View)(0),                         // 48: jackline.v1.View
+	(*durationpb.Duration)(nil),       // 49: google.protobuf.Duration
+	(*StepEvent)(nil),                 // 50: jackline.v1.StepEvent
+	(*Delta)(nil),                     // 51: jackline.v1.Delta
+	(*Reset)(nil),                     // 52: jackline.v1.Reset
+	(*Expectation)(nil),               // 53: jackline.v1.Expectation
+	(ReceiptStage)(0),                 // 54: jackline.v1.ReceiptStage
+	(*PauseCommand)(nil),              // 55: jackline.v1.PauseCommand
+	(*ResumeCommand)(nil),             // 56: jackline.v1.ResumeCommand
+	(*SteerCommand)(nil),              // 57: jackline.v1.SteerCommand
+	(*AbortCommand)(nil),              // 58: jackline.v1.AbortCommand
+	(*AnswerCommand)(nil),             // 59: jackline.v1.AnswerCommand
+	(*SubmitToolResultCommand)(nil),   // 60: jackline.v1.SubmitToolResultCommand
+	(*AdjustBoundsCommand)(nil),       // 61: jackline.v1.AdjustBoundsCommand
+	(*ApproveCommand)(nil),            // 62: jackline.v1.ApproveCommand
+	(*EditAndApproveCommand)(nil),     // 63: jackline.v1.EditAndApproveCommand
+	(*RejectCommand)(nil),             // 64: jackline.v1.RejectCommand
+	(*Receipt)(nil),                   // 65: jackline.v1.Receipt
+	(RunState)(0),                     // 66: jackline.v1.RunState
+	(*ToolCall)(nil),                  // 67: jackline.v1.ToolCall
+	(*RunMessage)(nil),                // 68: jackline.v1.RunMessage
+	(InterruptKind)(0),                // 69: jackline.v1.InterruptKind
+	(*Interrupt)(nil),                 // 70: jackline.v1.Interrupt
+	(*Thread)(nil),                    // 71: jackline.v1.Thread
+	(*ThreadMessage)(nil),             // 72: jackline.v1.ThreadMessage
+	(*NewThreadMessage)(nil),          // 73: jackline.v1.NewThreadMessage
+	(CommandKind)(0),                  // 74: jackline.v1.CommandKind
+	(*BulkControlRequest)(nil),        // 75: jackline.v1.BulkControlRequest
+	(*KillSwitchRequest)(nil),         // 76: jackline.v1.KillSwitchRequest
+	(*GetKillSwitchRequest)(nil),      // 77: jackline.v1.GetKillSwitchRequest
+	(*ListConnectionsRequest)(nil),    // 78: jackline.v1.ListConnectionsRequest
+	(*BulkControlResponse)(nil),       // 79: jackline.v1.BulkControlResponse
+	(*KillSwitchResponse)(nil),        // 80: jackline.v1.KillSwitchResponse
+	(*GetKillSwitchResponse)(nil),     // 81: jackline.v1.GetKillSwitchResponse
+	(*ListConnectionsResponse)(nil),   // 82: jackline.v1.ListConnectionsResponse
 }
 var file_jackline_v1_run_service_proto_depIdxs = []int32{
-	35, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
+	36, // 0: jackline.v1.InlineWorkflow.files:type_name -> jackline.v1.InlineWorkflow.FilesEntry
 	2,  // 1: jackline.v1.StartRunRequest.inline_workflow:type_name -> jackline.v1.InlineWorkflow
-	41, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
-	41, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
-	36, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
-	42, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
-	43, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
-	44, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
-	45, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
-	46, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
+	42, // 2: jackline.v1.StartRunRequest.input:type_name -> google.protobuf.Struct
+	42, // 3: jackline.v1.StartRunRequest.subject:type_name -> google.protobuf.Struct
+	37, // 4: jackline.v1.StartRunRequest.labels:type_name -> jackline.v1.StartRunRequest.LabelsEntry
+	43, // 5: jackline.v1.StartRunRequest.bounds:type_name -> jackline.v1.RunBounds
+	44, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
+	45, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
+	46, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
+	47, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
 	0,  // 10: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	42, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
-	37, // 12: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
-	43, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
+	43, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
+	38, // 12: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
+	44, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
 	5,  // 14: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
-	46, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
+	47, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
 	0,  // 16: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	47, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
-	38, // 18: jackline.v1.StreamProgressRequest.positions:type_name -> jackline.v1.StreamProgressRequest.PositionsEntry
-	48, // 19: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
-	49, // 20: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
-	50, // 21: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
-	39, // 22: jackline.v1.StreamProgressResponse.positions:type_name -> jackline.v1.StreamProgressResponse.PositionsEntry
-	51, // 23: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
-	52, // 24: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
-	53, // 25: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
-	54, // 26: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
-	55, // 27: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
-	56, // 28: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
-	57, // 29: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
-	58, // 30: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
-	59, // 31: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
-	60, // 32: jackline.v1.ControlRequest.approve:type_name -> jackline.v1.ApproveCommand
-	61, // 33: jackline.v1.ControlRequest.edit_and_approve:type_name -> jackline.v1.EditAndApproveCommand
-	62, // 34: jackline.v1.ControlRequest.reject:type_name -> jackline.v1.RejectCommand
-	63, // 35: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
-	47, // 36: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
-	46, // 37: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
-	47, // 38: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
-	64, // 39: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	46, // 40: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
-	65, // 41: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
-	40, // 42: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
-	43, // 43: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	43, // 44: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	46, // 45: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
-	47, // 46: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
-	66, // 47: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
-	67, // 48: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
-	47, // 49: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
-	68, // 50: jackline.v1.ListInterruptsRequest.kind:type_name -> jackline.v1.InterruptKind
-	69, // 51: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
-	70, // 52: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
-	47, // 53: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
-	70, // 54: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
-	71, // 55: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
-	72, // 56: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
-	70, // 57: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
-	1,  // 58: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
-	32, // 59: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
-	73, // 60: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
-	3,  // 61: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
-	6,  // 62: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
-	8,  // 63: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
-	10, // 64: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
-	74, // 65: jackline.v1.RunService.BulkControl:input_type -> jackline.v1.BulkControlRequest
-	75, // 66: jackline.v1.RunService.KillSwitch:input_type -> jackline.v1.KillSwitchRequest
-	76, // 67: jackline.v1.RunService.GetKillSwitch:input_type -> jackline.v1.GetKillSwitchRequest
-	12, // 68: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
-	14, // 69: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
-	16, // 70: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
-	18, // 71: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	20, // 72: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
-	22, // 73: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	24, // 74: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	26, // 75: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
-	28, // 76: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
-	30, // 77: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
-	33, // 78: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	77, // 79: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
-	4,  // 80: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 81: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	9,  // 82: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	11, // 83: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	78, // 84: jackline.v1.RunService.BulkControl:output_type -> jackline.v1.BulkControlResponse
-	79, // 85: jackline.v1.RunService.KillSwitch:output_type -> jackline.v1.KillSwitchResponse
-	80, // 86: jackline.v1.RunService.GetKillSwitch:output_type -> jackline.v1.GetKillSwitchResponse
-	13, // 87: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	15, // 88: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	17, // 89: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	19, // 90: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	21, // 91: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
-	23, // 92: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	25, // 93: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	27, // 94: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
-	29, // 95: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
-	31, // 96: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
-	34, // 97: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	81, // 98: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
-	80, // [80:99] is the sub-list for method output_type
-	61, // [61:80] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	48, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
+	39, // 18: jackline.v1.StreamProgressRequest.positions:type_name -> jackline.v1.StreamProgressRequest.PositionsEntry
+	9,  // 19: jackline.v1.StreamProgressRequest.owner:type_name -> jackline.v1.StreamOwner
+	49, // 20: jackline.v1.StreamOwner.grace:type_name -> google.protobuf.Duration
+	50, // 21: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
+	51, // 22: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
+	52, // 23: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
+	40, // 24: jackline.v1.StreamProgressResponse.positions:type_name -> jackline.v1.StreamProgressResponse.PositionsEntry
+	53, // 25: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
+	54, // 26: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
+	55, // 27: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
+	56, // 28: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
+	57, // 29: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
+	58, // 30: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
+	59, // 31: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
+	60, // 32: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
+	61, // 33: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
+	62, // 34: jackline.v1.ControlRequest.approve:type_name -> jackline.v1.ApproveCommand
+	63, // 35: jackline.v1.ControlRequest.edit_and_approve:type_name -> jackline.v1.EditAndApproveCommand
+	64, // 36: jackline.v1.ControlRequest.reject:type_name -> jackline.v1.RejectCommand
+	65, // 37: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
+	48, // 38: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
+	47, // 39: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
+	48, // 40: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
+	49, // 41: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	47, // 42: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
+	66, // 43: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
+	41, // 44: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
+	44, // 45: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	44, // 46: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	47, // 47: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
+	48, // 48: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
+	67, // 49: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
+	68, // 50: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
+	48, // 51: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
+	69, // 52: jackline.v1.ListInterruptsRequest.kind:type_name -> jackline.v1.InterruptKind
+	70, // 53: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
+	71, // 54: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
+	48, // 55: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
+	71, // 56: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
+	72, // 57: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
+	73, // 58: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
+	71, // 59: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
+	1,  // 60: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
+	33, // 61: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
+	74, // 62: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
+	3,  // 63: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
+	6,  // 64: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
+	8,  // 65: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
+	11, // 66: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
+	75, // 67: jackline.v1.RunService.BulkControl:input_type -> jackline.v1.BulkControlRequest
+	76, // 68: jackline.v1.RunService.KillSwitch:input_type -> jackline.v1.KillSwitchRequest
+	77, // 69: jackline.v1.RunService.GetKillSwitch:input_type -> jackline.v1.GetKillSwitchRequest
+	13, // 70: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
+	15, // 71: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
+	17, // 72: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
+	19, // 73: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
+	21, // 74: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
+	23, // 75: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	25, // 76: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	27, // 77: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
+	29, // 78: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
+	31, // 79: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
+	34, // 80: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	78, // 81: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
+	4,  // 82: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 83: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	10, // 84: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	12, // 85: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	79, // 86: jackline.v1.RunService.BulkControl:output_type -> jackline.v1.BulkControlResponse
+	80, // 87: jackline.v1.RunService.KillSwitch:output_type -> jackline.v1.KillSwitchResponse
+	81, // 88: jackline.v1.RunService.GetKillSwitch:output_type -> jackline.v1.GetKillSwitchResponse
+	14, // 89: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	16, // 90: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	18, // 91: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	20, // 92: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	22, // 93: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
+	24, // 94: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	26, // 95: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	28, // 96: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
+	30, // 97: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
+	32, // 98: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
+	35, // 99: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	82, // 100: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
+	82, // [82:101] is the sub-list for method output_type
+	63, // [63:82] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_service_proto_init() }
@@ -3196,7 +3261,7 @@ func file_jackline_v1_run_service_proto_init() {
 		(*StartRunRequest_InputJson)(nil),
 		(*StartRunRequest_Input)(nil),
 	}
-	file_jackline_v1_run_service_proto_msgTypes[8].OneofWrappers = []any{
+	file_jackline_v1_run_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*ControlRequest_Pause)(nil),
 		(*ControlRequest_Resume)(nil),
 		(*ControlRequest_Steer)(nil),
@@ -3208,14 +3273,14 @@ func file_jackline_v1_run_service_proto_init() {
 		(*ControlRequest_EditAndApprove)(nil),
 		(*ControlRequest_Reject)(nil),
 	}
-	file_jackline_v1_run_service_proto_msgTypes[32].OneofWrappers = []any{}
+	file_jackline_v1_run_service_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_service_proto_rawDesc), len(file_jackline_v1_run_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
