@@ -570,6 +570,8 @@ const (
 	TimerKind_TIMER_KIND_INTERRUPT TimerKind = 2
 	// The end of a pause.
 	TimerKind_TIMER_KIND_PAUSE TimerKind = 3
+	// The time at which a delayed run begins.
+	TimerKind_TIMER_KIND_START TimerKind = 4
 )
 
 // Enum value maps for TimerKind.
@@ -579,12 +581,14 @@ var (
 		1: "TIMER_KIND_DEADLINE",
 		2: "TIMER_KIND_INTERRUPT",
 		3: "TIMER_KIND_PAUSE",
+		4: "TIMER_KIND_START",
 	}
 	TimerKind_value = map[string]int32{
 		"TIMER_KIND_UNSPECIFIED": 0,
 		"TIMER_KIND_DEADLINE":    1,
 		"TIMER_KIND_INTERRUPT":   2,
 		"TIMER_KIND_PAUSE":       3,
+		"TIMER_KIND_START":       4,
 	}
 )
 
@@ -1649,7 +1653,10 @@ type RunStarted struct {
 	// The conversation that it continues; unset without.
 	Thread *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Which run started it, and by which call; unset for a run that a caller started.
-	Parent        *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
+	Parent *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
+	// When it may begin, by the `start_delay` of StartRun; unset for a run that may begin at once. A TimerFired of the kind START
+	// says that the time has come.
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1750,6 +1757,13 @@ func (x *RunStarted) GetThread() *ThreadStart {
 func (x *RunStarted) GetParent() *ParentCall {
 	if x != nil {
 		return x.Parent
+	}
+	return nil
+}
+
+func (x *RunStarted) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
 	}
 	return nil
 }
@@ -5970,7 +5984,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\rchild_started\x18) \x01(\v2\x19.jackline.v1.ChildStartedH\x00R\fchildStarted\x12C\n" +
 	"\x0echild_finished\x18* \x01(\v2\x1a.jackline.v1.ChildFinishedH\x00R\rchildFinished\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b'\x10)J\x04\b+\x10F\"\xbc\x03\n" +
+	"\x04factJ\x04\b'\x10)J\x04\b+\x10F\"\xf7\x03\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -5986,7 +6000,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"forkedFrom\x120\n" +
 	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\x12/\n" +
 	"\x06parent\x18\n" +
-	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\"\x94\x02\n" +
+	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\x129\n" +
+	"\n" +
+	"start_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\x94\x02\n" +
 	"\n" +
 	"ParentCall\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
@@ -6398,12 +6414,13 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1cANSWER_PROBLEM_TOOL_REQUIRED\x10\x06\x12\x1f\n" +
 	"\x1bANSWER_PROBLEM_NOT_FINISHED\x10\a\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_CALL_FAILED\x10\b\x12\x1c\n" +
-	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t*p\n" +
+	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t*\x86\x01\n" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
 	"\x14TIMER_KIND_INTERRUPT\x10\x02\x12\x14\n" +
-	"\x10TIMER_KIND_PAUSE\x10\x03*\xde\x02\n" +
+	"\x10TIMER_KIND_PAUSE\x10\x03\x12\x14\n" +
+	"\x10TIMER_KIND_START\x10\x04*\xde\x02\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -6588,67 +6605,68 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	69, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
 	16, // 37: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
 	15, // 38: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
-	0,  // 39: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	70, // 40: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	71, // 41: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	71, // 42: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 43: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	71, // 44: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	72, // 45: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 46: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 47: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	72, // 48: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	4,  // 49: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	73, // 50: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	74, // 51: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	5,  // 52: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	6,  // 53: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	75, // 54: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	66, // 55: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	71, // 56: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	76, // 57: jackline.v1.InterruptRaised.on_expiry:type_name -> jackline.v1.ApprovalExpiry
-	77, // 58: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	78, // 59: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	71, // 60: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	77, // 61: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	79, // 62: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	66, // 63: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
-	67, // 64: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	80, // 65: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	7,  // 66: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,  // 67: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,  // 68: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10, // 69: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	81, // 70: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
-	11, // 71: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	12, // 72: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	70, // 73: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
-	71, // 74: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
-	48, // 75: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	50, // 76: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	51, // 77: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	53, // 78: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	54, // 79: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	57, // 80: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	49, // 81: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	58, // 82: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	59, // 83: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	60, // 84: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	55, // 85: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
-	82, // 86: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	49, // 87: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	52, // 88: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	56, // 89: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
-	55, // 90: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
-	64, // 91: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	63, // 92: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
-	62, // 93: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
-	83, // 94: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
-	95, // [95:95] is the sub-list for method output_type
-	95, // [95:95] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	66, // 39: jackline.v1.RunStarted.start_time:type_name -> google.protobuf.Timestamp
+	0,  // 40: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	70, // 41: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	71, // 42: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	71, // 43: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,  // 44: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	71, // 45: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	72, // 46: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,  // 47: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,  // 48: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	72, // 49: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	4,  // 50: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
+	73, // 51: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	74, // 52: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	5,  // 53: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	6,  // 54: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	75, // 55: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	66, // 56: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	71, // 57: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	76, // 58: jackline.v1.InterruptRaised.on_expiry:type_name -> jackline.v1.ApprovalExpiry
+	77, // 59: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	78, // 60: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	71, // 61: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	77, // 62: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	79, // 63: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	66, // 64: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	67, // 65: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	80, // 66: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,  // 67: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,  // 68: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,  // 69: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10, // 70: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	81, // 71: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	11, // 72: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12, // 73: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	70, // 74: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
+	71, // 75: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
+	48, // 76: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	50, // 77: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	51, // 78: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	53, // 79: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	54, // 80: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	57, // 81: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	49, // 82: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	58, // 83: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	59, // 84: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	60, // 85: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	55, // 86: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
+	82, // 87: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	49, // 88: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	52, // 89: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	56, // 90: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
+	55, // 91: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
+	64, // 92: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	63, // 93: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
+	62, // 94: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
+	83, // 95: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
+	96, // [96:96] is the sub-list for method output_type
+	96, // [96:96] is the sub-list for method input_type
+	96, // [96:96] is the sub-list for extension type_name
+	96, // [96:96] is the sub-list for extension extendee
+	0,  // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }

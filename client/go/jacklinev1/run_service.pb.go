@@ -34,7 +34,7 @@ const (
 	StartDisposition_START_DISPOSITION_UNSPECIFIED StartDisposition = 0
 	// It runs.
 	StartDisposition_START_DISPOSITION_STARTED StartDisposition = 1
-	// It waits for a free place, or for its turn in the thread.
+	// It waits for a free place, for its turn in the thread, or for the end of its delay.
 	StartDisposition_START_DISPOSITION_QUEUED StartDisposition = 2
 	// The same request had been made before; this is its run.
 	StartDisposition_START_DISPOSITION_DEDUPLICATED StartDisposition = 3
@@ -235,7 +235,11 @@ type StartRunRequest struct {
 	// The conversation that the run continues: 1 to 128 printable ASCII characters without spaces. Unset: none.
 	ThreadId string `protobuf:"bytes,11,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// What happens if the thread has an active run; REJECT when unspecified. Only with a thread.
-	OnBusy        OnBusy `protobuf:"varint,12,opt,name=on_busy,json=onBusy,proto3,enum=jackline.v1.OnBusy" json:"on_busy,omitempty"`
+	OnBusy OnBusy `protobuf:"varint,12,opt,name=on_busy,json=onBusy,proto3,enum=jackline.v1.OnBusy" json:"on_busy,omitempty"`
+	// Begin so much later. Until then the run is queued, is there for every other call and can be aborted; it waits in the store
+	// alone, through restarts of the server. At most what the operator allows (`limits.run.start_delay`), and shorter than the
+	// time to `deadline`. Not with a thread.
+	StartDelay    *durationpb.Duration `protobuf:"bytes,13,opt,name=start_delay,json=startDelay,proto3" json:"start_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,6 +378,13 @@ func (x *StartRunRequest) GetOnBusy() OnBusy {
 		return x.OnBusy
 	}
 	return OnBusy_ON_BUSY_UNSPECIFIED
+}
+
+func (x *StartRunRequest) GetStartDelay() *durationpb.Duration {
+	if x != nil {
+		return x.StartDelay
+	}
+	return nil
 }
 
 type isStartRunRequest_Source interface {
@@ -2791,7 +2802,7 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa4\x05\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xe0\x05\n" +
 	"\x0fStartRunRequest\x12\x1c\n" +
 	"\bworkflow\x18\x01 \x01(\tH\x00R\bworkflow\x12F\n" +
 	"\x0finline_workflow\x18\x02 \x01(\v2\x1b.jackline.v1.InlineWorkflowH\x00R\x0einlineWorkflow\x12\x1f\n" +
@@ -2808,12 +2819,14 @@ const file_jackline_v1_run_service_proto_rawDesc = "" +
 	" \x01(\x0e2\x17.jackline.v1.OnQuestionR\n" +
 	"onQuestion\x12\x1b\n" +
 	"\tthread_id\x18\v \x01(\tR\bthreadId\x12,\n" +
-	"\aon_busy\x18\f \x01(\x0e2\x13.jackline.v1.OnBusyR\x06onBusy\x1a9\n" +
+	"\aon_busy\x18\f \x01(\x0e2\x13.jackline.v1.OnBusyR\x06onBusy\x12:\n" +
+	"\vstart_delay\x18\r \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"startDelay\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06sourceB\r\n" +
-	"\vinput_valueJ\x04\b\r\x10\x1e\"w\n" +
+	"\vinput_valueJ\x04\b\x0e\x10\x1e\"w\n" +
 	"\x10StartRunResponse\x12\"\n" +
 	"\x03run\x18\x01 \x01(\v2\x10.jackline.v1.RunR\x03run\x12?\n" +
 	"\vdisposition\x18\x02 \x01(\x0e2\x1d.jackline.v1.StartDispositionR\vdisposition\"\xa6\x02\n" +
@@ -3097,9 +3110,9 @@ var file_jackline_v1_run_service_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),     // 44: google.protobuf.Timestamp
 	(OnQuestion)(0),                   // 45: jackline.v1.OnQuestion
 	(OnBusy)(0),                       // 46: jackline.v1.OnBusy
-	(*Run)(nil),                       // 47: jackline.v1.Run
-	(View)(0),                         // 48: jackline.v1.View
-	(*durationpb.Duration)(nil),       // 49: google.protobuf.Duration
+	(*durationpb.Duration)(nil),       // 47: google.protobuf.Duration
+	(*Run)(nil),                       // 48: jackline.v1.Run
+	(View)(0),                         // 49: jackline.v1.View
 	(*StepEvent)(nil),                 // 50: jackline.v1.StepEvent
 	(*Delta)(nil),                     // 51: jackline.v1.Delta
 	(*Reset)(nil),                     // 52: jackline.v1.Reset
@@ -3144,103 +3157,104 @@ var file_jackline_v1_run_service_proto_depIdxs = []int32{
 	44, // 6: jackline.v1.StartRunRequest.deadline:type_name -> google.protobuf.Timestamp
 	45, // 7: jackline.v1.StartRunRequest.on_question:type_name -> jackline.v1.OnQuestion
 	46, // 8: jackline.v1.StartRunRequest.on_busy:type_name -> jackline.v1.OnBusy
-	47, // 9: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
-	0,  // 10: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	43, // 11: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
-	38, // 12: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
-	44, // 13: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
-	5,  // 14: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
-	47, // 15: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
-	0,  // 16: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
-	48, // 17: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
-	39, // 18: jackline.v1.StreamProgressRequest.positions:type_name -> jackline.v1.StreamProgressRequest.PositionsEntry
-	9,  // 19: jackline.v1.StreamProgressRequest.owner:type_name -> jackline.v1.StreamOwner
-	49, // 20: jackline.v1.StreamOwner.grace:type_name -> google.protobuf.Duration
-	50, // 21: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
-	51, // 22: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
-	52, // 23: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
-	40, // 24: jackline.v1.StreamProgressResponse.positions:type_name -> jackline.v1.StreamProgressResponse.PositionsEntry
-	53, // 25: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
-	54, // 26: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
-	55, // 27: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
-	56, // 28: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
-	57, // 29: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
-	58, // 30: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
-	59, // 31: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
-	60, // 32: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
-	61, // 33: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
-	62, // 34: jackline.v1.ControlRequest.approve:type_name -> jackline.v1.ApproveCommand
-	63, // 35: jackline.v1.ControlRequest.edit_and_approve:type_name -> jackline.v1.EditAndApproveCommand
-	64, // 36: jackline.v1.ControlRequest.reject:type_name -> jackline.v1.RejectCommand
-	65, // 37: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
-	48, // 38: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
-	47, // 39: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
-	48, // 40: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
-	49, // 41: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
-	47, // 42: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
-	66, // 43: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
-	41, // 44: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
-	44, // 45: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	44, // 46: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	47, // 47: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
-	48, // 48: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
-	67, // 49: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
-	68, // 50: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
-	48, // 51: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
-	69, // 52: jackline.v1.ListInterruptsRequest.kind:type_name -> jackline.v1.InterruptKind
-	70, // 53: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
-	71, // 54: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
-	48, // 55: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
-	71, // 56: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
-	72, // 57: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
-	73, // 58: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
-	71, // 59: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
-	1,  // 60: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
-	33, // 61: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
-	74, // 62: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
-	3,  // 63: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
-	6,  // 64: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
-	8,  // 65: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
-	11, // 66: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
-	75, // 67: jackline.v1.RunService.BulkControl:input_type -> jackline.v1.BulkControlRequest
-	76, // 68: jackline.v1.RunService.KillSwitch:input_type -> jackline.v1.KillSwitchRequest
-	77, // 69: jackline.v1.RunService.GetKillSwitch:input_type -> jackline.v1.GetKillSwitchRequest
-	13, // 70: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
-	15, // 71: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
-	17, // 72: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
-	19, // 73: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
-	21, // 74: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
-	23, // 75: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
-	25, // 76: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
-	27, // 77: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
-	29, // 78: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
-	31, // 79: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
-	34, // 80: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
-	78, // 81: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
-	4,  // 82: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
-	7,  // 83: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
-	10, // 84: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
-	12, // 85: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
-	79, // 86: jackline.v1.RunService.BulkControl:output_type -> jackline.v1.BulkControlResponse
-	80, // 87: jackline.v1.RunService.KillSwitch:output_type -> jackline.v1.KillSwitchResponse
-	81, // 88: jackline.v1.RunService.GetKillSwitch:output_type -> jackline.v1.GetKillSwitchResponse
-	14, // 89: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
-	16, // 90: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
-	18, // 91: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
-	20, // 92: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
-	22, // 93: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
-	24, // 94: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
-	26, // 95: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
-	28, // 96: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
-	30, // 97: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
-	32, // 98: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
-	35, // 99: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
-	82, // 100: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
-	82, // [82:101] is the sub-list for method output_type
-	63, // [63:82] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	47, // 9: jackline.v1.StartRunRequest.start_delay:type_name -> google.protobuf.Duration
+	48, // 10: jackline.v1.StartRunResponse.run:type_name -> jackline.v1.Run
+	0,  // 11: jackline.v1.StartRunResponse.disposition:type_name -> jackline.v1.StartDisposition
+	43, // 12: jackline.v1.ForkChanges.bounds:type_name -> jackline.v1.RunBounds
+	38, // 13: jackline.v1.ForkChanges.labels:type_name -> jackline.v1.ForkChanges.LabelsEntry
+	44, // 14: jackline.v1.ForkChanges.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 15: jackline.v1.ForkRunRequest.changes:type_name -> jackline.v1.ForkChanges
+	48, // 16: jackline.v1.ForkRunResponse.run:type_name -> jackline.v1.Run
+	0,  // 17: jackline.v1.ForkRunResponse.disposition:type_name -> jackline.v1.StartDisposition
+	49, // 18: jackline.v1.StreamProgressRequest.view:type_name -> jackline.v1.View
+	39, // 19: jackline.v1.StreamProgressRequest.positions:type_name -> jackline.v1.StreamProgressRequest.PositionsEntry
+	9,  // 20: jackline.v1.StreamProgressRequest.owner:type_name -> jackline.v1.StreamOwner
+	47, // 21: jackline.v1.StreamOwner.grace:type_name -> google.protobuf.Duration
+	50, // 22: jackline.v1.StreamProgressResponse.events:type_name -> jackline.v1.StepEvent
+	51, // 23: jackline.v1.StreamProgressResponse.deltas:type_name -> jackline.v1.Delta
+	52, // 24: jackline.v1.StreamProgressResponse.reset:type_name -> jackline.v1.Reset
+	40, // 25: jackline.v1.StreamProgressResponse.positions:type_name -> jackline.v1.StreamProgressResponse.PositionsEntry
+	53, // 26: jackline.v1.ControlRequest.expect:type_name -> jackline.v1.Expectation
+	54, // 27: jackline.v1.ControlRequest.wait:type_name -> jackline.v1.ReceiptStage
+	55, // 28: jackline.v1.ControlRequest.pause:type_name -> jackline.v1.PauseCommand
+	56, // 29: jackline.v1.ControlRequest.resume:type_name -> jackline.v1.ResumeCommand
+	57, // 30: jackline.v1.ControlRequest.steer:type_name -> jackline.v1.SteerCommand
+	58, // 31: jackline.v1.ControlRequest.abort:type_name -> jackline.v1.AbortCommand
+	59, // 32: jackline.v1.ControlRequest.answer:type_name -> jackline.v1.AnswerCommand
+	60, // 33: jackline.v1.ControlRequest.submit_tool_result:type_name -> jackline.v1.SubmitToolResultCommand
+	61, // 34: jackline.v1.ControlRequest.adjust_bounds:type_name -> jackline.v1.AdjustBoundsCommand
+	62, // 35: jackline.v1.ControlRequest.approve:type_name -> jackline.v1.ApproveCommand
+	63, // 36: jackline.v1.ControlRequest.edit_and_approve:type_name -> jackline.v1.EditAndApproveCommand
+	64, // 37: jackline.v1.ControlRequest.reject:type_name -> jackline.v1.RejectCommand
+	65, // 38: jackline.v1.ControlResponse.receipt:type_name -> jackline.v1.Receipt
+	49, // 39: jackline.v1.GetRunRequest.view:type_name -> jackline.v1.View
+	48, // 40: jackline.v1.GetRunResponse.run:type_name -> jackline.v1.Run
+	49, // 41: jackline.v1.WaitRunRequest.view:type_name -> jackline.v1.View
+	47, // 42: jackline.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	48, // 43: jackline.v1.WaitRunResponse.run:type_name -> jackline.v1.Run
+	66, // 44: jackline.v1.ListRunsRequest.states:type_name -> jackline.v1.RunState
+	41, // 45: jackline.v1.ListRunsRequest.labels:type_name -> jackline.v1.ListRunsRequest.LabelsEntry
+	44, // 46: jackline.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	44, // 47: jackline.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	48, // 48: jackline.v1.ListRunsResponse.runs:type_name -> jackline.v1.Run
+	49, // 49: jackline.v1.ListToolCallsRequest.view:type_name -> jackline.v1.View
+	67, // 50: jackline.v1.ListToolCallsResponse.tool_calls:type_name -> jackline.v1.ToolCall
+	68, // 51: jackline.v1.ListRunMessagesResponse.messages:type_name -> jackline.v1.RunMessage
+	49, // 52: jackline.v1.ListInterruptsRequest.view:type_name -> jackline.v1.View
+	69, // 53: jackline.v1.ListInterruptsRequest.kind:type_name -> jackline.v1.InterruptKind
+	70, // 54: jackline.v1.ListInterruptsResponse.interrupts:type_name -> jackline.v1.Interrupt
+	71, // 55: jackline.v1.ListThreadsResponse.threads:type_name -> jackline.v1.Thread
+	49, // 56: jackline.v1.GetThreadRequest.view:type_name -> jackline.v1.View
+	71, // 57: jackline.v1.GetThreadResponse.thread:type_name -> jackline.v1.Thread
+	72, // 58: jackline.v1.GetThreadResponse.messages:type_name -> jackline.v1.ThreadMessage
+	73, // 59: jackline.v1.AppendMessagesRequest.messages:type_name -> jackline.v1.NewThreadMessage
+	71, // 60: jackline.v1.AppendMessagesResponse.thread:type_name -> jackline.v1.Thread
+	1,  // 61: jackline.v1.GetServerInfoResponse.durability:type_name -> jackline.v1.DurabilityClass
+	33, // 62: jackline.v1.GetServerInfoResponse.limits:type_name -> jackline.v1.Limit
+	74, // 63: jackline.v1.GetServerInfoResponse.commands:type_name -> jackline.v1.CommandKind
+	3,  // 64: jackline.v1.RunService.StartRun:input_type -> jackline.v1.StartRunRequest
+	6,  // 65: jackline.v1.RunService.ForkRun:input_type -> jackline.v1.ForkRunRequest
+	8,  // 66: jackline.v1.RunService.StreamProgress:input_type -> jackline.v1.StreamProgressRequest
+	11, // 67: jackline.v1.RunService.Control:input_type -> jackline.v1.ControlRequest
+	75, // 68: jackline.v1.RunService.BulkControl:input_type -> jackline.v1.BulkControlRequest
+	76, // 69: jackline.v1.RunService.KillSwitch:input_type -> jackline.v1.KillSwitchRequest
+	77, // 70: jackline.v1.RunService.GetKillSwitch:input_type -> jackline.v1.GetKillSwitchRequest
+	13, // 71: jackline.v1.RunService.GetRun:input_type -> jackline.v1.GetRunRequest
+	15, // 72: jackline.v1.RunService.WaitRun:input_type -> jackline.v1.WaitRunRequest
+	17, // 73: jackline.v1.RunService.ListRuns:input_type -> jackline.v1.ListRunsRequest
+	19, // 74: jackline.v1.RunService.ListToolCalls:input_type -> jackline.v1.ListToolCallsRequest
+	21, // 75: jackline.v1.RunService.GetToolCallResult:input_type -> jackline.v1.GetToolCallResultRequest
+	23, // 76: jackline.v1.RunService.ListRunMessages:input_type -> jackline.v1.ListRunMessagesRequest
+	25, // 77: jackline.v1.RunService.ListInterrupts:input_type -> jackline.v1.ListInterruptsRequest
+	27, // 78: jackline.v1.RunService.ListThreads:input_type -> jackline.v1.ListThreadsRequest
+	29, // 79: jackline.v1.RunService.GetThread:input_type -> jackline.v1.GetThreadRequest
+	31, // 80: jackline.v1.RunService.AppendMessages:input_type -> jackline.v1.AppendMessagesRequest
+	34, // 81: jackline.v1.RunService.GetServerInfo:input_type -> jackline.v1.GetServerInfoRequest
+	78, // 82: jackline.v1.RunService.ListConnections:input_type -> jackline.v1.ListConnectionsRequest
+	4,  // 83: jackline.v1.RunService.StartRun:output_type -> jackline.v1.StartRunResponse
+	7,  // 84: jackline.v1.RunService.ForkRun:output_type -> jackline.v1.ForkRunResponse
+	10, // 85: jackline.v1.RunService.StreamProgress:output_type -> jackline.v1.StreamProgressResponse
+	12, // 86: jackline.v1.RunService.Control:output_type -> jackline.v1.ControlResponse
+	79, // 87: jackline.v1.RunService.BulkControl:output_type -> jackline.v1.BulkControlResponse
+	80, // 88: jackline.v1.RunService.KillSwitch:output_type -> jackline.v1.KillSwitchResponse
+	81, // 89: jackline.v1.RunService.GetKillSwitch:output_type -> jackline.v1.GetKillSwitchResponse
+	14, // 90: jackline.v1.RunService.GetRun:output_type -> jackline.v1.GetRunResponse
+	16, // 91: jackline.v1.RunService.WaitRun:output_type -> jackline.v1.WaitRunResponse
+	18, // 92: jackline.v1.RunService.ListRuns:output_type -> jackline.v1.ListRunsResponse
+	20, // 93: jackline.v1.RunService.ListToolCalls:output_type -> jackline.v1.ListToolCallsResponse
+	22, // 94: jackline.v1.RunService.GetToolCallResult:output_type -> jackline.v1.GetToolCallResultResponse
+	24, // 95: jackline.v1.RunService.ListRunMessages:output_type -> jackline.v1.ListRunMessagesResponse
+	26, // 96: jackline.v1.RunService.ListInterrupts:output_type -> jackline.v1.ListInterruptsResponse
+	28, // 97: jackline.v1.RunService.ListThreads:output_type -> jackline.v1.ListThreadsResponse
+	30, // 98: jackline.v1.RunService.GetThread:output_type -> jackline.v1.GetThreadResponse
+	32, // 99: jackline.v1.RunService.AppendMessages:output_type -> jackline.v1.AppendMessagesResponse
+	35, // 100: jackline.v1.RunService.GetServerInfo:output_type -> jackline.v1.GetServerInfoResponse
+	82, // 101: jackline.v1.RunService.ListConnections:output_type -> jackline.v1.ListConnectionsResponse
+	83, // [83:102] is the sub-list for method output_type
+	64, // [64:83] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_service_proto_init() }
