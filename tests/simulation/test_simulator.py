@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from jackline_server.testing.simulator import BUG, Outcome, simulate
-from jackline_server.testing.validators.history import Event, from_json, to_json
+from jackline_server.testing.validators.history import OK, Event, from_json, to_json
 
 SEEDS = int(os.environ.get("JACKLINE_TEST_SEEDS", "2000"))
 CHUNK = 125
@@ -91,14 +91,15 @@ def test_a_history_of_the_simulator_survives_its_json_form() -> None:
 def _hold_each_race_of_a_command(outcomes: list[Outcome]) -> None:
     """Aborts against ends, pauses against crashes, commands that are sent again, starts that are delayed."""
     controls = [control for one in outcomes for control in one.history.controls]
-    assert any(control.kind == "abort" and control.already_terminal for control in controls)
+    assert {one.already_terminal for one in controls if one.kind == "abort" and one.ending == OK} == {
+        True,
+        False,
+    }
     sent = Counter((control.run, control.command_id) for control in controls if control.sequence)
     assert max(sent.values()) > 1
     logs = [
         [(event.kind, event.fields) for event in run.events] for one in outcomes for run in one.history.runs
     ]
-    overtaken = [fields for log in logs for kind, fields in log if kind == "command_rejected"]
-    assert any(fields["rejection"] == "RUN_TERMINAL" for fields in overtaken)
     kinds = [[kind for kind, _ in log] for log in logs]
     assert any("run_recovered" in log[log.index("paused") :] for log in kinds if "paused" in log)
     delayed = [log for log in logs if log[0][1]["start_unix_ms"] is not None]
