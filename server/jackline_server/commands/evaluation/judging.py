@@ -1,14 +1,14 @@
 """A judge of what came out of a run: its question as a workflow of one step, and its word.
 
 Owns the workflow and what the judge is shown. The prompt and how the reply is read are those of the judges
-inside of runs (`core.gating.judges`). Asks nobody: the workflow is run by `running`, and what it costs is
+inside of runs (`core.deciding.verdicts`). Asks nobody: the workflow is run by `running`, and what it costs is
 told apart from what the judged run has cost.
 """
 
 from jackline_server.commands.evaluation.sight import Sight
 from jackline_server.core import json_text
+from jackline_server.core.deciding import verdicts
 from jackline_server.core.frozen import frozen
-from jackline_server.core.gating import judges
 from jackline_server.core.plan import JsonObject
 from jackline_server.runtime.ports import Source
 
@@ -42,8 +42,8 @@ def question(seen: Sight, *, criteria: str, model: str) -> Question | Word:
             {"tool": one.tool, "status": one.status, "arguments": one.arguments} for one in seen.calls
         ],
     }
-    if len(json_text.write(shown)) > judges.MOST_CASE_CHARS:
-        return Word(passed=None, reason=f"more than {judges.MOST_CASE_CHARS:,} characters are not judged")
+    if len(json_text.write(shown)) > verdicts.MOST_CASE_CHARS:
+        return Word(passed=None, reason=f"more than {verdicts.MOST_CASE_CHARS:,} characters are not judged")
     workflow: JsonObject = {
         "name": _NAME,
         "description": "Judges what came out of another run.",
@@ -54,7 +54,7 @@ def question(seen: Sight, *, criteria: str, model: str) -> Question | Word:
         "steps": {
             _STEP: {
                 "kind": "completion",
-                "prompt": judges.instructions(criteria),
+                "prompt": verdicts.instructions(criteria),
                 "input": {"judged": "/input/judged"},
                 "answer": "text",
                 "bounds": {"model_requests": 5, "timeout": "4m"},
@@ -70,7 +70,7 @@ def word(seen: Sight) -> Word:
     if seen.state != "succeeded" or not isinstance(seen.result, str):
         why = f": {seen.error}" if seen.error else ""
         return Word(passed=None, reason=f"its run {seen.run_id} ended as {seen.state} ({seen.exit}){why}")
-    said = judges.read(seen.result)
+    said = verdicts.read(seen.result)
     if isinstance(said, str):
         return Word(passed=None, reason=said)
     return Word(passed=said.passed, reason=said.reason)

@@ -1,41 +1,37 @@
 """Grounding: an answer that is held against what the tools returned, by a judge, before it stands.
 
 Owns the question of whether an answer has to be judged, the judge's prompt, how its reply is read, and what
-follows. The judge's call is a model call like any other: reserved under every bound before it starts, retried
-as its profile says; it uses a request and no turn. It has no tools, and its words enter the conversation as
-claims that are quoted as data, and in no other way. A closing answer is not judged: it is only the best there
-is.
+follows. The judge's words enter the conversation as claims that are quoted as data, and in no other way. A
+closing answer is not judged: it is only the best there is. Does not own how the call is made (`side_calls`).
 
 A judge that fails, says nothing usable, or has no room under the bounds follows `on_error`.
 """
 
 from collections.abc import Iterator
 
-from jackline_server.core import bounds, exits, json_text
+from jackline_server.core import exits, json_text
 from jackline_server.core.bounds import Limit
 from jackline_server.core.context import step_input
-from jackline_server.core.deciding import answer_text, leaving, outcome, turns
+from jackline_server.core.deciding import answer_text, leaving, outcome, side_calls, turns
 from jackline_server.core.deciding.outcome import Accepted
 from jackline_server.core.deciding.partial import with_best
+from jackline_server.core.deciding.side_calls import SideCall
 from jackline_server.core.exits import Exit
 from jackline_server.core.facts import (
     CallStatus,
     FinishReason,
     Grounded,
-    ModelCallStarted,
     Purpose,
     StopReason,
 )
-from jackline_server.core.frozen import change, frozen
+from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import SchemaValidator
-from jackline_server.core.messages import SystemMessage, UserMessage
-from jackline_server.core.plan import GroundPlan, ModelPlan, ModelStep, OnJudgeError, ToolChoice
+from jackline_server.core.plan import GroundPlan, ModelPlan, ModelStep, OnJudgeError
 from jackline_server.core.reading import transcript
 from jackline_server.core.state import Reply, RunState, ToolCall, Visit, calls_of
 from jackline_server.core.steps import CallModel, Record, Step
 
 MOST_EVIDENCE_CHARS = 100_000
-MOST_OUTPUT_TOKENS = 1_024
 MOST_CLAIMS = 20
 MOST_CLAIM_CHARS = 500
 
@@ -100,47 +96,14 @@ def _call(
     state: RunState, visit: Visit, step: ModelStep, plan: GroundPlan, *, now_active_ms: int
 ) -> CallModel | Limit:
     """The next attempt at the judge with its reservation, or the bound that forbids it."""
-    counted = turns.requests_used_up(visit, step)
-    if counted is not None:
-        return counted
-    model = brief(state.plan.models[plan.model])
-    messages = (
-        SystemMessage(text=_JUDGE),
-        UserMessage(text=_case(state, visit, step, model), provenance="input"),
-    )
-    prompt = bounds.estimate(message.text for message in messages)
-    cap = bounds.output_cap(
-        model,
-        prompt_tokens=prompt,
-        scopes=turns.scopes(state, visit, step),
-        held_back=turns.held_back(state, visit, step, transcript.prompt(state, visit, step).tokens),
-    )
-    if isinstance(cap, Limit):
-        return cap
-    started = ModelCallStarted(
-        iteration=max(visit.iteration, 1),
+    asked = SideCall(
         purpose=Purpose.GROUND,
-        attempt=1 if visit.attempts is None else visit.attempts.failed + 1,
         model=plan.model,
-        prompt_tokens=prompt,
-        max_output_tokens=cap,
-        reserved_cost_micros=bounds.price_of(model.price, prompt_tokens=prompt, completion_tokens=cap),
+        instructions=_JUDGE,
+        case=_case(state, visit, step, side_calls.profile(state, plan.model)),
+        failed=0 if visit.attempts is None else visit.attempts.failed,
     )
-    return CallModel(
-        started=started,
-        model=model,
-        messages=messages,
-        tools=(),
-        tool_choice=ToolChoice(),
-        total_ms=turns.total_ms(state, visit, step, model, now_active_ms),
-        request_ms=turns.request_ms(visit, step, model, now_active_ms),
-        idle_ms=turns.idle_ms(step, model),
-    )
-
-
-def brief(model: ModelPlan) -> ModelPlan:
-    """A judge's model: it is not asked for more than a verdict."""
-    return change(model, max_output_tokens=min(model.max_output_tokens, MOST_OUTPUT_TOKENS))
+    return side_calls.call(state, visit, step, asked, now_active_ms=now_active_ms)
 
 
 def _case(state: RunState, visit: Visit, step: ModelStep, model: ModelPlan) -> str:

@@ -1,20 +1,19 @@
 """The summary that stands for turns that are left out of a conversation: what is asked of a model for it.
 
-Owns the prompt, its bounds, and how the reply is read. The call is a model call like any other: reserved
-under every bound before it starts, retried as its profile says; it uses a request and no turn, and leaves
-free what the turn needs that it makes room for. It has no tools, and what it says enters the conversation as
-data. Does not own when a summary is due, nor what follows when there is none (`compaction`).
+Owns the prompt, what has to be left free for the turn that it makes room for, and how the reply is read,
+which enters the conversation as data. Does not own how the call is made (`side_calls`), when a summary is
+due, nor what follows when there is none (`compaction`).
 """
 
 from collections.abc import Iterator
 
 from jackline_server.core import bounds
 from jackline_server.core.bounds import Hold, Limit
-from jackline_server.core.deciding import turns
-from jackline_server.core.facts import FinishReason, ModelCallStarted, Purpose
+from jackline_server.core.deciding import side_calls, turns
+from jackline_server.core.deciding.side_calls import SideCall
+from jackline_server.core.facts import FinishReason, Purpose
 from jackline_server.core.frozen import change
-from jackline_server.core.messages import SystemMessage, UserMessage
-from jackline_server.core.plan import CompactionPlan, ModelStep, ToolChoice
+from jackline_server.core.plan import CompactionPlan, ModelStep
 from jackline_server.core.reading import fallbacks, transcript
 from jackline_server.core.state import Note, Reply, RunState, ToolCall, Visit
 from jackline_server.core.steps import CallModel
@@ -40,44 +39,21 @@ def call(
     counted = turns.requests_used_up(change(visit, ledger=spent), step)
     if counted is not None:
         return counted
-    own = state.plan.models[plan.model]
-    model = change(own, max_output_tokens=min(own.max_output_tokens, MOST_OUTPUT_TOKENS))
-    room = min(MOST_CASE_CHARS, model.context_window * 3)
-    messages = (
-        SystemMessage(text=_NOTES),
-        UserMessage(text=_case(state, visit, upto, room), provenance="input"),
-    )
-    prompt = bounds.estimate(message.text for message in messages)
-    cap = bounds.output_cap(
-        model,
-        prompt_tokens=prompt,
-        scopes=turns.scopes(state, visit, step),
-        held_back=_held_back(state, visit, step),
-    )
-    if isinstance(cap, Limit):
-        return cap
     own_request = visit if visit.history.asked else change(visit, attempts=None, request_since_ms=None)
     attempts = own_request.attempts
-    started = ModelCallStarted(
-        iteration=max(visit.iteration, 1),
+    asked = SideCall(
         purpose=Purpose.SUMMARY,
-        attempt=1 if attempts is None else attempts.failed + 1,
         model=plan.model,
-        prompt_tokens=prompt,
-        max_output_tokens=cap,
-        reserved_cost_micros=bounds.price_of(model.price, prompt_tokens=prompt, completion_tokens=cap),
+        instructions=_NOTES,
+        case=_case(
+            state, visit, upto, min(MOST_CASE_CHARS, state.plan.models[plan.model].context_window * 3)
+        ),
+        most_tokens=MOST_OUTPUT_TOKENS,
+        failed=0 if attempts is None else attempts.failed,
+        kept_free=_held_back(state, visit, step),
         summarised=upto,
     )
-    return CallModel(
-        started=started,
-        model=model,
-        messages=messages,
-        tools=(),
-        tool_choice=ToolChoice(),
-        total_ms=turns.total_ms(state, own_request, step, model, now_active_ms),
-        request_ms=turns.request_ms(own_request, step, model, now_active_ms),
-        idle_ms=turns.idle_ms(step, model),
-    )
+    return side_calls.call(state, own_request, step, asked, now_active_ms=now_active_ms)
 
 
 def _held_back(state: RunState, visit: Visit, step: ModelStep) -> Hold:
