@@ -37,10 +37,9 @@ from jackline_server.core.plan import (
     Price,
     PrunePlan,
     ReflectPlan,
-    RepeatBy,
-    RepeatPlan,
     ToolChoice,
 )
+from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.core.steps import Question, ToolAttempt
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Answers, Call, Ends, Fails, Reply, Says

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from jackline_server.core.facts import CallStatus, Pattern, Reflected
 from jackline_server.core.messages import UserMessage
-from jackline_server.core.plan import Effect, Plan, ReflectPlan, RepeatBy, RepeatPlan
+from jackline_server.core.plan import Effect, Plan, ReflectPlan
 from jackline_server.core.reading.reflection import confidence
+from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.core.state import current
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Says, Scenario, drive

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from jackline_server.core.commands import Steer
 from jackline_server.core.facts import CallStatus, NoticeCode, Noticed, Phase, Purpose, StopReason
 from jackline_server.core.messages import UserMessage
-from jackline_server.core.plan import Effect, OnLimit, Plan, RepeatBy, RepeatPlan
+from jackline_server.core.plan import Effect, OnLimit, Plan
+from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Call, Driver, Ends, Reply, Says, Scenario, drive
 

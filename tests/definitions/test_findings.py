@@ -31,6 +31,13 @@ def gates(written: str, *, top: bool = False) -> str:
     return changed((HANDLE, HANDLE + f"    guardrails: {written}\n"))
 
 
+def watched(written: str, *, top: bool = False) -> str:
+    """The right workflow with this supervisor of its agent, or at the top."""
+    if top:
+        return changed(("model: fast\n", f"model: fast\nsupervisor: {written}\n"))
+    return changed((HANDLE, HANDLE + f"    supervisor: {written}\n"))
+
+
 def family(extra: str = "", *, bounds: str = "", helper: str = "") -> str:
     """An agent that has another one and a workflow as its tools."""
     return (
@@ -173,7 +180,7 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("unknown_key", E, changed((HANDLE, HANDLE + "    goal: x\n")), "steps.handle.goal"),
     ("unknown_key", E, changed(("steps: 32", "stps: 32")), "bounds.stps"),
     ("unknown_key", E, changed(("kind: router", "kind: router\n    tools: []")), "steps.sort.tools"),
-    ("not_built", E, changed(("model: fast", "model: fast\nsupervisor: {}")), "supervisor"),
+    ("not_built", E, changed((HANDLE, HANDLE + "    on_question: wait\n")), "steps.handle.on_question"),
     ("not_built", E, changed(("steps: 32", "deadline: 3m")), "bounds.deadline"),
     ("bad_value", E, changed(("model: fast", "model: fast\npreset: cosy")), "preset"),
     ("missing_key", E, changed(("name: refunds\n", "")), "name"),
@@ -436,6 +443,29 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("stop_never", W, stops("{tool_called: {name: convert, success: true}}\n    allow_effects: [idempotent]"), "steps.handle.stop_when.tool_called"),
     ("stop_never", W, stops("{tool_called: {name: convert, success: true}}\n    bounds: {tool_calls: 0}"), "steps.handle.stop_when.tool_called"),
     ("exit_unrouted", W, stops("{iterations: {gte: 2}}"), "steps.handle"),
+    # a supervisor
+    ("bad_rule", E, watched("{}"), "steps.handle.supervisor"),
+    ("bad_rule", E, watched("{rules: [{when: tool_repeated}]}"), "steps.handle.supervisor.rules[0]"),
+    ("bad_rule", E, watched("{rules: [{when: iteration_reached, gte: 2, gt: 0.5}]}", top=True), "supervisor.rules[0]"),
+    ("bad_value", E, watched("{rules: [{when: tool_loop, count: 3}]}"), "steps.handle.supervisor.rules[0].when"),
+    ("rule_stage", E, watched("{rules: [{when: iteration_reached, gte: 2, then: deny_call, stage: after_turn}]}"), "steps.handle.supervisor.rules[0].stage"),
+    ("rule_stage", E, watched("{rules: [{when: iteration_reached, gte: 2, then: steer, stage: before_call}]}"), "steps.handle.supervisor.rules[0].stage"),
+    ("rule_stage", E, watched("{rules: [{when: iteration_reached, gte: 2, then: deny_call, rearm: 1}]}"), "steps.handle.supervisor.rules[0].rearm"),
+    ("rule_stage", E, watched("{judge: {criteria: c, expiry: 1h}}"), "steps.handle.supervisor.judge.expiry"),
+    ("rule_tool_unknown", E, watched("{rules: [{when: tool_repeated, tool: convrt, count: 2}]}", top=True), "supervisor.rules[0].tool"),
+    ("rule_never", W, watched("{rules: [{when: iteration_reached, gte: 9}]}", top=True), "supervisor.rules[0]"),
+    ("rule_never", W, watched("{rules: [{when: budget_fraction, of: tokens, gt: 1}]}"), "steps.handle.supervisor.rules[0]"),
+    ("rule_never", W, watched("{rules: [{when: error_rate, window: 100, gt: 0.5}]}"), "steps.handle.supervisor.rules[0]"),
+    ("rule_never", W, watched("{rules: [{when: tool_repeated, count: 33}]}"), "steps.handle.supervisor.rules[0]"),
+    ("rule_never", W, watched("{judge: {criteria: c, every: 8, blocking: false}}", top=True), "supervisor.judge.every"),
+    ("unknown_model", E, watched("{judge: {criteria: c, model: fats}}", top=True), "supervisor.judge.model"),
+    ("unknown_model", E, watched("{judge: {criteria: c, model: fats}}"), "steps.handle.supervisor.judge.model"),
+    ("bad_expression", E, watched("{rules: [{when: expression, expression: call.tool == 'x'}]}"), "steps.handle.supervisor.rules[0].expression"),
+    ("bad_expression", E, watched("{rules: [{when: expression, expression: '1 +'}]}"), "steps.handle.supervisor.rules[0].expression"),
+    ("expression_unknown", W, watched("{rules: [{when: expression, expression: call.name == 'x', stage: before_call}]}"), "steps.handle.supervisor.rules[0].expression"),
+    ("question_unasked", W, watched("{rules: [{when: iteration_reached, gte: 2, then: ask}]}", top=True).replace("model: fast", "model: fast\non_question: review", 1), "supervisor.rules[0].then"),
+    ("supervisor_idle", W, "name: a\nmodel: fast\nsupervisor: {judge: {criteria: c}}\nflow: [x]\nsteps:\n  x: {kind: completion, prompt: p}\n", "supervisor"),
+    ("unknown_key", E, changed(("answer: text", "answer: text\n    supervisor: {}")), "steps.reply.supervisor"),
     # hooks, guardrails, policy
     ("unknown_hook", E, changed(("model: fast\n", "model: fast\nhooks: [audit, audits]\n")), "hooks[1]"),
     ("unknown_hook", E, changed((HANDLE, HANDLE + "    hooks: [broken]\n")), "steps.handle.hooks[0]"),
@@ -544,7 +574,7 @@ NEAR: dict[str, str] = {
     "config_reference": changed(("Verify the order first.", "$env and {file} are words.")),
     # keys and values
     "unknown_key": changed(("{order: ", "{modl: any key of a body, order: ")),
-    "not_built": changed(("{order: ", "{supervisor: any key of a body, order: ")),
+    "not_built": changed(("{order: ", "{on_question: any key of a body, order: ")),
     "missing_key": changed(("max_calls: 1", "max_calls: 1, retry: {times: 1}")),
     "bad_type": changed(("token_budget: 40000", "token_budget: 0x9c40")),
     "bad_value": changed(("answer: text", "answer: json_text")),
@@ -629,6 +659,12 @@ NEAR: dict[str, str] = {
     "stop_outcome_unknown": stops("{outcome_is: resolved}"),
     "stop_always": stops("{iterations: {gte: 2}}"),
     "stop_never": stops("{iterations: {gte: 8}}"),
+    # a supervisor
+    "bad_rule": watched("{rules: [{when: tool_repeated, count: 2, tool: convert, by: args}]}"),
+    "rule_stage": watched("{rules: [{when: iteration_reached, gte: 2, then: deny_call}, {when: iteration_reached, gte: 2, then: ask, stage: before_call, expiry: 1h, rearm: 1}]}"),
+    "rule_tool_unknown": watched("{rules: [{when: tool_repeated, tool: convert, count: 2}]}", top=True),
+    "rule_never": watched("{rules: [{when: iteration_reached, gte: 8}, {when: budget_fraction, of: tokens, gt: 0.999}, {when: error_rate, window: 32, gt: 0.9}], judge: {criteria: c, every: 7, blocking: false}}"),
+    "supervisor_idle": watched("{judge: {criteria: c}}", top=True),
     # bounds
     "bound_unreachable": changed((HANDLE, HANDLE + "    tool_choice: required\n    bounds: {max_iterations: 2, tool_calls: 1}\n")),
     "bound_idle": changed((HANDLE, HANDLE + "    bounds: {token_budget: 40000, cost_budget_usd: 0.5, timeout: 15m, model_timeout: 60s, idle_timeout: 60s, max_iterations: 4, model_requests: 4, tool_calls: 1}\n")),

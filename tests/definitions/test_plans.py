@@ -26,13 +26,12 @@ from jackline_server.core.plan import (
     Plan,
     PrunePlan,
     ReflectPlan,
-    RepeatBy,
-    RepeatPlan,
     RouterStep,
     StepBounds,
     ToolPolicy,
     ToolStep,
 )
+from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.definitions.compiler import revision
 from jackline_server.runtime.ports import Source
 from tests.definitions.workflows import RIGHT, TONE, changed, compile_text

@@ -341,7 +341,6 @@ def test_what_is_not_built_is_named_where_it_would_stand() -> None:
     }
     common = shapes.StepShape.not_built
     expected = {
-        "the top": shapes.WorkflowShape.not_built,
         "bounds of the run": shapes.RunBoundsShape.not_built,
         "bounds_cap": shapes.BoundsCapShape.not_built,
         "every step": common,

@@ -52,6 +52,11 @@ def of_events(events: list[StepEvent]) -> dict[str, Any]:
         "pruned": any(one.results for one in each("compacted")),
         "problems": [word(one, "problem") for one in each("answer_rejected")],
         "answers": [word(one, "answer") for one in each("consulted")],
+        "fired": [f"{one.rule} {one.turn} {word(one, 'action')}" for one in each("rule_fired")],
+        "judged": [
+            f"{one.turn} {one.passed if one.HasField('passed') else 'nothing'} {word(one, 'action')}".rstrip()
+            for one in each("judge_returned")
+        ],
     }
 
 

@@ -789,6 +789,28 @@ SCENARIOS: tuple[Scenario, ...] = (
         play=_plain,
     ),
     Scenario(
+        name="supervised",
+        about="A rule denies the second equal call, another steers; the judge has an answer given anew.",
+        workflow=_agent(
+            step="answer: text\n"
+            "supervisor:\n"
+            "  rules:\n"
+            "    - {when: tool_repeated, tool: look, by: args, count: 2, then: deny_call, message: Seen.}\n"
+            "    - {when: iteration_reached, gte: 2, then: steer, message: Come to an end.}\n"
+            "  judge: {criteria: It is polite., every: 8, on_violation: steer}",
+        ),
+        replies=(
+            _ASKS,
+            ScriptedReply(calls=(("c-3", "look", "{}"),)),
+            ScriptedReply(text="There."),
+            ScriptedReply(text='{"passed": false, "reason": "rude"}'),
+            ScriptedReply(text="There you are."),
+            ScriptedReply(text='{"passed": true, "reason": "polite"}'),
+        ),
+        tools=_BOTH,
+        play=_plain,
+    ),
+    Scenario(
         name="gated",
         about="A hook has calls made anew; a policy denies one; a judge has an answer mended; a rule ends it",
         workflow=_agent(

@@ -31,9 +31,8 @@ from jackline_server.core.plan import (
     OnJudgeError,
     Plan,
     ReflectPlan,
-    RepeatBy,
-    RepeatPlan,
 )
+from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.runtime.ports import ModelFailure, ModelRequest, Record
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.storage.memory import memory_store

@@ -110,6 +110,8 @@ const (
 	ModelCallPurpose_MODEL_CALL_PURPOSE_SUMMARY ModelCallPurpose = 5
 	// A judge of a guardrail. Uses no turn, has no tools, and is no part of the conversation.
 	ModelCallPurpose_MODEL_CALL_PURPOSE_JUDGE ModelCallPurpose = 6
+	// The judge of a supervisor looks at a visit. Uses no turn, has no tools, and is no part of the conversation.
+	ModelCallPurpose_MODEL_CALL_PURPOSE_SUPERVISE ModelCallPurpose = 7
 )
 
 // Enum value maps for ModelCallPurpose.
@@ -122,6 +124,7 @@ var (
 		4: "MODEL_CALL_PURPOSE_GROUND",
 		5: "MODEL_CALL_PURPOSE_SUMMARY",
 		6: "MODEL_CALL_PURPOSE_JUDGE",
+		7: "MODEL_CALL_PURPOSE_SUPERVISE",
 	}
 	ModelCallPurpose_value = map[string]int32{
 		"MODEL_CALL_PURPOSE_UNSPECIFIED":  0,
@@ -131,6 +134,7 @@ var (
 		"MODEL_CALL_PURPOSE_GROUND":       4,
 		"MODEL_CALL_PURPOSE_SUMMARY":      5,
 		"MODEL_CALL_PURPOSE_JUDGE":        6,
+		"MODEL_CALL_PURPOSE_SUPERVISE":    7,
 	}
 )
 
@@ -408,10 +412,10 @@ const (
 	CallProblem_CALL_PROBLEM_POLICY_DENIED CallProblem = 10
 	// A hook had the reply that asked for it made anew.
 	CallProblem_CALL_PROBLEM_REPLY_DISCARDED CallProblem = 11
-	// A person did not let it start, or nobody did in time.
-	CallProblem_CALL_PROBLEM_NOT_APPROVED CallProblem = 12
 	// It would start a run below the last level that `child_depth` allows.
 	CallProblem_CALL_PROBLEM_CHILD_DEPTH CallProblem = 20
+	// The supervisor does not allow it.
+	CallProblem_CALL_PROBLEM_SUPERVISOR CallProblem = 21
 )
 
 // Enum value maps for CallProblem.
@@ -429,8 +433,8 @@ var (
 		9:  "CALL_PROBLEM_GUARDRAIL",
 		10: "CALL_PROBLEM_POLICY_DENIED",
 		11: "CALL_PROBLEM_REPLY_DISCARDED",
-		12: "CALL_PROBLEM_NOT_APPROVED",
 		20: "CALL_PROBLEM_CHILD_DEPTH",
+		21: "CALL_PROBLEM_SUPERVISOR",
 	}
 	CallProblem_value = map[string]int32{
 		"CALL_PROBLEM_UNSPECIFIED":         0,
@@ -445,8 +449,8 @@ var (
 		"CALL_PROBLEM_GUARDRAIL":           9,
 		"CALL_PROBLEM_POLICY_DENIED":       10,
 		"CALL_PROBLEM_REPLY_DISCARDED":     11,
-		"CALL_PROBLEM_NOT_APPROVED":        12,
 		"CALL_PROBLEM_CHILD_DEPTH":         20,
+		"CALL_PROBLEM_SUPERVISOR":          21,
 	}
 )
 
@@ -501,21 +505,24 @@ const (
 	AnswerProblem_ANSWER_PROBLEM_CALL_FAILED AnswerProblem = 8
 	// A guardrail does not let it pass.
 	AnswerProblem_ANSWER_PROBLEM_GUARDRAIL AnswerProblem = 9
+	// The judge of a supervisor does not pass it. The next turn follows.
+	AnswerProblem_ANSWER_PROBLEM_SUPERVISOR AnswerProblem = 10
 )
 
 // Enum value maps for AnswerProblem.
 var (
 	AnswerProblem_name = map[int32]string{
-		0: "ANSWER_PROBLEM_UNSPECIFIED",
-		1: "ANSWER_PROBLEM_EMPTY",
-		2: "ANSWER_PROBLEM_TRUNCATED",
-		3: "ANSWER_PROBLEM_NOT_JSON",
-		4: "ANSWER_PROBLEM_OUTCOME",
-		5: "ANSWER_PROBLEM_SCHEMA",
-		6: "ANSWER_PROBLEM_TOOL_REQUIRED",
-		7: "ANSWER_PROBLEM_NOT_FINISHED",
-		8: "ANSWER_PROBLEM_CALL_FAILED",
-		9: "ANSWER_PROBLEM_GUARDRAIL",
+		0:  "ANSWER_PROBLEM_UNSPECIFIED",
+		1:  "ANSWER_PROBLEM_EMPTY",
+		2:  "ANSWER_PROBLEM_TRUNCATED",
+		3:  "ANSWER_PROBLEM_NOT_JSON",
+		4:  "ANSWER_PROBLEM_OUTCOME",
+		5:  "ANSWER_PROBLEM_SCHEMA",
+		6:  "ANSWER_PROBLEM_TOOL_REQUIRED",
+		7:  "ANSWER_PROBLEM_NOT_FINISHED",
+		8:  "ANSWER_PROBLEM_CALL_FAILED",
+		9:  "ANSWER_PROBLEM_GUARDRAIL",
+		10: "ANSWER_PROBLEM_SUPERVISOR",
 	}
 	AnswerProblem_value = map[string]int32{
 		"ANSWER_PROBLEM_UNSPECIFIED":   0,
@@ -528,6 +535,7 @@ var (
 		"ANSWER_PROBLEM_NOT_FINISHED":  7,
 		"ANSWER_PROBLEM_CALL_FAILED":   8,
 		"ANSWER_PROBLEM_GUARDRAIL":     9,
+		"ANSWER_PROBLEM_SUPERVISOR":    10,
 	}
 )
 
@@ -570,8 +578,6 @@ const (
 	TimerKind_TIMER_KIND_INTERRUPT TimerKind = 2
 	// The end of a pause.
 	TimerKind_TIMER_KIND_PAUSE TimerKind = 3
-	// The time at which a delayed run begins.
-	TimerKind_TIMER_KIND_START TimerKind = 4
 )
 
 // Enum value maps for TimerKind.
@@ -581,14 +587,12 @@ var (
 		1: "TIMER_KIND_DEADLINE",
 		2: "TIMER_KIND_INTERRUPT",
 		3: "TIMER_KIND_PAUSE",
-		4: "TIMER_KIND_START",
 	}
 	TimerKind_value = map[string]int32{
 		"TIMER_KIND_UNSPECIFIED": 0,
 		"TIMER_KIND_DEADLINE":    1,
 		"TIMER_KIND_INTERRUPT":   2,
 		"TIMER_KIND_PAUSE":       3,
-		"TIMER_KIND_START":       4,
 	}
 )
 
@@ -1016,6 +1020,8 @@ type StepEvent struct {
 	//	*StepEvent_Consulted
 	//	*StepEvent_ChildStarted
 	//	*StepEvent_ChildFinished
+	//	*StepEvent_RuleFired
+	//	*StepEvent_JudgeReturned
 	Fact isStepEvent_Fact `protobuf_oneof:"fact"`
 	// What was said, given and returned. Empty in view METADATA.
 	Content       *Content `protobuf:"bytes,100,opt,name=content,proto3" json:"content,omitempty"`
@@ -1402,6 +1408,24 @@ func (x *StepEvent) GetChildFinished() *ChildFinished {
 	return nil
 }
 
+func (x *StepEvent) GetRuleFired() *RuleFired {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_RuleFired); ok {
+			return x.RuleFired
+		}
+	}
+	return nil
+}
+
+func (x *StepEvent) GetJudgeReturned() *JudgeReturned {
+	if x != nil {
+		if x, ok := x.Fact.(*StepEvent_JudgeReturned); ok {
+			return x.JudgeReturned
+		}
+	}
+	return nil
+}
+
 func (x *StepEvent) GetContent() *Content {
 	if x != nil {
 		return x.Content
@@ -1568,6 +1592,16 @@ type StepEvent_ChildFinished struct {
 	ChildFinished *ChildFinished `protobuf:"bytes,42,opt,name=child_finished,json=childFinished,proto3,oneof"`
 }
 
+type StepEvent_RuleFired struct {
+	// A rule of a supervisor came to hold.
+	RuleFired *RuleFired `protobuf:"bytes,39,opt,name=rule_fired,json=ruleFired,proto3,oneof"`
+}
+
+type StepEvent_JudgeReturned struct {
+	// The judge of a supervisor came back.
+	JudgeReturned *JudgeReturned `protobuf:"bytes,40,opt,name=judge_returned,json=judgeReturned,proto3,oneof"`
+}
+
 func (*StepEvent_RunStarted) isStepEvent_Fact() {}
 
 func (*StepEvent_RunRecovered) isStepEvent_Fact() {}
@@ -1630,6 +1664,10 @@ func (*StepEvent_ChildStarted) isStepEvent_Fact() {}
 
 func (*StepEvent_ChildFinished) isStepEvent_Fact() {}
 
+func (*StepEvent_RuleFired) isStepEvent_Fact() {}
+
+func (*StepEvent_JudgeReturned) isStepEvent_Fact() {}
+
 // The run was accepted.
 type RunStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1653,10 +1691,7 @@ type RunStarted struct {
 	// The conversation that it continues; unset without.
 	Thread *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Which run started it, and by which call; unset for a run that a caller started.
-	Parent *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
-	// When it may begin, by the `start_delay` of StartRun; unset for a run that may begin at once. A TimerFired of the kind START
-	// says that the time has come.
-	StartTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	Parent        *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1757,13 +1792,6 @@ func (x *RunStarted) GetThread() *ThreadStart {
 func (x *RunStarted) GetParent() *ParentCall {
 	if x != nil {
 		return x.Parent
-	}
-	return nil
-}
-
-func (x *RunStarted) GetStartTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartTime
 	}
 	return nil
 }
@@ -3025,11 +3053,7 @@ type InterruptRaised struct {
 	// The scope and name of that limit, such as `step.max_iterations`.
 	LimitLeaf string `protobuf:"bytes,7,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
 	// What the answer `raise` makes of that bound, in its own unit; 0 where that is no option.
-	RaiseTo uint64 `protobuf:"varint,8,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
-	// SHA-256 of the arguments that are decided about, in hexadecimal. Of an approval.
-	ArgumentsDigest string `protobuf:"bytes,9,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
-	// What follows if nobody decides in time. Of an approval.
-	OnExpiry      ApprovalExpiry `protobuf:"varint,10,opt,name=on_expiry,json=onExpiry,proto3,enum=jackline.v1.ApprovalExpiry" json:"on_expiry,omitempty"`
+	RaiseTo       uint64 `protobuf:"varint,8,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3120,20 +3144,6 @@ func (x *InterruptRaised) GetRaiseTo() uint64 {
 	return 0
 }
 
-func (x *InterruptRaised) GetArgumentsDigest() string {
-	if x != nil {
-		return x.ArgumentsDigest
-	}
-	return ""
-}
-
-func (x *InterruptRaised) GetOnExpiry() ApprovalExpiry {
-	if x != nil {
-		return x.OnExpiry
-	}
-	return ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED
-}
-
 // A question was answered or expired.
 type InterruptResolved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3142,11 +3152,9 @@ type InterruptResolved struct {
 	// The answer chosen; empty if it expired.
 	Option string `protobuf:"bytes,2,opt,name=option,proto3" json:"option,omitempty"`
 	// Who answered; empty if it expired.
-	Principal string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
-	// SHA-256 of the arguments that were put in place of those shown, in hexadecimal; empty if none were.
-	ArgumentsDigest string `protobuf:"bytes,4,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	Principal     string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InterruptResolved) Reset() {
@@ -3196,13 +3204,6 @@ func (x *InterruptResolved) GetOption() string {
 func (x *InterruptResolved) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
-	}
-	return ""
-}
-
-func (x *InterruptResolved) GetArgumentsDigest() string {
-	if x != nil {
-		return x.ArgumentsDigest
 	}
 	return ""
 }
@@ -4384,6 +4385,171 @@ func (x *ChildFinished) GetActiveMs() uint64 {
 	return 0
 }
 
+// A rule of a supervisor came to hold. A message to the model, and an abort, take hold with this event; a pause, a denied
+// call and a question are the event behind it.
+type RuleFired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the workflow, such as `supervisor.rules[0]`.
+	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// When it was asked.
+	Stage RuleStage `protobuf:"varint,2,opt,name=stage,proto3,enum=jackline.v1.RuleStage" json:"stage,omitempty"`
+	// What follows.
+	Action RuleAction `protobuf:"varint,3,opt,name=action,proto3,enum=jackline.v1.RuleAction" json:"action,omitempty"`
+	// The turns of the visit that were over.
+	Turn uint32 `protobuf:"varint,4,opt,name=turn,proto3" json:"turn,omitempty"`
+	// The tool call that it held up; empty after a turn.
+	CallId string `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Name of that call's tool.
+	Tool          string `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleFired) Reset() {
+	*x = RuleFired{}
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleFired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleFired) ProtoMessage() {}
+
+func (x *RuleFired) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleFired.ProtoReflect.Descriptor instead.
+func (*RuleFired) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RuleFired) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RuleFired) GetStage() RuleStage {
+	if x != nil {
+		return x.Stage
+	}
+	return RuleStage_RULE_STAGE_UNSPECIFIED
+}
+
+func (x *RuleFired) GetAction() RuleAction {
+	if x != nil {
+		return x.Action
+	}
+	return RuleAction_RULE_ACTION_UNSPECIFIED
+}
+
+func (x *RuleFired) GetTurn() uint32 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *RuleFired) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *RuleFired) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+// The judge of a supervisor has looked at a visit up to here. What follows is as with RuleFired.
+type JudgeReturned struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the workflow, such as `supervisor.judge`.
+	Judge string `protobuf:"bytes,1,opt,name=judge,proto3" json:"judge,omitempty"`
+	// The turns of the visit that were over.
+	Turn uint32 `protobuf:"varint,2,opt,name=turn,proto3" json:"turn,omitempty"`
+	// Whether the visit keeps to its criteria; unset if it gave no usable word.
+	Passed *bool `protobuf:"varint,3,opt,name=passed,proto3,oneof" json:"passed,omitempty"`
+	// What follows; unspecified if nothing does.
+	Action        RuleAction `protobuf:"varint,4,opt,name=action,proto3,enum=jackline.v1.RuleAction" json:"action,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeReturned) Reset() {
+	*x = JudgeReturned{}
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeReturned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeReturned) ProtoMessage() {}
+
+func (x *JudgeReturned) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeReturned.ProtoReflect.Descriptor instead.
+func (*JudgeReturned) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *JudgeReturned) GetJudge() string {
+	if x != nil {
+		return x.Judge
+	}
+	return ""
+}
+
+func (x *JudgeReturned) GetTurn() uint32 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *JudgeReturned) GetPassed() bool {
+	if x != nil && x.Passed != nil {
+		return *x.Passed
+	}
+	return false
+}
+
+func (x *JudgeReturned) GetAction() RuleAction {
+	if x != nil {
+		return x.Action
+	}
+	return RuleAction_RULE_ACTION_UNSPECIFIED
+}
+
 // What was said, given and returned: the part of an event that is not metadata.
 type Content struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4403,6 +4569,7 @@ type Content struct {
 	//	*Content_Compacted
 	//	*Content_Grounded
 	//	*Content_Question
+	//	*Content_Judge
 	Body          isContent_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4410,7 +4577,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +4589,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[34]
+	mi := &file_jackline_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +4602,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Content) GetBody() isContent_Body {
@@ -4553,6 +4720,15 @@ func (x *Content) GetQuestion() *QuestionContent {
 	return nil
 }
 
+func (x *Content) GetJudge() *JudgeContent {
+	if x != nil {
+		if x, ok := x.Body.(*Content_Judge); ok {
+			return x.Judge
+		}
+	}
+	return nil
+}
+
 type isContent_Body interface {
 	isContent_Body()
 }
@@ -4618,6 +4794,11 @@ type Content_Question struct {
 	Question *QuestionContent `protobuf:"bytes,15,opt,name=question,proto3,oneof"`
 }
 
+type Content_Judge struct {
+	// Of JudgeReturned.
+	Judge *JudgeContent `protobuf:"bytes,16,opt,name=judge,proto3,oneof"`
+}
+
 func (*Content_RunInput) isContent_Body() {}
 
 func (*Content_Result) isContent_Body() {}
@@ -4642,6 +4823,63 @@ func (*Content_Grounded) isContent_Body() {}
 
 func (*Content_Question) isContent_Body() {}
 
+func (*Content_Judge) isContent_Body() {}
+
+// What the judge of a supervisor said, or why it said nothing.
+type JudgeContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why, in its words.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why it gave no usable word.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JudgeContent) Reset() {
+	*x = JudgeContent{}
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JudgeContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JudgeContent) ProtoMessage() {}
+
+func (x *JudgeContent) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JudgeContent.ProtoReflect.Descriptor instead.
+func (*JudgeContent) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *JudgeContent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *JudgeContent) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // What a run was started with.
 type RunInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4657,7 +4895,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4907,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[35]
+	mi := &file_jackline_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4920,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RunInput) GetInputJson() []byte {
@@ -4717,7 +4955,7 @@ type ThreadContent struct {
 
 func (x *ThreadContent) Reset() {
 	*x = ThreadContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4967,7 @@ func (x *ThreadContent) String() string {
 func (*ThreadContent) ProtoMessage() {}
 
 func (x *ThreadContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[36]
+	mi := &file_jackline_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4980,7 @@ func (x *ThreadContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThreadContent.ProtoReflect.Descriptor instead.
 func (*ThreadContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ThreadContent) GetDigests() [][]byte {
@@ -4767,7 +5005,7 @@ type ResultContent struct {
 
 func (x *ResultContent) Reset() {
 	*x = ResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +5017,7 @@ func (x *ResultContent) String() string {
 func (*ResultContent) ProtoMessage() {}
 
 func (x *ResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[37]
+	mi := &file_jackline_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +5030,7 @@ func (x *ResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultContent.ProtoReflect.Descriptor instead.
 func (*ResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResultContent) GetResultJson() []byte {
@@ -4833,7 +5071,7 @@ type ReplyContent struct {
 
 func (x *ReplyContent) Reset() {
 	*x = ReplyContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4845,7 +5083,7 @@ func (x *ReplyContent) String() string {
 func (*ReplyContent) ProtoMessage() {}
 
 func (x *ReplyContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[38]
+	mi := &file_jackline_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4858,7 +5096,7 @@ func (x *ReplyContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplyContent.ProtoReflect.Descriptor instead.
 func (*ReplyContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReplyContent) GetText() string {
@@ -4906,7 +5144,7 @@ type ReasoningBlocks struct {
 
 func (x *ReasoningBlocks) Reset() {
 	*x = ReasoningBlocks{}
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4918,7 +5156,7 @@ func (x *ReasoningBlocks) String() string {
 func (*ReasoningBlocks) ProtoMessage() {}
 
 func (x *ReasoningBlocks) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[39]
+	mi := &file_jackline_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4931,7 +5169,7 @@ func (x *ReasoningBlocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasoningBlocks.ProtoReflect.Descriptor instead.
 func (*ReasoningBlocks) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReasoningBlocks) GetProfile() string {
@@ -4975,7 +5213,7 @@ type CallContent struct {
 
 func (x *CallContent) Reset() {
 	*x = CallContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5225,7 @@ func (x *CallContent) String() string {
 func (*CallContent) ProtoMessage() {}
 
 func (x *CallContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[40]
+	mi := &file_jackline_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5238,7 @@ func (x *CallContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContent.ProtoReflect.Descriptor instead.
 func (*CallContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallContent) GetTool() string {
@@ -5038,7 +5276,7 @@ type ToolResultContent struct {
 
 func (x *ToolResultContent) Reset() {
 	*x = ToolResultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5288,7 @@ func (x *ToolResultContent) String() string {
 func (*ToolResultContent) ProtoMessage() {}
 
 func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[41]
+	mi := &file_jackline_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5301,7 @@ func (x *ToolResultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultContent.ProtoReflect.Descriptor instead.
 func (*ToolResultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ToolResultContent) GetOutputJson() []byte {
@@ -5118,16 +5356,14 @@ type QuestionContent struct {
 	// What the tool is given back with the answer: nobody else's.
 	StateJson []byte `protobuf:"bytes,3,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
 	// What can be answered; empty: `accept` and `decline`.
-	Options []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
-	// The arguments that are decided about, as JSON. Of an approval.
-	ArgumentsJson []byte `protobuf:"bytes,5,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	Options       []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QuestionContent) Reset() {
 	*x = QuestionContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5139,7 +5375,7 @@ func (x *QuestionContent) String() string {
 func (*QuestionContent) ProtoMessage() {}
 
 func (x *QuestionContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[42]
+	mi := &file_jackline_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5152,7 +5388,7 @@ func (x *QuestionContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuestionContent.ProtoReflect.Descriptor instead.
 func (*QuestionContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *QuestionContent) GetText() string {
@@ -5183,13 +5419,6 @@ func (x *QuestionContent) GetOptions() []string {
 	return nil
 }
 
-func (x *QuestionContent) GetArgumentsJson() []byte {
-	if x != nil {
-		return x.ArgumentsJson
-	}
-	return nil
-}
-
 // A part of a tool's result that is no text. No model is shown its bytes.
 type ResultMedia struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5207,7 +5436,7 @@ type ResultMedia struct {
 
 func (x *ResultMedia) Reset() {
 	*x = ResultMedia{}
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5219,7 +5448,7 @@ func (x *ResultMedia) String() string {
 func (*ResultMedia) ProtoMessage() {}
 
 func (x *ResultMedia) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[43]
+	mi := &file_jackline_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5232,7 +5461,7 @@ func (x *ResultMedia) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultMedia.ProtoReflect.Descriptor instead.
 func (*ResultMedia) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResultMedia) GetMediaType() string {
@@ -5276,7 +5505,7 @@ type AnswerContent struct {
 
 func (x *AnswerContent) Reset() {
 	*x = AnswerContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5517,7 @@ func (x *AnswerContent) String() string {
 func (*AnswerContent) ProtoMessage() {}
 
 func (x *AnswerContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[44]
+	mi := &file_jackline_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5530,7 @@ func (x *AnswerContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerContent.ProtoReflect.Descriptor instead.
 func (*AnswerContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AnswerContent) GetText() string {
@@ -5333,7 +5562,7 @@ type ConsultContent struct {
 
 func (x *ConsultContent) Reset() {
 	*x = ConsultContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
+	mi := &file_jackline_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5345,7 +5574,7 @@ func (x *ConsultContent) String() string {
 func (*ConsultContent) ProtoMessage() {}
 
 func (x *ConsultContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[45]
+	mi := &file_jackline_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5358,7 +5587,7 @@ func (x *ConsultContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsultContent.ProtoReflect.Descriptor instead.
 func (*ConsultContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ConsultContent) GetError() string {
@@ -5393,7 +5622,7 @@ type CompactedContent struct {
 
 func (x *CompactedContent) Reset() {
 	*x = CompactedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[46]
+	mi := &file_jackline_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5634,7 @@ func (x *CompactedContent) String() string {
 func (*CompactedContent) ProtoMessage() {}
 
 func (x *CompactedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[46]
+	mi := &file_jackline_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5647,7 @@ func (x *CompactedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactedContent.ProtoReflect.Descriptor instead.
 func (*CompactedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CompactedContent) GetSummary() string {
@@ -5441,7 +5670,7 @@ type GroundedContent struct {
 
 func (x *GroundedContent) Reset() {
 	*x = GroundedContent{}
-	mi := &file_jackline_v1_event_proto_msgTypes[47]
+	mi := &file_jackline_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5453,7 +5682,7 @@ func (x *GroundedContent) String() string {
 func (*GroundedContent) ProtoMessage() {}
 
 func (x *GroundedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[47]
+	mi := &file_jackline_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5466,7 +5695,7 @@ func (x *GroundedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundedContent.ProtoReflect.Descriptor instead.
 func (*GroundedContent) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GroundedContent) GetUnsupported() []string {
@@ -5510,7 +5739,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[48]
+	mi := &file_jackline_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5522,7 +5751,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[48]
+	mi := &file_jackline_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5535,7 +5764,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Delta) GetAttemptId() uint64 {
@@ -5682,7 +5911,7 @@ type ToolWaiting struct {
 
 func (x *ToolWaiting) Reset() {
 	*x = ToolWaiting{}
-	mi := &file_jackline_v1_event_proto_msgTypes[49]
+	mi := &file_jackline_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5694,7 +5923,7 @@ func (x *ToolWaiting) String() string {
 func (*ToolWaiting) ProtoMessage() {}
 
 func (x *ToolWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[49]
+	mi := &file_jackline_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5707,7 +5936,7 @@ func (x *ToolWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolWaiting.ProtoReflect.Descriptor instead.
 func (*ToolWaiting) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ToolWaiting) GetCallId() string {
@@ -5754,7 +5983,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_jackline_v1_event_proto_msgTypes[50]
+	mi := &file_jackline_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +5995,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[50]
+	mi := &file_jackline_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +6008,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ToolProgress) GetCallId() string {
@@ -5839,7 +6068,7 @@ type ToolArgumentsDelta struct {
 
 func (x *ToolArgumentsDelta) Reset() {
 	*x = ToolArgumentsDelta{}
-	mi := &file_jackline_v1_event_proto_msgTypes[51]
+	mi := &file_jackline_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5851,7 +6080,7 @@ func (x *ToolArgumentsDelta) String() string {
 func (*ToolArgumentsDelta) ProtoMessage() {}
 
 func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[51]
+	mi := &file_jackline_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5864,7 +6093,7 @@ func (x *ToolArgumentsDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolArgumentsDelta.ProtoReflect.Descriptor instead.
 func (*ToolArgumentsDelta) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ToolArgumentsDelta) GetIndex() uint32 {
@@ -5899,7 +6128,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_jackline_v1_event_proto_msgTypes[52]
+	mi := &file_jackline_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5911,7 +6140,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_event_proto_msgTypes[52]
+	mi := &file_jackline_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5924,7 +6153,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_jackline_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Reset) GetAttemptId() uint64 {
@@ -5938,7 +6167,7 @@ var File_jackline_v1_event_proto protoreflect.FileDescriptor
 
 const file_jackline_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xdf\x12\n" +
+	"\x17jackline/v1/event.proto\x12\vjackline.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19jackline/v1/control.proto\x1a\x1ejackline/v1/error_reason.proto\x1a\x15jackline/v1/run.proto\"\xd7\x13\n" +
 	"\tStepEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -5982,9 +6211,12 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x0fbounds_adjusted\x18% \x01(\v2\x1b.jackline.v1.BoundsAdjustedH\x00R\x0eboundsAdjusted\x126\n" +
 	"\tconsulted\x18& \x01(\v2\x16.jackline.v1.ConsultedH\x00R\tconsulted\x12@\n" +
 	"\rchild_started\x18) \x01(\v2\x19.jackline.v1.ChildStartedH\x00R\fchildStarted\x12C\n" +
-	"\x0echild_finished\x18* \x01(\v2\x1a.jackline.v1.ChildFinishedH\x00R\rchildFinished\x12.\n" +
+	"\x0echild_finished\x18* \x01(\v2\x1a.jackline.v1.ChildFinishedH\x00R\rchildFinished\x127\n" +
+	"\n" +
+	"rule_fired\x18' \x01(\v2\x16.jackline.v1.RuleFiredH\x00R\truleFired\x12C\n" +
+	"\x0ejudge_returned\x18( \x01(\v2\x1a.jackline.v1.JudgeReturnedH\x00R\rjudgeReturned\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b'\x10)J\x04\b+\x10F\"\xf7\x03\n" +
+	"\x04factJ\x04\b+\x10F\"\xbc\x03\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -6000,9 +6232,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"forkedFrom\x120\n" +
 	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\x12/\n" +
 	"\x06parent\x18\n" +
-	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\x129\n" +
-	"\n" +
-	"start_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\x94\x02\n" +
+	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\"\x94\x02\n" +
 	"\n" +
 	"ParentCall\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
@@ -6113,7 +6343,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
 	"\x06repair\x18\x02 \x01(\rR\x06repair\x12\x17\n" +
-	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xa0\x03\n" +
+	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xbb\x02\n" +
 	"\x0fInterruptRaised\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.jackline.v1.InterruptKindR\x04kind\x12\x17\n" +
@@ -6124,15 +6354,11 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x05limit\x18\x06 \x01(\x0e2\x17.jackline.v1.StopReasonR\x05limit\x12\x1d\n" +
 	"\n" +
 	"limit_leaf\x18\a \x01(\tR\tlimitLeaf\x12\x19\n" +
-	"\braise_to\x18\b \x01(\x04R\araiseTo\x12)\n" +
-	"\x10arguments_digest\x18\t \x01(\tR\x0fargumentsDigest\x128\n" +
-	"\ton_expiry\x18\n" +
-	" \x01(\x0e2\x1b.jackline.v1.ApprovalExpiryR\bonExpiry\"\x97\x01\n" +
+	"\braise_to\x18\b \x01(\x04R\araiseTo\"l\n" +
 	"\x11InterruptResolved\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x16\n" +
 	"\x06option\x18\x02 \x01(\tR\x06option\x12\x1c\n" +
-	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12)\n" +
-	"\x10arguments_digest\x18\x04 \x01(\tR\x0fargumentsDigest\"\x8d\x02\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\x8d\x02\n" +
 	"\x0eCommandApplied\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -6234,7 +6460,20 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x06tokens\x18\a \x01(\x04R\x06tokens\x12\x1f\n" +
 	"\vcost_micros\x18\b \x01(\x04R\n" +
 	"costMicros\x12\x1b\n" +
-	"\tactive_ms\x18\t \x01(\x04R\bactiveMs\"\xa7\x05\n" +
+	"\tactive_ms\x18\t \x01(\x04R\bactiveMs\"\xbf\x01\n" +
+	"\tRuleFired\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12,\n" +
+	"\x05stage\x18\x02 \x01(\x0e2\x16.jackline.v1.RuleStageR\x05stage\x12/\n" +
+	"\x06action\x18\x03 \x01(\x0e2\x17.jackline.v1.RuleActionR\x06action\x12\x12\n" +
+	"\x04turn\x18\x04 \x01(\rR\x04turn\x12\x17\n" +
+	"\acall_id\x18\x05 \x01(\tR\x06callId\x12\x12\n" +
+	"\x04tool\x18\x06 \x01(\tR\x04tool\"\x92\x01\n" +
+	"\rJudgeReturned\x12\x14\n" +
+	"\x05judge\x18\x01 \x01(\tR\x05judge\x12\x12\n" +
+	"\x04turn\x18\x02 \x01(\rR\x04turn\x12\x1b\n" +
+	"\x06passed\x18\x03 \x01(\bH\x00R\x06passed\x88\x01\x01\x12/\n" +
+	"\x06action\x18\x04 \x01(\x0e2\x17.jackline.v1.RuleActionR\x06actionB\t\n" +
+	"\a_passed\"\xda\x05\n" +
 	"\aContent\x124\n" +
 	"\trun_input\x18\x01 \x01(\v2\x15.jackline.v1.RunInputH\x00R\brunInput\x124\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.jackline.v1.ResultContentH\x00R\x06result\x121\n" +
@@ -6249,8 +6488,12 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\tcompacted\x18\b \x01(\v2\x1d.jackline.v1.CompactedContentH\x00R\tcompacted\x12:\n" +
 	"\bgrounded\x18\n" +
 	" \x01(\v2\x1c.jackline.v1.GroundedContentH\x00R\bgrounded\x12:\n" +
-	"\bquestion\x18\x0f \x01(\v2\x1c.jackline.v1.QuestionContentH\x00R\bquestionB\x06\n" +
-	"\x04bodyJ\x04\b\v\x10\fJ\x04\b\r\x10\x0fJ\x04\b\x10\x10\x1e\"\x90\x01\n" +
+	"\bquestion\x18\x0f \x01(\v2\x1c.jackline.v1.QuestionContentH\x00R\bquestion\x121\n" +
+	"\x05judge\x18\x10 \x01(\v2\x19.jackline.v1.JudgeContentH\x00R\x05judgeB\x06\n" +
+	"\x04bodyJ\x04\b\v\x10\fJ\x04\b\r\x10\x0fJ\x04\b\x11\x10\x1e\"@\n" +
+	"\fJudgeContent\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\x90\x01\n" +
 	"\bRunInput\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\fR\tinputJson\x121\n" +
@@ -6285,15 +6528,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04tail\x18\x03 \x01(\tR\x04tail\x12\x12\n" +
 	"\x04blob\x18\x04 \x01(\tR\x04blob\x12.\n" +
 	"\x05media\x18\x05 \x03(\v2\x18.jackline.v1.ResultMediaR\x05media\x128\n" +
-	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"\xa6\x01\n" +
+	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"\x7f\n" +
 	"\x0fQuestionContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
 	"\vschema_json\x18\x02 \x01(\fR\n" +
 	"schemaJson\x12\x1d\n" +
 	"\n" +
 	"state_json\x18\x03 \x01(\fR\tstateJson\x12\x18\n" +
-	"\aoptions\x18\x04 \x03(\tR\aoptions\x12%\n" +
-	"\x0earguments_json\x18\x05 \x01(\fR\rargumentsJson\"h\n" +
+	"\aoptions\x18\x04 \x03(\tR\aoptions\"h\n" +
 	"\vResultMedia\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
@@ -6351,7 +6593,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x14RECOVERY_CAUSE_CRASH\x10\x01\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_DRAIN\x10\x02\x12\x18\n" +
 	"\x14RECOVERY_CAUSE_QUEUE\x10\x03\x12\x17\n" +
-	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\xf4\x01\n" +
+	"\x13RECOVERY_CAUSE_WAKE\x10\x04*\x96\x02\n" +
 	"\x10ModelCallPurpose\x12\"\n" +
 	"\x1eMODEL_CALL_PURPOSE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17MODEL_CALL_PURPOSE_TURN\x10\x01\x12\x1d\n" +
@@ -6359,7 +6601,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1fMODEL_CALL_PURPOSE_FINAL_ANSWER\x10\x03\x12\x1d\n" +
 	"\x19MODEL_CALL_PURPOSE_GROUND\x10\x04\x12\x1e\n" +
 	"\x1aMODEL_CALL_PURPOSE_SUMMARY\x10\x05\x12\x1c\n" +
-	"\x18MODEL_CALL_PURPOSE_JUDGE\x10\x06*\xb8\x01\n" +
+	"\x18MODEL_CALL_PURPOSE_JUDGE\x10\x06\x12 \n" +
+	"\x1cMODEL_CALL_PURPOSE_SUPERVISE\x10\a*\xb8\x01\n" +
 	"\fFinishReason\x12\x1d\n" +
 	"\x19FINISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x1c\n" +
@@ -6387,7 +6630,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x18MODEL_ATTEMPT_LIMIT_IDLE\x10\x03\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_TOTAL\x10\x04\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_BYTES\x10\x05\x12\x1e\n" +
-	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xc8\x03\n" +
+	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xc6\x03\n" +
 	"\vCallProblem\x12\x1c\n" +
 	"\x18CALL_PROBLEM_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALL_PROBLEM_UNKNOWN_TOOL\x10\x01\x12$\n" +
@@ -6401,9 +6644,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x16CALL_PROBLEM_GUARDRAIL\x10\t\x12\x1e\n" +
 	"\x1aCALL_PROBLEM_POLICY_DENIED\x10\n" +
 	"\x12 \n" +
-	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v\x12\x1d\n" +
-	"\x19CALL_PROBLEM_NOT_APPROVED\x10\f\x12\x1c\n" +
-	"\x18CALL_PROBLEM_CHILD_DEPTH\x10\x14*\xbc\x02\n" +
+	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v\x12\x1c\n" +
+	"\x18CALL_PROBLEM_CHILD_DEPTH\x10\x14\x12\x1b\n" +
+	"\x17CALL_PROBLEM_SUPERVISOR\x10\x15*\xdb\x02\n" +
 	"\rAnswerProblem\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ANSWER_PROBLEM_EMPTY\x10\x01\x12\x1c\n" +
@@ -6414,13 +6657,14 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1cANSWER_PROBLEM_TOOL_REQUIRED\x10\x06\x12\x1f\n" +
 	"\x1bANSWER_PROBLEM_NOT_FINISHED\x10\a\x12\x1e\n" +
 	"\x1aANSWER_PROBLEM_CALL_FAILED\x10\b\x12\x1c\n" +
-	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t*\x86\x01\n" +
+	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t\x12\x1d\n" +
+	"\x19ANSWER_PROBLEM_SUPERVISOR\x10\n" +
+	"*p\n" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
 	"\x14TIMER_KIND_INTERRUPT\x10\x02\x12\x14\n" +
-	"\x10TIMER_KIND_PAUSE\x10\x03\x12\x14\n" +
-	"\x10TIMER_KIND_START\x10\x04*\xde\x02\n" +
+	"\x10TIMER_KIND_PAUSE\x10\x03*\xde\x02\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -6478,7 +6722,7 @@ func file_jackline_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_jackline_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_jackline_v1_event_proto_goTypes = []any{
 	(RecoveryCause)(0),            // 0: jackline.v1.RecoveryCause
 	(ModelCallPurpose)(0),         // 1: jackline.v1.ModelCallPurpose
@@ -6527,146 +6771,154 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(*Grounded)(nil),              // 44: jackline.v1.Grounded
 	(*ChildStarted)(nil),          // 45: jackline.v1.ChildStarted
 	(*ChildFinished)(nil),         // 46: jackline.v1.ChildFinished
-	(*Content)(nil),               // 47: jackline.v1.Content
-	(*RunInput)(nil),              // 48: jackline.v1.RunInput
-	(*ThreadContent)(nil),         // 49: jackline.v1.ThreadContent
-	(*ResultContent)(nil),         // 50: jackline.v1.ResultContent
-	(*ReplyContent)(nil),          // 51: jackline.v1.ReplyContent
-	(*ReasoningBlocks)(nil),       // 52: jackline.v1.ReasoningBlocks
-	(*CallContent)(nil),           // 53: jackline.v1.CallContent
-	(*ToolResultContent)(nil),     // 54: jackline.v1.ToolResultContent
-	(*QuestionContent)(nil),       // 55: jackline.v1.QuestionContent
-	(*ResultMedia)(nil),           // 56: jackline.v1.ResultMedia
-	(*AnswerContent)(nil),         // 57: jackline.v1.AnswerContent
-	(*ConsultContent)(nil),        // 58: jackline.v1.ConsultContent
-	(*CompactedContent)(nil),      // 59: jackline.v1.CompactedContent
-	(*GroundedContent)(nil),       // 60: jackline.v1.GroundedContent
-	(*Delta)(nil),                 // 61: jackline.v1.Delta
-	(*ToolWaiting)(nil),           // 62: jackline.v1.ToolWaiting
-	(*ToolProgress)(nil),          // 63: jackline.v1.ToolProgress
-	(*ToolArgumentsDelta)(nil),    // 64: jackline.v1.ToolArgumentsDelta
-	(*Reset)(nil),                 // 65: jackline.v1.Reset
-	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
-	(*RunBounds)(nil),             // 67: jackline.v1.RunBounds
-	(OnQuestion)(0),               // 68: jackline.v1.OnQuestion
-	(*ForkOrigin)(nil),            // 69: jackline.v1.ForkOrigin
-	(RunState)(0),                 // 70: jackline.v1.RunState
-	(StopReason)(0),               // 71: jackline.v1.StopReason
-	(*Usage)(nil),                 // 72: jackline.v1.Usage
-	(Effect)(0),                   // 73: jackline.v1.Effect
-	(ToolCallStatus)(0),           // 74: jackline.v1.ToolCallStatus
-	(InterruptKind)(0),            // 75: jackline.v1.InterruptKind
-	(ApprovalExpiry)(0),           // 76: jackline.v1.ApprovalExpiry
-	(CommandKind)(0),              // 77: jackline.v1.CommandKind
-	(AbortMode)(0),                // 78: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 79: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 80: jackline.v1.VisitBounds
-	(GatePoint)(0),                // 81: jackline.v1.GatePoint
-	(*structpb.Struct)(nil),       // 82: google.protobuf.Struct
-	(*ToolWait)(nil),              // 83: jackline.v1.ToolWait
+	(*RuleFired)(nil),             // 47: jackline.v1.RuleFired
+	(*JudgeReturned)(nil),         // 48: jackline.v1.JudgeReturned
+	(*Content)(nil),               // 49: jackline.v1.Content
+	(*JudgeContent)(nil),          // 50: jackline.v1.JudgeContent
+	(*RunInput)(nil),              // 51: jackline.v1.RunInput
+	(*ThreadContent)(nil),         // 52: jackline.v1.ThreadContent
+	(*ResultContent)(nil),         // 53: jackline.v1.ResultContent
+	(*ReplyContent)(nil),          // 54: jackline.v1.ReplyContent
+	(*ReasoningBlocks)(nil),       // 55: jackline.v1.ReasoningBlocks
+	(*CallContent)(nil),           // 56: jackline.v1.CallContent
+	(*ToolResultContent)(nil),     // 57: jackline.v1.ToolResultContent
+	(*QuestionContent)(nil),       // 58: jackline.v1.QuestionContent
+	(*ResultMedia)(nil),           // 59: jackline.v1.ResultMedia
+	(*AnswerContent)(nil),         // 60: jackline.v1.AnswerContent
+	(*ConsultContent)(nil),        // 61: jackline.v1.ConsultContent
+	(*CompactedContent)(nil),      // 62: jackline.v1.CompactedContent
+	(*GroundedContent)(nil),       // 63: jackline.v1.GroundedContent
+	(*Delta)(nil),                 // 64: jackline.v1.Delta
+	(*ToolWaiting)(nil),           // 65: jackline.v1.ToolWaiting
+	(*ToolProgress)(nil),          // 66: jackline.v1.ToolProgress
+	(*ToolArgumentsDelta)(nil),    // 67: jackline.v1.ToolArgumentsDelta
+	(*Reset)(nil),                 // 68: jackline.v1.Reset
+	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
+	(*RunBounds)(nil),             // 70: jackline.v1.RunBounds
+	(OnQuestion)(0),               // 71: jackline.v1.OnQuestion
+	(*ForkOrigin)(nil),            // 72: jackline.v1.ForkOrigin
+	(RunState)(0),                 // 73: jackline.v1.RunState
+	(StopReason)(0),               // 74: jackline.v1.StopReason
+	(*Usage)(nil),                 // 75: jackline.v1.Usage
+	(Effect)(0),                   // 76: jackline.v1.Effect
+	(ToolCallStatus)(0),           // 77: jackline.v1.ToolCallStatus
+	(InterruptKind)(0),            // 78: jackline.v1.InterruptKind
+	(CommandKind)(0),              // 79: jackline.v1.CommandKind
+	(AbortMode)(0),                // 80: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 81: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 82: jackline.v1.VisitBounds
+	(GatePoint)(0),                // 83: jackline.v1.GatePoint
+	(RuleStage)(0),                // 84: jackline.v1.RuleStage
+	(RuleAction)(0),               // 85: jackline.v1.RuleAction
+	(*structpb.Struct)(nil),       // 86: google.protobuf.Struct
+	(*ToolWait)(nil),              // 87: jackline.v1.ToolWait
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
-	66, // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
-	14, // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
-	18, // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
-	19, // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
-	20, // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
-	21, // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
-	22, // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
-	23, // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
-	24, // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
-	25, // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
-	26, // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
-	27, // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
-	28, // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
-	29, // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
-	30, // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
-	31, // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
-	32, // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
-	33, // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
-	34, // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
-	35, // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
-	36, // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
-	38, // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
-	39, // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
-	41, // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
-	42, // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
-	17, // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
-	43, // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
-	44, // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
-	37, // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
-	40, // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
-	45, // 30: jackline.v1.StepEvent.child_started:type_name -> jackline.v1.ChildStarted
-	46, // 31: jackline.v1.StepEvent.child_finished:type_name -> jackline.v1.ChildFinished
-	47, // 32: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
-	66, // 33: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
-	67, // 34: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
-	68, // 35: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
-	69, // 36: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
-	16, // 37: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
-	15, // 38: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
-	66, // 39: jackline.v1.RunStarted.start_time:type_name -> google.protobuf.Timestamp
-	0,  // 40: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	70, // 41: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	71, // 42: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	71, // 43: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,  // 44: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	71, // 45: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	72, // 46: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,  // 47: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,  // 48: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	72, // 49: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	4,  // 50: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	73, // 51: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	74, // 52: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	5,  // 53: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	6,  // 54: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	75, // 55: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	66, // 56: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	71, // 57: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	76, // 58: jackline.v1.InterruptRaised.on_expiry:type_name -> jackline.v1.ApprovalExpiry
-	77, // 59: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	78, // 60: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	71, // 61: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	77, // 62: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	79, // 63: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	66, // 64: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
-	67, // 65: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	80, // 66: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	7,  // 67: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,  // 68: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,  // 69: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10, // 70: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	81, // 71: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
-	11, // 72: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	12, // 73: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	70, // 74: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
-	71, // 75: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
-	48, // 76: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	50, // 77: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	51, // 78: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	53, // 79: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	54, // 80: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	57, // 81: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	49, // 82: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	58, // 83: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	59, // 84: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	60, // 85: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	55, // 86: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
-	82, // 87: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	49, // 88: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	52, // 89: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	56, // 90: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
-	55, // 91: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
-	64, // 92: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	63, // 93: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
-	62, // 94: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
-	83, // 95: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
-	96, // [96:96] is the sub-list for method output_type
-	96, // [96:96] is the sub-list for method input_type
-	96, // [96:96] is the sub-list for extension type_name
-	96, // [96:96] is the sub-list for extension extendee
-	0,  // [0:96] is the sub-list for field type_name
+	69,  // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
+	14,  // 1: jackline.v1.StepEvent.run_started:type_name -> jackline.v1.RunStarted
+	18,  // 2: jackline.v1.StepEvent.run_recovered:type_name -> jackline.v1.RunRecovered
+	19,  // 3: jackline.v1.StepEvent.run_suspended:type_name -> jackline.v1.RunSuspended
+	20,  // 4: jackline.v1.StepEvent.run_finished:type_name -> jackline.v1.RunFinished
+	21,  // 5: jackline.v1.StepEvent.step_started:type_name -> jackline.v1.StepStarted
+	22,  // 6: jackline.v1.StepEvent.step_finished:type_name -> jackline.v1.StepFinished
+	23,  // 7: jackline.v1.StepEvent.model_call_started:type_name -> jackline.v1.ModelCallStarted
+	24,  // 8: jackline.v1.StepEvent.model_replied:type_name -> jackline.v1.ModelReplied
+	25,  // 9: jackline.v1.StepEvent.model_call_failed:type_name -> jackline.v1.ModelCallFailed
+	26,  // 10: jackline.v1.StepEvent.tool_call_requested:type_name -> jackline.v1.ToolCallRequested
+	27,  // 11: jackline.v1.StepEvent.tool_call_started:type_name -> jackline.v1.ToolCallStarted
+	28,  // 12: jackline.v1.StepEvent.tool_call_finished:type_name -> jackline.v1.ToolCallFinished
+	29,  // 13: jackline.v1.StepEvent.answer_rejected:type_name -> jackline.v1.AnswerRejected
+	30,  // 14: jackline.v1.StepEvent.interrupt_raised:type_name -> jackline.v1.InterruptRaised
+	31,  // 15: jackline.v1.StepEvent.interrupt_resolved:type_name -> jackline.v1.InterruptResolved
+	32,  // 16: jackline.v1.StepEvent.command_applied:type_name -> jackline.v1.CommandApplied
+	33,  // 17: jackline.v1.StepEvent.command_rejected:type_name -> jackline.v1.CommandRejected
+	34,  // 18: jackline.v1.StepEvent.paused:type_name -> jackline.v1.Paused
+	35,  // 19: jackline.v1.StepEvent.resumed:type_name -> jackline.v1.Resumed
+	36,  // 20: jackline.v1.StepEvent.steered:type_name -> jackline.v1.Steered
+	38,  // 21: jackline.v1.StepEvent.timer_fired:type_name -> jackline.v1.TimerFired
+	39,  // 22: jackline.v1.StepEvent.noticed:type_name -> jackline.v1.Noticed
+	41,  // 23: jackline.v1.StepEvent.compacted:type_name -> jackline.v1.Compacted
+	42,  // 24: jackline.v1.StepEvent.history_repaired:type_name -> jackline.v1.HistoryRepaired
+	17,  // 25: jackline.v1.StepEvent.messages_appended:type_name -> jackline.v1.MessagesAppended
+	43,  // 26: jackline.v1.StepEvent.reflected:type_name -> jackline.v1.Reflected
+	44,  // 27: jackline.v1.StepEvent.grounded:type_name -> jackline.v1.Grounded
+	37,  // 28: jackline.v1.StepEvent.bounds_adjusted:type_name -> jackline.v1.BoundsAdjusted
+	40,  // 29: jackline.v1.StepEvent.consulted:type_name -> jackline.v1.Consulted
+	45,  // 30: jackline.v1.StepEvent.child_started:type_name -> jackline.v1.ChildStarted
+	46,  // 31: jackline.v1.StepEvent.child_finished:type_name -> jackline.v1.ChildFinished
+	47,  // 32: jackline.v1.StepEvent.rule_fired:type_name -> jackline.v1.RuleFired
+	48,  // 33: jackline.v1.StepEvent.judge_returned:type_name -> jackline.v1.JudgeReturned
+	49,  // 34: jackline.v1.StepEvent.content:type_name -> jackline.v1.Content
+	69,  // 35: jackline.v1.RunStarted.deadline:type_name -> google.protobuf.Timestamp
+	70,  // 36: jackline.v1.RunStarted.bounds:type_name -> jackline.v1.RunBounds
+	71,  // 37: jackline.v1.RunStarted.on_question:type_name -> jackline.v1.OnQuestion
+	72,  // 38: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
+	16,  // 39: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
+	15,  // 40: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
+	0,   // 41: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	73,  // 42: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	74,  // 43: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	74,  // 44: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,   // 45: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	74,  // 46: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	75,  // 47: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,   // 48: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,   // 49: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	75,  // 50: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	4,   // 51: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
+	76,  // 52: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	77,  // 53: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	5,   // 54: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	6,   // 55: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	78,  // 56: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	69,  // 57: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	74,  // 58: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	79,  // 59: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	80,  // 60: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	74,  // 61: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	79,  // 62: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	81,  // 63: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	69,  // 64: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	70,  // 65: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	82,  // 66: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,   // 67: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,   // 68: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,   // 69: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10,  // 70: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	83,  // 71: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	11,  // 72: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12,  // 73: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	73,  // 74: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
+	74,  // 75: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
+	84,  // 76: jackline.v1.RuleFired.stage:type_name -> jackline.v1.RuleStage
+	85,  // 77: jackline.v1.RuleFired.action:type_name -> jackline.v1.RuleAction
+	85,  // 78: jackline.v1.JudgeReturned.action:type_name -> jackline.v1.RuleAction
+	51,  // 79: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	53,  // 80: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	54,  // 81: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	56,  // 82: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	57,  // 83: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	60,  // 84: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	52,  // 85: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	61,  // 86: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	62,  // 87: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	63,  // 88: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	58,  // 89: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
+	50,  // 90: jackline.v1.Content.judge:type_name -> jackline.v1.JudgeContent
+	86,  // 91: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	52,  // 92: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	55,  // 93: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	59,  // 94: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
+	58,  // 95: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
+	67,  // 96: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	66,  // 97: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
+	65,  // 98: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
+	87,  // 99: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
+	100, // [100:100] is the sub-list for method output_type
+	100, // [100:100] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }
@@ -6709,13 +6961,16 @@ func file_jackline_v1_event_proto_init() {
 		(*StepEvent_Consulted)(nil),
 		(*StepEvent_ChildStarted)(nil),
 		(*StepEvent_ChildFinished)(nil),
+		(*StepEvent_RuleFired)(nil),
+		(*StepEvent_JudgeReturned)(nil),
 	}
 	file_jackline_v1_event_proto_msgTypes[2].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[12].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[31].OneofWrappers = []any{}
 	file_jackline_v1_event_proto_msgTypes[32].OneofWrappers = []any{}
-	file_jackline_v1_event_proto_msgTypes[34].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[35].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[36].OneofWrappers = []any{
 		(*Content_RunInput)(nil),
 		(*Content_Result)(nil),
 		(*Content_Reply)(nil),
@@ -6728,8 +6983,9 @@ func file_jackline_v1_event_proto_init() {
 		(*Content_Compacted)(nil),
 		(*Content_Grounded)(nil),
 		(*Content_Question)(nil),
+		(*Content_Judge)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[48].OneofWrappers = []any{
+	file_jackline_v1_event_proto_msgTypes[51].OneofWrappers = []any{
 		(*Delta_Text)(nil),
 		(*Delta_Reasoning)(nil),
 		(*Delta_ToolArguments)(nil),
@@ -6737,14 +6993,14 @@ func file_jackline_v1_event_proto_init() {
 		(*Delta_ToolProgress)(nil),
 		(*Delta_ToolWaiting)(nil),
 	}
-	file_jackline_v1_event_proto_msgTypes[50].OneofWrappers = []any{}
+	file_jackline_v1_event_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_event_proto_rawDesc), len(file_jackline_v1_event_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   53,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -926,6 +926,132 @@ func (Pii) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
+// What follows when the judge of a supervisor fails.
+type OnSupervisorError int32
+
+const (
+	// Never stored.
+	OnSupervisorError_ON_SUPERVISOR_ERROR_UNSPECIFIED OnSupervisorError = 0
+	// Nothing.
+	OnSupervisorError_ON_SUPERVISOR_ERROR_IGNORE OnSupervisorError = 1
+	// The run is paused.
+	OnSupervisorError_ON_SUPERVISOR_ERROR_PAUSE OnSupervisorError = 2
+	// The run is aborted.
+	OnSupervisorError_ON_SUPERVISOR_ERROR_ABORT OnSupervisorError = 3
+)
+
+// Enum value maps for OnSupervisorError.
+var (
+	OnSupervisorError_name = map[int32]string{
+		0: "ON_SUPERVISOR_ERROR_UNSPECIFIED",
+		1: "ON_SUPERVISOR_ERROR_IGNORE",
+		2: "ON_SUPERVISOR_ERROR_PAUSE",
+		3: "ON_SUPERVISOR_ERROR_ABORT",
+	}
+	OnSupervisorError_value = map[string]int32{
+		"ON_SUPERVISOR_ERROR_UNSPECIFIED": 0,
+		"ON_SUPERVISOR_ERROR_IGNORE":      1,
+		"ON_SUPERVISOR_ERROR_PAUSE":       2,
+		"ON_SUPERVISOR_ERROR_ABORT":       3,
+	}
+)
+
+func (x OnSupervisorError) Enum() *OnSupervisorError {
+	p := new(OnSupervisorError)
+	*p = x
+	return p
+}
+
+func (x OnSupervisorError) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnSupervisorError) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[16].Descriptor()
+}
+
+func (OnSupervisorError) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[16]
+}
+
+func (x OnSupervisorError) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnSupervisorError.Descriptor instead.
+func (OnSupervisorError) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+}
+
+// A bound whose use a rule looks at.
+type BudgetKind int32
+
+const (
+	// Never stored.
+	BudgetKind_BUDGET_KIND_UNSPECIFIED BudgetKind = 0
+	// Tokens, of the run and of the visit.
+	BudgetKind_BUDGET_KIND_TOKENS BudgetKind = 1
+	// Cost, of the run and of the visit.
+	BudgetKind_BUDGET_KIND_COST_USD BudgetKind = 2
+	// Active time, of the run and of the visit.
+	BudgetKind_BUDGET_KIND_TIME BudgetKind = 3
+	// Turns of the visit.
+	BudgetKind_BUDGET_KIND_ITERATIONS BudgetKind = 4
+	// Attempts at the model in the visit.
+	BudgetKind_BUDGET_KIND_MODEL_REQUESTS BudgetKind = 5
+	// Attempts at tools in the visit.
+	BudgetKind_BUDGET_KIND_TOOL_CALLS BudgetKind = 6
+)
+
+// Enum value maps for BudgetKind.
+var (
+	BudgetKind_name = map[int32]string{
+		0: "BUDGET_KIND_UNSPECIFIED",
+		1: "BUDGET_KIND_TOKENS",
+		2: "BUDGET_KIND_COST_USD",
+		3: "BUDGET_KIND_TIME",
+		4: "BUDGET_KIND_ITERATIONS",
+		5: "BUDGET_KIND_MODEL_REQUESTS",
+		6: "BUDGET_KIND_TOOL_CALLS",
+	}
+	BudgetKind_value = map[string]int32{
+		"BUDGET_KIND_UNSPECIFIED":    0,
+		"BUDGET_KIND_TOKENS":         1,
+		"BUDGET_KIND_COST_USD":       2,
+		"BUDGET_KIND_TIME":           3,
+		"BUDGET_KIND_ITERATIONS":     4,
+		"BUDGET_KIND_MODEL_REQUESTS": 5,
+		"BUDGET_KIND_TOOL_CALLS":     6,
+	}
+)
+
+func (x BudgetKind) Enum() *BudgetKind {
+	p := new(BudgetKind)
+	*p = x
+	return p
+}
+
+func (x BudgetKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BudgetKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_plan_proto_enumTypes[17].Descriptor()
+}
+
+func (BudgetKind) Type() protoreflect.EnumType {
+	return &file_jackline_v1_plan_proto_enumTypes[17]
+}
+
+func (x BudgetKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BudgetKind.Descriptor instead.
+func (BudgetKind) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
+}
+
 // A whole workflow, ready to run.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1873,70 +1999,6 @@ func (x *ToolPolicy) GetSerialGroup() string {
 	return ""
 }
 
-// When a call of a tool may start only if somebody lets it.
-type ApprovalPlan struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A CEL expression over the call; empty is always. One that has no value counts as true.
-	When string `protobuf:"bytes,1,opt,name=when,proto3" json:"when,omitempty"`
-	// How long it stays open.
-	ExpiryMs uint64 `protobuf:"varint,2,opt,name=expiry_ms,json=expiryMs,proto3" json:"expiry_ms,omitempty"`
-	// What follows then.
-	OnExpiry      ApprovalExpiry `protobuf:"varint,3,opt,name=on_expiry,json=onExpiry,proto3,enum=jackline.v1.ApprovalExpiry" json:"on_expiry,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ApprovalPlan) Reset() {
-	*x = ApprovalPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ApprovalPlan) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ApprovalPlan) ProtoMessage() {}
-
-func (x *ApprovalPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ApprovalPlan.ProtoReflect.Descriptor instead.
-func (*ApprovalPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *ApprovalPlan) GetWhen() string {
-	if x != nil {
-		return x.When
-	}
-	return ""
-}
-
-func (x *ApprovalPlan) GetExpiryMs() uint64 {
-	if x != nil {
-		return x.ExpiryMs
-	}
-	return 0
-}
-
-func (x *ApprovalPlan) GetOnExpiry() ApprovalExpiry {
-	if x != nil {
-		return x.OnExpiry
-	}
-	return ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED
-}
-
 // A tool as one model step sees it.
 type ToolEntryPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1955,16 +2017,14 @@ type ToolEntryPlan struct {
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
 	// True if the model asks it again and again on purpose, until something is done.
-	Poll bool `protobuf:"varint,11,opt,name=poll,proto3" json:"poll,omitempty"`
-	// When a call of it may start only if somebody lets it; unset: never.
-	Approval      *ApprovalPlan `protobuf:"bytes,12,opt,name=approval,proto3" json:"approval,omitempty"`
+	Poll          bool `protobuf:"varint,11,opt,name=poll,proto3" json:"poll,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolEntryPlan) Reset() {
 	*x = ToolEntryPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2036,7 @@ func (x *ToolEntryPlan) String() string {
 func (*ToolEntryPlan) ProtoMessage() {}
 
 func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2049,7 @@ func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEntryPlan.ProtoReflect.Descriptor instead.
 func (*ToolEntryPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ToolEntryPlan) GetRef() string {
@@ -2048,13 +2108,6 @@ func (x *ToolEntryPlan) GetPoll() bool {
 	return false
 }
 
-func (x *ToolEntryPlan) GetApproval() *ApprovalPlan {
-	if x != nil {
-		return x.Approval
-	}
-	return nil
-}
-
 // The contract of a step's answer.
 type OutcomePlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2077,7 +2130,7 @@ type OutcomePlan struct {
 
 func (x *OutcomePlan) Reset() {
 	*x = OutcomePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2142,7 @@ func (x *OutcomePlan) String() string {
 func (*OutcomePlan) ProtoMessage() {}
 
 func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2155,7 @@ func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomePlan.ProtoReflect.Descriptor instead.
 func (*OutcomePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OutcomePlan) GetEnum() []string {
@@ -2175,7 +2228,7 @@ type StopCondition struct {
 
 func (x *StopCondition) Reset() {
 	*x = StopCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2240,7 @@ func (x *StopCondition) String() string {
 func (*StopCondition) ProtoMessage() {}
 
 func (x *StopCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2253,7 @@ func (x *StopCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCondition.ProtoReflect.Descriptor instead.
 func (*StopCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopCondition) GetCondition() isStopCondition_Condition {
@@ -2449,7 +2502,7 @@ type StopConditions struct {
 
 func (x *StopConditions) Reset() {
 	*x = StopConditions{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2514,7 @@ func (x *StopConditions) String() string {
 func (*StopConditions) ProtoMessage() {}
 
 func (x *StopConditions) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2527,7 @@ func (x *StopConditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopConditions.ProtoReflect.Descriptor instead.
 func (*StopConditions) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopConditions) GetConditions() []*StopCondition {
@@ -2497,7 +2550,7 @@ type ToolCalledCondition struct {
 
 func (x *ToolCalledCondition) Reset() {
 	*x = ToolCalledCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2562,7 @@ func (x *ToolCalledCondition) String() string {
 func (*ToolCalledCondition) ProtoMessage() {}
 
 func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2575,7 @@ func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCalledCondition.ProtoReflect.Descriptor instead.
 func (*ToolCalledCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToolCalledCondition) GetName() string {
@@ -2552,7 +2605,7 @@ type TextMentionCondition struct {
 
 func (x *TextMentionCondition) Reset() {
 	*x = TextMentionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2617,7 @@ func (x *TextMentionCondition) String() string {
 func (*TextMentionCondition) ProtoMessage() {}
 
 func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2630,7 @@ func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextMentionCondition.ProtoReflect.Descriptor instead.
 func (*TextMentionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TextMentionCondition) GetText() string {
@@ -2607,7 +2660,7 @@ type FunctionCondition struct {
 
 func (x *FunctionCondition) Reset() {
 	*x = FunctionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2672,7 @@ func (x *FunctionCondition) String() string {
 func (*FunctionCondition) ProtoMessage() {}
 
 func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2685,7 @@ func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionCondition.ProtoReflect.Descriptor instead.
 func (*FunctionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FunctionCondition) GetFunction() string {
@@ -2662,7 +2715,7 @@ type PrunePlan struct {
 
 func (x *PrunePlan) Reset() {
 	*x = PrunePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2674,7 +2727,7 @@ func (x *PrunePlan) String() string {
 func (*PrunePlan) ProtoMessage() {}
 
 func (x *PrunePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +2740,7 @@ func (x *PrunePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrunePlan.ProtoReflect.Descriptor instead.
 func (*PrunePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PrunePlan) GetKeepTokens() uint64 {
@@ -2723,7 +2776,7 @@ type CompactionPlan struct {
 
 func (x *CompactionPlan) Reset() {
 	*x = CompactionPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2788,7 @@ func (x *CompactionPlan) String() string {
 func (*CompactionPlan) ProtoMessage() {}
 
 func (x *CompactionPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2801,7 @@ func (x *CompactionPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionPlan.ProtoReflect.Descriptor instead.
 func (*CompactionPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CompactionPlan) GetMode() CompactionMode {
@@ -2842,14 +2895,16 @@ type ModelStepPlan struct {
 	// How long a question about a limit stays open. Set only where `on_limit` asks.
 	LimitExpiryMs uint64 `protobuf:"varint,28,opt,name=limit_expiry_ms,json=limitExpiryMs,proto3" json:"limit_expiry_ms,omitempty"`
 	// Set if another agent has it as a tool.
-	AsTool        *AgentTool `protobuf:"bytes,34,opt,name=as_tool,json=asTool,proto3" json:"as_tool,omitempty"`
+	AsTool *AgentTool `protobuf:"bytes,34,opt,name=as_tool,json=asTool,proto3" json:"as_tool,omitempty"`
+	// Who watches it from beside; unset: nobody.
+	Supervisor    *SupervisorPlan `protobuf:"bytes,25,opt,name=supervisor,proto3" json:"supervisor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelStepPlan) Reset() {
 	*x = ModelStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +2916,7 @@ func (x *ModelStepPlan) String() string {
 func (*ModelStepPlan) ProtoMessage() {}
 
 func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +2929,7 @@ func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStepPlan.ProtoReflect.Descriptor instead.
 func (*ModelStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ModelStepPlan) GetModel() string {
@@ -3066,6 +3121,13 @@ func (x *ModelStepPlan) GetAsTool() *AgentTool {
 	return nil
 }
 
+func (x *ModelStepPlan) GetSupervisor() *SupervisorPlan {
+	if x != nil {
+		return x.Supervisor
+	}
+	return nil
+}
+
 // When repeated calls end a step.
 type RepeatPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3082,7 +3144,7 @@ type RepeatPlan struct {
 
 func (x *RepeatPlan) Reset() {
 	*x = RepeatPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3156,7 @@ func (x *RepeatPlan) String() string {
 func (*RepeatPlan) ProtoMessage() {}
 
 func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3169,7 @@ func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatPlan.ProtoReflect.Descriptor instead.
 func (*RepeatPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RepeatPlan) GetBy() RepeatBy {
@@ -3144,7 +3206,7 @@ type ReflectPlan struct {
 
 func (x *ReflectPlan) Reset() {
 	*x = ReflectPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3218,7 @@ func (x *ReflectPlan) String() string {
 func (*ReflectPlan) ProtoMessage() {}
 
 func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3231,7 @@ func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectPlan.ProtoReflect.Descriptor instead.
 func (*ReflectPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReflectPlan) GetEvery() uint32 {
@@ -3203,7 +3265,7 @@ type GroundPlan struct {
 
 func (x *GroundPlan) Reset() {
 	*x = GroundPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3277,7 @@ func (x *GroundPlan) String() string {
 func (*GroundPlan) ProtoMessage() {}
 
 func (x *GroundPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3290,7 @@ func (x *GroundPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundPlan.ProtoReflect.Descriptor instead.
 func (*GroundPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GroundPlan) GetModel() string {
@@ -3291,16 +3353,14 @@ type ToolStepPlan struct {
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
 	// What is asked and checked when the flow visits it; unset: nothing.
-	Gates *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
-	// When it may start only if somebody lets it, where the flow visits it; unset: never.
-	Approval      *ApprovalPlan `protobuf:"bytes,25,opt,name=approval,proto3" json:"approval,omitempty"`
+	Gates         *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3372,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3385,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -3472,13 +3532,6 @@ func (x *ToolStepPlan) GetGates() *GatesPlan {
 	return nil
 }
 
-func (x *ToolStepPlan) GetApproval() *ApprovalPlan {
-	if x != nil {
-		return x.Approval
-	}
-	return nil
-}
-
 type isToolStepPlan_Action interface {
 	isToolStepPlan_Action()
 }
@@ -3555,7 +3608,7 @@ type ResultAction struct {
 
 func (x *ResultAction) Reset() {
 	*x = ResultAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3567,7 +3620,7 @@ func (x *ResultAction) String() string {
 func (*ResultAction) ProtoMessage() {}
 
 func (x *ResultAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3633,7 @@ func (x *ResultAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAction.ProtoReflect.Descriptor instead.
 func (*ResultAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 // A run of its own. One of `workflow` and `agent` is set.
@@ -3598,7 +3651,7 @@ type ChildAction struct {
 
 func (x *ChildAction) Reset() {
 	*x = ChildAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3663,7 @@ func (x *ChildAction) String() string {
 func (*ChildAction) ProtoMessage() {}
 
 func (x *ChildAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3676,7 @@ func (x *ChildAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildAction.ProtoReflect.Descriptor instead.
 func (*ChildAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ChildAction) GetWorkflow() string {
@@ -3662,7 +3715,7 @@ type ChildShare struct {
 
 func (x *ChildShare) Reset() {
 	*x = ChildShare{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +3727,7 @@ func (x *ChildShare) String() string {
 func (*ChildShare) ProtoMessage() {}
 
 func (x *ChildShare) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +3740,7 @@ func (x *ChildShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildShare.ProtoReflect.Descriptor instead.
 func (*ChildShare) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChildShare) GetTokenBudget() uint64 {
@@ -3724,7 +3777,7 @@ type AgentTool struct {
 
 func (x *AgentTool) Reset() {
 	*x = AgentTool{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3789,7 @@ func (x *AgentTool) String() string {
 func (*AgentTool) ProtoMessage() {}
 
 func (x *AgentTool) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3802,7 @@ func (x *AgentTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentTool.ProtoReflect.Descriptor instead.
 func (*AgentTool) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AgentTool) GetEffect() Effect {
@@ -3787,7 +3840,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +3852,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +3865,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -3870,7 +3923,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +3935,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +3948,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -3929,7 +3982,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +3994,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4007,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -4000,7 +4053,7 @@ type SqlAction struct {
 
 func (x *SqlAction) Reset() {
 	*x = SqlAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4065,7 @@ func (x *SqlAction) String() string {
 func (*SqlAction) ProtoMessage() {}
 
 func (x *SqlAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4078,7 @@ func (x *SqlAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SqlAction.ProtoReflect.Descriptor instead.
 func (*SqlAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SqlAction) GetConnection() string {
@@ -4066,7 +4119,7 @@ type GrpcAction struct {
 
 func (x *GrpcAction) Reset() {
 	*x = GrpcAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4131,7 @@ func (x *GrpcAction) String() string {
 func (*GrpcAction) ProtoMessage() {}
 
 func (x *GrpcAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4144,7 @@ func (x *GrpcAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAction.ProtoReflect.Descriptor instead.
 func (*GrpcAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GrpcAction) GetConnection() string {
@@ -4144,7 +4197,7 @@ type WorkerAction struct {
 
 func (x *WorkerAction) Reset() {
 	*x = WorkerAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4209,7 @@ func (x *WorkerAction) String() string {
 func (*WorkerAction) ProtoMessage() {}
 
 func (x *WorkerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4222,7 @@ func (x *WorkerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAction.ProtoReflect.Descriptor instead.
 func (*WorkerAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WorkerAction) GetConnection() string {
@@ -4233,7 +4286,7 @@ type HumanAction struct {
 
 func (x *HumanAction) Reset() {
 	*x = HumanAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4298,7 @@ func (x *HumanAction) String() string {
 func (*HumanAction) ProtoMessage() {}
 
 func (x *HumanAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4311,7 @@ func (x *HumanAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAction.ProtoReflect.Descriptor instead.
 func (*HumanAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HumanAction) GetQuestion() string {
@@ -4309,7 +4362,7 @@ type HumanOption struct {
 
 func (x *HumanOption) Reset() {
 	*x = HumanOption{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4374,7 @@ func (x *HumanOption) String() string {
 func (*HumanOption) ProtoMessage() {}
 
 func (x *HumanOption) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4387,7 @@ func (x *HumanOption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanOption.ProtoReflect.Descriptor instead.
 func (*HumanOption) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HumanOption) GetValue() string {
@@ -4364,7 +4417,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4429,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4442,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -4417,7 +4470,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4482,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4495,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -4469,7 +4522,7 @@ type HookPlan struct {
 
 func (x *HookPlan) Reset() {
 	*x = HookPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4534,7 @@ func (x *HookPlan) String() string {
 func (*HookPlan) ProtoMessage() {}
 
 func (x *HookPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4547,7 @@ func (x *HookPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
 func (*HookPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HookPlan) GetName() string {
@@ -4544,7 +4597,7 @@ type PolicyPlan struct {
 
 func (x *PolicyPlan) Reset() {
 	*x = PolicyPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4609,7 @@ func (x *PolicyPlan) String() string {
 func (*PolicyPlan) ProtoMessage() {}
 
 func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4622,7 @@ func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
 func (*PolicyPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PolicyPlan) GetName() string {
@@ -4620,7 +4673,7 @@ type JudgedCheck struct {
 
 func (x *JudgedCheck) Reset() {
 	*x = JudgedCheck{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[38]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4632,7 +4685,7 @@ func (x *JudgedCheck) String() string {
 func (*JudgedCheck) ProtoMessage() {}
 
 func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[38]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4645,7 +4698,7 @@ func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
 func (*JudgedCheck) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JudgedCheck) GetModel() string {
@@ -4686,7 +4739,7 @@ type GuardrailPlan struct {
 
 func (x *GuardrailPlan) Reset() {
 	*x = GuardrailPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[39]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4698,7 +4751,7 @@ func (x *GuardrailPlan) String() string {
 func (*GuardrailPlan) ProtoMessage() {}
 
 func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[39]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4711,7 +4764,7 @@ func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
 func (*GuardrailPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{39}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GuardrailPlan) GetPlace() string {
@@ -4823,7 +4876,7 @@ type MaskPlan struct {
 
 func (x *MaskPlan) Reset() {
 	*x = MaskPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[40]
+	mi := &file_jackline_v1_plan_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4835,7 +4888,7 @@ func (x *MaskPlan) String() string {
 func (*MaskPlan) ProtoMessage() {}
 
 func (x *MaskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[40]
+	mi := &file_jackline_v1_plan_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4848,7 +4901,7 @@ func (x *MaskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
 func (*MaskPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{40}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MaskPlan) GetKinds() []Pii {
@@ -4892,7 +4945,7 @@ type GatesPlan struct {
 
 func (x *GatesPlan) Reset() {
 	*x = GatesPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[41]
+	mi := &file_jackline_v1_plan_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +4957,7 @@ func (x *GatesPlan) String() string {
 func (*GatesPlan) ProtoMessage() {}
 
 func (x *GatesPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[41]
+	mi := &file_jackline_v1_plan_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +4970,7 @@ func (x *GatesPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
 func (*GatesPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{41}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GatesPlan) GetHooks() []*HookPlan {
@@ -4979,6 +5032,554 @@ func (x *GatesPlan) GetMaskArguments() *MaskPlan {
 func (x *GatesPlan) GetMaskResults() *MaskPlan {
 	if x != nil {
 		return x.MaskResults
+	}
+	return nil
+}
+
+// So many equal calls of a tool in one visit, the one that is to start included.
+type ToolRepeatedRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool; empty for any.
+	Tool string `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
+	// By what calls are equal.
+	By RepeatBy `protobuf:"varint,2,opt,name=by,proto3,enum=jackline.v1.RepeatBy" json:"by,omitempty"`
+	// How many.
+	Count         uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolRepeatedRule) Reset() {
+	*x = ToolRepeatedRule{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolRepeatedRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolRepeatedRule) ProtoMessage() {}
+
+func (x *ToolRepeatedRule) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolRepeatedRule.ProtoReflect.Descriptor instead.
+func (*ToolRepeatedRule) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ToolRepeatedRule) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ToolRepeatedRule) GetBy() RepeatBy {
+	if x != nil {
+		return x.By
+	}
+	return RepeatBy_REPEAT_BY_UNSPECIFIED
+}
+
+func (x *ToolRepeatedRule) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// More than a share of a bound is used.
+type BudgetFractionRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The bound.
+	Of BudgetKind `protobuf:"varint,1,opt,name=of,proto3,enum=jackline.v1.BudgetKind" json:"of,omitempty"`
+	// The share, in thousandths.
+	GtPermille    uint32 `protobuf:"varint,2,opt,name=gt_permille,json=gtPermille,proto3" json:"gt_permille,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetFractionRule) Reset() {
+	*x = BudgetFractionRule{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetFractionRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetFractionRule) ProtoMessage() {}
+
+func (x *BudgetFractionRule) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetFractionRule.ProtoReflect.Descriptor instead.
+func (*BudgetFractionRule) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *BudgetFractionRule) GetOf() BudgetKind {
+	if x != nil {
+		return x.Of
+	}
+	return BudgetKind_BUDGET_KIND_UNSPECIFIED
+}
+
+func (x *BudgetFractionRule) GetGtPermille() uint32 {
+	if x != nil {
+		return x.GtPermille
+	}
+	return 0
+}
+
+// Of the last tool calls of the visit more than a share did not succeed.
+type ErrorRateRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many calls.
+	Window uint32 `protobuf:"varint,1,opt,name=window,proto3" json:"window,omitempty"`
+	// The share, in thousandths.
+	GtPermille    uint32 `protobuf:"varint,2,opt,name=gt_permille,json=gtPermille,proto3" json:"gt_permille,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ErrorRateRule) Reset() {
+	*x = ErrorRateRule{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ErrorRateRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ErrorRateRule) ProtoMessage() {}
+
+func (x *ErrorRateRule) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ErrorRateRule.ProtoReflect.Descriptor instead.
+func (*ErrorRateRule) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ErrorRateRule) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *ErrorRateRule) GetGtPermille() uint32 {
+	if x != nil {
+		return x.GtPermille
+	}
+	return 0
+}
+
+// One rule of a supervisor.
+type RulePlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the workflow, such as `supervisor.rules[0]`.
+	Place string `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
+	// When it holds.
+	//
+	// Types that are valid to be assigned to When:
+	//
+	//	*RulePlan_ToolRepeated
+	//	*RulePlan_BudgetFraction
+	//	*RulePlan_IterationReached
+	//	*RulePlan_ErrorRate
+	//	*RulePlan_Expression
+	When isRulePlan_When `protobuf_oneof:"when"`
+	// When it is asked.
+	Stage RuleStage `protobuf:"varint,20,opt,name=stage,proto3,enum=jackline.v1.RuleStage" json:"stage,omitempty"`
+	// What follows.
+	Then RuleAction `protobuf:"varint,21,opt,name=then,proto3,enum=jackline.v1.RuleAction" json:"then,omitempty"`
+	// What the model, or the person who is asked, is told.
+	Message string `protobuf:"bytes,22,opt,name=message,proto3" json:"message,omitempty"`
+	// It may fire again so many turns later; 0 is never.
+	Rearm uint32 `protobuf:"varint,23,opt,name=rearm,proto3" json:"rearm,omitempty"`
+	// How long its question stays open.
+	ExpiryMs      uint64 `protobuf:"varint,24,opt,name=expiry_ms,json=expiryMs,proto3" json:"expiry_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RulePlan) Reset() {
+	*x = RulePlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RulePlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RulePlan) ProtoMessage() {}
+
+func (x *RulePlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RulePlan.ProtoReflect.Descriptor instead.
+func (*RulePlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *RulePlan) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *RulePlan) GetWhen() isRulePlan_When {
+	if x != nil {
+		return x.When
+	}
+	return nil
+}
+
+func (x *RulePlan) GetToolRepeated() *ToolRepeatedRule {
+	if x != nil {
+		if x, ok := x.When.(*RulePlan_ToolRepeated); ok {
+			return x.ToolRepeated
+		}
+	}
+	return nil
+}
+
+func (x *RulePlan) GetBudgetFraction() *BudgetFractionRule {
+	if x != nil {
+		if x, ok := x.When.(*RulePlan_BudgetFraction); ok {
+			return x.BudgetFraction
+		}
+	}
+	return nil
+}
+
+func (x *RulePlan) GetIterationReached() uint32 {
+	if x != nil {
+		if x, ok := x.When.(*RulePlan_IterationReached); ok {
+			return x.IterationReached
+		}
+	}
+	return 0
+}
+
+func (x *RulePlan) GetErrorRate() *ErrorRateRule {
+	if x != nil {
+		if x, ok := x.When.(*RulePlan_ErrorRate); ok {
+			return x.ErrorRate
+		}
+	}
+	return nil
+}
+
+func (x *RulePlan) GetExpression() string {
+	if x != nil {
+		if x, ok := x.When.(*RulePlan_Expression); ok {
+			return x.Expression
+		}
+	}
+	return ""
+}
+
+func (x *RulePlan) GetStage() RuleStage {
+	if x != nil {
+		return x.Stage
+	}
+	return RuleStage_RULE_STAGE_UNSPECIFIED
+}
+
+func (x *RulePlan) GetThen() RuleAction {
+	if x != nil {
+		return x.Then
+	}
+	return RuleAction_RULE_ACTION_UNSPECIFIED
+}
+
+func (x *RulePlan) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *RulePlan) GetRearm() uint32 {
+	if x != nil {
+		return x.Rearm
+	}
+	return 0
+}
+
+func (x *RulePlan) GetExpiryMs() uint64 {
+	if x != nil {
+		return x.ExpiryMs
+	}
+	return 0
+}
+
+type isRulePlan_When interface {
+	isRulePlan_When()
+}
+
+type RulePlan_ToolRepeated struct {
+	// Equal calls of a tool.
+	ToolRepeated *ToolRepeatedRule `protobuf:"bytes,2,opt,name=tool_repeated,json=toolRepeated,proto3,oneof"`
+}
+
+type RulePlan_BudgetFraction struct {
+	// A bound is nearly used.
+	BudgetFraction *BudgetFractionRule `protobuf:"bytes,3,opt,name=budget_fraction,json=budgetFraction,proto3,oneof"`
+}
+
+type RulePlan_IterationReached struct {
+	// So many turns of the visit, the one under way included.
+	IterationReached uint32 `protobuf:"varint,4,opt,name=iteration_reached,json=iterationReached,proto3,oneof"`
+}
+
+type RulePlan_ErrorRate struct {
+	// Too many calls do not succeed.
+	ErrorRate *ErrorRateRule `protobuf:"bytes,5,opt,name=error_rate,json=errorRate,proto3,oneof"`
+}
+
+type RulePlan_Expression struct {
+	// A CEL expression over the facts of the visit.
+	Expression string `protobuf:"bytes,6,opt,name=expression,proto3,oneof"`
+}
+
+func (*RulePlan_ToolRepeated) isRulePlan_When() {}
+
+func (*RulePlan_BudgetFraction) isRulePlan_When() {}
+
+func (*RulePlan_IterationReached) isRulePlan_When() {}
+
+func (*RulePlan_ErrorRate) isRulePlan_When() {}
+
+func (*RulePlan_Expression) isRulePlan_When() {}
+
+// A model that is asked whether a step keeps to its criteria.
+type SupervisorJudgePlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the workflow, such as `supervisor.judge`.
+	Place string `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
+	// The profile that is asked.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// The criteria, in words.
+	Criteria string `protobuf:"bytes,3,opt,name=criteria,proto3" json:"criteria,omitempty"`
+	// After so many turns.
+	Every uint32 `protobuf:"varint,4,opt,name=every,proto3" json:"every,omitempty"`
+	// What follows when it does not pass the step.
+	OnViolation RuleAction `protobuf:"varint,5,opt,name=on_violation,json=onViolation,proto3,enum=jackline.v1.RuleAction" json:"on_violation,omitempty"`
+	// What follows when it fails.
+	OnError OnSupervisorError `protobuf:"varint,6,opt,name=on_error,json=onError,proto3,enum=jackline.v1.OnSupervisorError" json:"on_error,omitempty"`
+	// What it is shown.
+	View ArgumentsView `protobuf:"varint,7,opt,name=view,proto3,enum=jackline.v1.ArgumentsView" json:"view,omitempty"`
+	// How long it may take, with all attempts.
+	TimeoutMs uint64 `protobuf:"varint,8,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// True if it is asked before an answer stands as well.
+	Blocking bool `protobuf:"varint,9,opt,name=blocking,proto3" json:"blocking,omitempty"`
+	// How long its question stays open.
+	ExpiryMs      uint64 `protobuf:"varint,10,opt,name=expiry_ms,json=expiryMs,proto3" json:"expiry_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SupervisorJudgePlan) Reset() {
+	*x = SupervisorJudgePlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SupervisorJudgePlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SupervisorJudgePlan) ProtoMessage() {}
+
+func (x *SupervisorJudgePlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SupervisorJudgePlan.ProtoReflect.Descriptor instead.
+func (*SupervisorJudgePlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *SupervisorJudgePlan) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *SupervisorJudgePlan) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *SupervisorJudgePlan) GetCriteria() string {
+	if x != nil {
+		return x.Criteria
+	}
+	return ""
+}
+
+func (x *SupervisorJudgePlan) GetEvery() uint32 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+func (x *SupervisorJudgePlan) GetOnViolation() RuleAction {
+	if x != nil {
+		return x.OnViolation
+	}
+	return RuleAction_RULE_ACTION_UNSPECIFIED
+}
+
+func (x *SupervisorJudgePlan) GetOnError() OnSupervisorError {
+	if x != nil {
+		return x.OnError
+	}
+	return OnSupervisorError_ON_SUPERVISOR_ERROR_UNSPECIFIED
+}
+
+func (x *SupervisorJudgePlan) GetView() ArgumentsView {
+	if x != nil {
+		return x.View
+	}
+	return ArgumentsView_ARGUMENTS_VIEW_UNSPECIFIED
+}
+
+func (x *SupervisorJudgePlan) GetTimeoutMs() uint64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *SupervisorJudgePlan) GetBlocking() bool {
+	if x != nil {
+		return x.Blocking
+	}
+	return false
+}
+
+func (x *SupervisorJudgePlan) GetExpiryMs() uint64 {
+	if x != nil {
+		return x.ExpiryMs
+	}
+	return 0
+}
+
+// Who watches a step from beside.
+type SupervisorPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its rules in their order.
+	Rules []*RulePlan `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	// Its judge; unset without.
+	Judge         *SupervisorJudgePlan `protobuf:"bytes,2,opt,name=judge,proto3" json:"judge,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SupervisorPlan) Reset() {
+	*x = SupervisorPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SupervisorPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SupervisorPlan) ProtoMessage() {}
+
+func (x *SupervisorPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SupervisorPlan.ProtoReflect.Descriptor instead.
+func (*SupervisorPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *SupervisorPlan) GetRules() []*RulePlan {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *SupervisorPlan) GetJudge() *SupervisorJudgePlan {
+	if x != nil {
+		return x.Judge
 	}
 	return nil
 }
@@ -5115,11 +5716,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"on_timeout\x18\x05 \x01(\x0e2\x16.jackline.v1.OnFailureR\tonTimeout\x12\x14\n" +
 	"\x05reuse\x18\x06 \x01(\bR\x05reuse\x12!\n" +
-	"\fserial_group\x18\a \x01(\tR\vserialGroup\"y\n" +
-	"\fApprovalPlan\x12\x12\n" +
-	"\x04when\x18\x01 \x01(\tR\x04when\x12\x1b\n" +
-	"\texpiry_ms\x18\x02 \x01(\x04R\bexpiryMs\x128\n" +
-	"\ton_expiry\x18\x03 \x01(\x0e2\x1b.jackline.v1.ApprovalExpiryR\bonExpiry\"\xbe\x03\n" +
+	"\fserial_group\x18\a \x01(\tR\vserialGroup\"\x87\x03\n" +
 	"\rToolEntryPlan\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
@@ -5128,13 +5725,12 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\tmax_calls\x18\x05 \x01(\rH\x00R\bmaxCalls\x88\x01\x01\x12%\n" +
 	"\x0ewrites_context\x18\x06 \x01(\bR\rwritesContext\x12/\n" +
 	"\x06policy\x18\a \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12\x12\n" +
-	"\x04poll\x18\v \x01(\bR\x04poll\x125\n" +
-	"\bapproval\x18\f \x01(\v2\x19.jackline.v1.ApprovalPlanR\bapproval\x1a7\n" +
+	"\x04poll\x18\v \x01(\bR\x04poll\x1a7\n" +
 	"\tBindEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_max_callsJ\x04\b\b\x10\vJ\x04\b\r\x10\x14\"\xff\x01\n" +
+	"_max_callsJ\x04\b\b\x10\vJ\x04\b\f\x10\x14\"\xff\x01\n" +
 	"\vOutcomePlan\x12\x12\n" +
 	"\x04enum\x18\x01 \x03(\tR\x04enum\x12$\n" +
 	"\vschema_json\x18\x02 \x01(\tH\x00R\n" +
@@ -5199,8 +5795,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\vto_permille\x18\x03 \x01(\rR\n" +
 	"toPermille\x12\x14\n" +
 	"\x05model\x18\x04 \x01(\tR\x05model\x12,\n" +
-	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\xd0\n" +
-	"\n" +
+	"\x05prune\x18\x05 \x01(\v2\x16.jackline.v1.PrunePlanR\x05prune\"\x87\v\n" +
 	"\rModelStepPlan\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x122\n" +
 	"\x06system\x18\x02 \x03(\v2\x1a.jackline.v1.PromptSectionR\x06system\x12\x16\n" +
@@ -5234,8 +5829,11 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06thread\x18\x1a \x01(\bR\x06thread\x12#\n" +
 	"\rreads_results\x18\x1b \x01(\bR\freadsResults\x12&\n" +
 	"\x0flimit_expiry_ms\x18\x1c \x01(\x04R\rlimitExpiryMs\x12/\n" +
-	"\aas_tool\x18\" \x01(\v2\x16.jackline.v1.AgentToolR\x06asToolB\x0f\n" +
-	"\r_invalid_argsJ\x04\b\x17\x10\x18J\x04\b\x19\x10\x1aJ\x04\b\x1d\x10\"J\x04\b#\x10(\"_\n" +
+	"\aas_tool\x18\" \x01(\v2\x16.jackline.v1.AgentToolR\x06asTool\x12;\n" +
+	"\n" +
+	"supervisor\x18\x19 \x01(\v2\x1b.jackline.v1.SupervisorPlanR\n" +
+	"supervisorB\x0f\n" +
+	"\r_invalid_argsJ\x04\b\x17\x10\x18J\x04\b\x1d\x10\"J\x04\b#\x10(\"_\n" +
 	"\n" +
 	"RepeatPlan\x12%\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
@@ -5250,7 +5848,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xf6\x06\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xbf\x06\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -5272,10 +5870,9 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06worker\x18\x12 \x01(\v2\x19.jackline.v1.WorkerActionH\x00R\x06worker\x120\n" +
 	"\x05human\x18\x13 \x01(\v2\x18.jackline.v1.HumanActionH\x00R\x05human\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
-	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gates\x125\n" +
-	"\bapproval\x18\x19 \x01(\v2\x19.jackline.v1.ApprovalPlanR\bapprovalB\b\n" +
+	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x15\x10\x18J\x04\b\x1a\x10(\"\x0e\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x15\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
 	"\fResultAction\"n\n" +
 	"\vChildAction\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x14\n" +
@@ -5408,7 +6005,51 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"mask_input\x18\x06 \x01(\v2\x15.jackline.v1.MaskPlanR\tmaskInput\x128\n" +
 	"\fmask_replies\x18\a \x01(\v2\x15.jackline.v1.MaskPlanR\vmaskReplies\x12<\n" +
 	"\x0emask_arguments\x18\b \x01(\v2\x15.jackline.v1.MaskPlanR\rmaskArguments\x128\n" +
-	"\fmask_results\x18\t \x01(\v2\x15.jackline.v1.MaskPlanR\vmaskResults*[\n" +
+	"\fmask_results\x18\t \x01(\v2\x15.jackline.v1.MaskPlanR\vmaskResults\"c\n" +
+	"\x10ToolRepeatedRule\x12\x12\n" +
+	"\x04tool\x18\x01 \x01(\tR\x04tool\x12%\n" +
+	"\x02by\x18\x02 \x01(\x0e2\x15.jackline.v1.RepeatByR\x02by\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\"^\n" +
+	"\x12BudgetFractionRule\x12'\n" +
+	"\x02of\x18\x01 \x01(\x0e2\x17.jackline.v1.BudgetKindR\x02of\x12\x1f\n" +
+	"\vgt_permille\x18\x02 \x01(\rR\n" +
+	"gtPermille\"H\n" +
+	"\rErrorRateRule\x12\x16\n" +
+	"\x06window\x18\x01 \x01(\rR\x06window\x12\x1f\n" +
+	"\vgt_permille\x18\x02 \x01(\rR\n" +
+	"gtPermille\"\xf6\x03\n" +
+	"\bRulePlan\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\tR\x05place\x12D\n" +
+	"\rtool_repeated\x18\x02 \x01(\v2\x1d.jackline.v1.ToolRepeatedRuleH\x00R\ftoolRepeated\x12J\n" +
+	"\x0fbudget_fraction\x18\x03 \x01(\v2\x1f.jackline.v1.BudgetFractionRuleH\x00R\x0ebudgetFraction\x12-\n" +
+	"\x11iteration_reached\x18\x04 \x01(\rH\x00R\x10iterationReached\x12;\n" +
+	"\n" +
+	"error_rate\x18\x05 \x01(\v2\x1a.jackline.v1.ErrorRateRuleH\x00R\terrorRate\x12 \n" +
+	"\n" +
+	"expression\x18\x06 \x01(\tH\x00R\n" +
+	"expression\x12,\n" +
+	"\x05stage\x18\x14 \x01(\x0e2\x16.jackline.v1.RuleStageR\x05stage\x12+\n" +
+	"\x04then\x18\x15 \x01(\x0e2\x17.jackline.v1.RuleActionR\x04then\x12\x18\n" +
+	"\amessage\x18\x16 \x01(\tR\amessage\x12\x14\n" +
+	"\x05rearm\x18\x17 \x01(\rR\x05rearm\x12\x1b\n" +
+	"\texpiry_ms\x18\x18 \x01(\x04R\bexpiryMsB\x06\n" +
+	"\x04whenJ\x04\b\a\x10\x14\"\xf2\x02\n" +
+	"\x13SupervisorJudgePlan\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\tR\x05place\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1a\n" +
+	"\bcriteria\x18\x03 \x01(\tR\bcriteria\x12\x14\n" +
+	"\x05every\x18\x04 \x01(\rR\x05every\x12:\n" +
+	"\fon_violation\x18\x05 \x01(\x0e2\x17.jackline.v1.RuleActionR\vonViolation\x129\n" +
+	"\bon_error\x18\x06 \x01(\x0e2\x1e.jackline.v1.OnSupervisorErrorR\aonError\x12.\n" +
+	"\x04view\x18\a \x01(\x0e2\x1a.jackline.v1.ArgumentsViewR\x04view\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\b \x01(\x04R\ttimeoutMs\x12\x1a\n" +
+	"\bblocking\x18\t \x01(\bR\bblocking\x12\x1b\n" +
+	"\texpiry_ms\x18\n" +
+	" \x01(\x04R\bexpiryMs\"u\n" +
+	"\x0eSupervisorPlan\x12+\n" +
+	"\x05rules\x18\x01 \x03(\v2\x15.jackline.v1.RulePlanR\x05rules\x126\n" +
+	"\x05judge\x18\x02 \x01(\v2 .jackline.v1.SupervisorJudgePlanR\x05judge*[\n" +
 	"\n" +
 	"OnPauseMax\x12\x1c\n" +
 	"\x18ON_PAUSE_MAX_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -5489,7 +6130,21 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\bPII_IBAN\x10\x04\x12\n" +
 	"\n" +
 	"\x06PII_IP\x10\x05\x12\x13\n" +
-	"\x0fPII_NATIONAL_ID\x10\x06B\x93\x01\n" +
+	"\x0fPII_NATIONAL_ID\x10\x06*\x96\x01\n" +
+	"\x11OnSupervisorError\x12#\n" +
+	"\x1fON_SUPERVISOR_ERROR_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aON_SUPERVISOR_ERROR_IGNORE\x10\x01\x12\x1d\n" +
+	"\x19ON_SUPERVISOR_ERROR_PAUSE\x10\x02\x12\x1d\n" +
+	"\x19ON_SUPERVISOR_ERROR_ABORT\x10\x03*\xc9\x01\n" +
+	"\n" +
+	"BudgetKind\x12\x1b\n" +
+	"\x17BUDGET_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12BUDGET_KIND_TOKENS\x10\x01\x12\x18\n" +
+	"\x14BUDGET_KIND_COST_USD\x10\x02\x12\x14\n" +
+	"\x10BUDGET_KIND_TIME\x10\x03\x12\x1a\n" +
+	"\x16BUDGET_KIND_ITERATIONS\x10\x04\x12\x1e\n" +
+	"\x1aBUDGET_KIND_MODEL_REQUESTS\x10\x05\x12\x1a\n" +
+	"\x16BUDGET_KIND_TOOL_CALLS\x10\x06B\x93\x01\n" +
 	"\x0fcom.jackline.v1B\tPlanProtoP\x01Z(jackline/client/go/jacklinev1;jacklinev1\xa2\x02\x03JXX\xaa\x02\vJackline.V1\xca\x02\vJackline\\V1\xe2\x02\x17Jackline\\V1\\GPBMetadata\xea\x02\fJackline::V1b\x06proto3"
 
 var (
@@ -5504,8 +6159,8 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_plan_proto_rawDescData
 }
 
-var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 16)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 18)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnPauseMax)(0),              // 0: jackline.v1.OnPauseMax
 	(OnFailure)(0),               // 1: jackline.v1.OnFailure
@@ -5523,148 +6178,166 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnHookError)(0),             // 13: jackline.v1.OnHookError
 	(ArgumentsView)(0),           // 14: jackline.v1.ArgumentsView
 	(Pii)(0),                     // 15: jackline.v1.Pii
-	(*Plan)(nil),                 // 16: jackline.v1.Plan
-	(*BoundsCap)(nil),            // 17: jackline.v1.BoundsCap
-	(*ModelPlan)(nil),            // 18: jackline.v1.ModelPlan
-	(*StepPlan)(nil),             // 19: jackline.v1.StepPlan
-	(*StepBounds)(nil),           // 20: jackline.v1.StepBounds
-	(*PromptSection)(nil),        // 21: jackline.v1.PromptSection
-	(*ToolPolicy)(nil),           // 22: jackline.v1.ToolPolicy
-	(*ApprovalPlan)(nil),         // 23: jackline.v1.ApprovalPlan
-	(*ToolEntryPlan)(nil),        // 24: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 25: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 26: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 27: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 28: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 29: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 30: jackline.v1.FunctionCondition
-	(*PrunePlan)(nil),            // 31: jackline.v1.PrunePlan
-	(*CompactionPlan)(nil),       // 32: jackline.v1.CompactionPlan
-	(*ModelStepPlan)(nil),        // 33: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 34: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 35: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 36: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 37: jackline.v1.ToolStepPlan
-	(*ResultAction)(nil),         // 38: jackline.v1.ResultAction
-	(*ChildAction)(nil),          // 39: jackline.v1.ChildAction
-	(*ChildShare)(nil),           // 40: jackline.v1.ChildShare
-	(*AgentTool)(nil),            // 41: jackline.v1.AgentTool
-	(*HttpAction)(nil),           // 42: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 43: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 44: jackline.v1.McpAction
-	(*SqlAction)(nil),            // 45: jackline.v1.SqlAction
-	(*GrpcAction)(nil),           // 46: jackline.v1.GrpcAction
-	(*WorkerAction)(nil),         // 47: jackline.v1.WorkerAction
-	(*HumanAction)(nil),          // 48: jackline.v1.HumanAction
-	(*HumanOption)(nil),          // 49: jackline.v1.HumanOption
-	(*RouterCase)(nil),           // 50: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 51: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 52: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 53: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 54: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 55: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 56: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 57: jackline.v1.GatesPlan
-	nil,                          // 58: jackline.v1.StepPlan.InputEntry
-	nil,                          // 59: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 60: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 61: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 62: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 63: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 64: jackline.v1.OnQuestion
-	(ApprovalExpiry)(0),          // 65: jackline.v1.ApprovalExpiry
-	(Effect)(0),                  // 66: jackline.v1.Effect
-	(GatePoint)(0),               // 67: jackline.v1.GatePoint
+	(OnSupervisorError)(0),       // 16: jackline.v1.OnSupervisorError
+	(BudgetKind)(0),              // 17: jackline.v1.BudgetKind
+	(*Plan)(nil),                 // 18: jackline.v1.Plan
+	(*BoundsCap)(nil),            // 19: jackline.v1.BoundsCap
+	(*ModelPlan)(nil),            // 20: jackline.v1.ModelPlan
+	(*StepPlan)(nil),             // 21: jackline.v1.StepPlan
+	(*StepBounds)(nil),           // 22: jackline.v1.StepBounds
+	(*PromptSection)(nil),        // 23: jackline.v1.PromptSection
+	(*ToolPolicy)(nil),           // 24: jackline.v1.ToolPolicy
+	(*ToolEntryPlan)(nil),        // 25: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 26: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 27: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 28: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 29: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 30: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 31: jackline.v1.FunctionCondition
+	(*PrunePlan)(nil),            // 32: jackline.v1.PrunePlan
+	(*CompactionPlan)(nil),       // 33: jackline.v1.CompactionPlan
+	(*ModelStepPlan)(nil),        // 34: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 35: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 36: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 37: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 38: jackline.v1.ToolStepPlan
+	(*ResultAction)(nil),         // 39: jackline.v1.ResultAction
+	(*ChildAction)(nil),          // 40: jackline.v1.ChildAction
+	(*ChildShare)(nil),           // 41: jackline.v1.ChildShare
+	(*AgentTool)(nil),            // 42: jackline.v1.AgentTool
+	(*HttpAction)(nil),           // 43: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 44: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 45: jackline.v1.McpAction
+	(*SqlAction)(nil),            // 46: jackline.v1.SqlAction
+	(*GrpcAction)(nil),           // 47: jackline.v1.GrpcAction
+	(*WorkerAction)(nil),         // 48: jackline.v1.WorkerAction
+	(*HumanAction)(nil),          // 49: jackline.v1.HumanAction
+	(*HumanOption)(nil),          // 50: jackline.v1.HumanOption
+	(*RouterCase)(nil),           // 51: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 52: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 53: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 54: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 55: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 56: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 57: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 58: jackline.v1.GatesPlan
+	(*ToolRepeatedRule)(nil),     // 59: jackline.v1.ToolRepeatedRule
+	(*BudgetFractionRule)(nil),   // 60: jackline.v1.BudgetFractionRule
+	(*ErrorRateRule)(nil),        // 61: jackline.v1.ErrorRateRule
+	(*RulePlan)(nil),             // 62: jackline.v1.RulePlan
+	(*SupervisorJudgePlan)(nil),  // 63: jackline.v1.SupervisorJudgePlan
+	(*SupervisorPlan)(nil),       // 64: jackline.v1.SupervisorPlan
+	nil,                          // 65: jackline.v1.StepPlan.InputEntry
+	nil,                          // 66: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 67: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 68: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 69: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 70: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 71: jackline.v1.OnQuestion
+	(Effect)(0),                  // 72: jackline.v1.Effect
+	(GatePoint)(0),               // 73: jackline.v1.GatePoint
+	(RuleStage)(0),               // 74: jackline.v1.RuleStage
+	(RuleAction)(0),              // 75: jackline.v1.RuleAction
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
-	19, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
-	18, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	63, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	64, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
-	17, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	57, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	21, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
+	20, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
+	70, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	71, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	19, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
+	58, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
 	0,  // 6: jackline.v1.Plan.on_pause_max:type_name -> jackline.v1.OnPauseMax
-	58, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	59, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	33, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	37, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	51, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	65, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	66, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	34, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	38, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	52, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	1,  // 12: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	1,  // 13: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	65, // 14: jackline.v1.ApprovalPlan.on_expiry:type_name -> jackline.v1.ApprovalExpiry
-	60, // 15: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	22, // 16: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
-	23, // 17: jackline.v1.ToolEntryPlan.approval:type_name -> jackline.v1.ApprovalPlan
-	2,  // 18: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	27, // 19: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	27, // 20: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	26, // 21: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	28, // 22: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	29, // 23: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	30, // 24: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	26, // 25: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	9,  // 26: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
-	31, // 27: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
-	21, // 28: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	24, // 29: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	66, // 30: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	3,  // 31: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	20, // 32: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	25, // 33: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	6,  // 34: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	8,  // 35: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	26, // 36: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	5,  // 37: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	34, // 38: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	35, // 39: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	36, // 40: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	4,  // 41: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
-	32, // 42: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
-	7,  // 43: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	57, // 44: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	41, // 45: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
-	10, // 46: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	11, // 47: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	66, // 48: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	12, // 49: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	42, // 50: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	43, // 51: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	44, // 52: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	38, // 53: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
-	45, // 54: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
-	46, // 55: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
-	39, // 56: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
-	47, // 57: jackline.v1.ToolStepPlan.worker:type_name -> jackline.v1.WorkerAction
-	48, // 58: jackline.v1.ToolStepPlan.human:type_name -> jackline.v1.HumanAction
-	22, // 59: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	57, // 60: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	23, // 61: jackline.v1.ToolStepPlan.approval:type_name -> jackline.v1.ApprovalPlan
-	40, // 62: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
-	66, // 63: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
-	40, // 64: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
-	61, // 65: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	62, // 66: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	49, // 67: jackline.v1.HumanAction.options:type_name -> jackline.v1.HumanOption
-	50, // 68: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	67, // 69: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	13, // 70: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	14, // 71: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	54, // 72: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	15, // 73: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	52, // 74: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	53, // 75: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	55, // 76: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	55, // 77: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	55, // 78: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	56, // 79: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	56, // 80: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	56, // 81: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	56, // 82: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	83, // [83:83] is the sub-list for method output_type
-	83, // [83:83] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	67, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	24, // 15: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	2,  // 16: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
+	28, // 17: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	28, // 18: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	27, // 19: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	29, // 20: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	30, // 21: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	31, // 22: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	27, // 23: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	9,  // 24: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
+	32, // 25: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
+	23, // 26: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	25, // 27: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	72, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	3,  // 29: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	22, // 30: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	26, // 31: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	6,  // 32: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	8,  // 33: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	27, // 34: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	5,  // 35: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	35, // 36: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	36, // 37: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	37, // 38: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	4,  // 39: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
+	33, // 40: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
+	7,  // 41: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
+	58, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	42, // 43: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
+	64, // 44: jackline.v1.ModelStepPlan.supervisor:type_name -> jackline.v1.SupervisorPlan
+	10, // 45: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	11, // 46: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	72, // 47: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	12, // 48: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	43, // 49: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	44, // 50: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	45, // 51: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	39, // 52: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
+	46, // 53: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
+	47, // 54: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
+	40, // 55: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
+	48, // 56: jackline.v1.ToolStepPlan.worker:type_name -> jackline.v1.WorkerAction
+	49, // 57: jackline.v1.ToolStepPlan.human:type_name -> jackline.v1.HumanAction
+	24, // 58: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	58, // 59: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	41, // 60: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
+	72, // 61: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
+	41, // 62: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
+	68, // 63: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	69, // 64: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	50, // 65: jackline.v1.HumanAction.options:type_name -> jackline.v1.HumanOption
+	51, // 66: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	73, // 67: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	13, // 68: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	14, // 69: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	55, // 70: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	15, // 71: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	53, // 72: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	54, // 73: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	56, // 74: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	56, // 75: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	56, // 76: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	57, // 77: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	57, // 78: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	57, // 79: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	57, // 80: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	10, // 81: jackline.v1.ToolRepeatedRule.by:type_name -> jackline.v1.RepeatBy
+	17, // 82: jackline.v1.BudgetFractionRule.of:type_name -> jackline.v1.BudgetKind
+	59, // 83: jackline.v1.RulePlan.tool_repeated:type_name -> jackline.v1.ToolRepeatedRule
+	60, // 84: jackline.v1.RulePlan.budget_fraction:type_name -> jackline.v1.BudgetFractionRule
+	61, // 85: jackline.v1.RulePlan.error_rate:type_name -> jackline.v1.ErrorRateRule
+	74, // 86: jackline.v1.RulePlan.stage:type_name -> jackline.v1.RuleStage
+	75, // 87: jackline.v1.RulePlan.then:type_name -> jackline.v1.RuleAction
+	75, // 88: jackline.v1.SupervisorJudgePlan.on_violation:type_name -> jackline.v1.RuleAction
+	16, // 89: jackline.v1.SupervisorJudgePlan.on_error:type_name -> jackline.v1.OnSupervisorError
+	14, // 90: jackline.v1.SupervisorJudgePlan.view:type_name -> jackline.v1.ArgumentsView
+	62, // 91: jackline.v1.SupervisorPlan.rules:type_name -> jackline.v1.RulePlan
+	63, // 92: jackline.v1.SupervisorPlan.judge:type_name -> jackline.v1.SupervisorJudgePlan
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -5682,9 +6355,9 @@ func file_jackline_v1_plan_proto_init() {
 		(*StepPlan_RouterStep)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[4].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[7].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{
 		(*StopCondition_AnyOf)(nil),
 		(*StopCondition_AllOf)(nil),
 		(*StopCondition_Negated)(nil),
@@ -5700,9 +6373,9 @@ func file_jackline_v1_plan_proto_init() {
 		(*StopCondition_Expression)(nil),
 		(*StopCondition_Function)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[12].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[17].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[21].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[11].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[16].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[20].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
@@ -5713,24 +6386,31 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Worker)(nil),
 		(*ToolStepPlan_Human)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[24].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[26].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[29].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[23].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[25].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[28].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[30].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[31].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[32].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[39].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[38].OneofWrappers = []any{
 		(*GuardrailPlan_MaxChars)(nil),
 		(*GuardrailPlan_DenyPattern)(nil),
 		(*GuardrailPlan_SchemaJson)(nil),
 		(*GuardrailPlan_Judged)(nil),
+	}
+	file_jackline_v1_plan_proto_msgTypes[44].OneofWrappers = []any{
+		(*RulePlan_ToolRepeated)(nil),
+		(*RulePlan_BudgetFraction)(nil),
+		(*RulePlan_IterationReached)(nil),
+		(*RulePlan_ErrorRate)(nil),
+		(*RulePlan_Expression)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
-			NumEnums:      16,
-			NumMessages:   47,
+			NumEnums:      18,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

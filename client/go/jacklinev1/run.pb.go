@@ -552,8 +552,8 @@ const (
 	InterruptKind_INTERRUPT_KIND_LIMIT_REACHED InterruptKind = 2
 	// A tool asks something before it goes on.
 	InterruptKind_INTERRUPT_KIND_QUESTION InterruptKind = 3
-	// A tool call may start only if somebody lets it.
-	InterruptKind_INTERRUPT_KIND_APPROVAL InterruptKind = 4
+	// A rule or the judge of a supervisor asks how it goes on.
+	InterruptKind_INTERRUPT_KIND_SUPERVISION InterruptKind = 5
 )
 
 // Enum value maps for InterruptKind.
@@ -563,14 +563,14 @@ var (
 		1: "INTERRUPT_KIND_UNKNOWN_OUTCOME",
 		2: "INTERRUPT_KIND_LIMIT_REACHED",
 		3: "INTERRUPT_KIND_QUESTION",
-		4: "INTERRUPT_KIND_APPROVAL",
+		5: "INTERRUPT_KIND_SUPERVISION",
 	}
 	InterruptKind_value = map[string]int32{
 		"INTERRUPT_KIND_UNSPECIFIED":     0,
 		"INTERRUPT_KIND_UNKNOWN_OUTCOME": 1,
 		"INTERRUPT_KIND_LIMIT_REACHED":   2,
 		"INTERRUPT_KIND_QUESTION":        3,
-		"INTERRUPT_KIND_APPROVAL":        4,
+		"INTERRUPT_KIND_SUPERVISION":     5,
 	}
 )
 
@@ -599,63 +599,6 @@ func (x InterruptKind) Number() protoreflect.EnumNumber {
 // Deprecated: Use InterruptKind.Descriptor instead.
 func (InterruptKind) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_run_proto_rawDescGZIP(), []int{6}
-}
-
-// What follows when nobody decides about a tool call in time.
-type ApprovalExpiry int32
-
-const (
-	// There is nothing to decide about a call.
-	ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED ApprovalExpiry = 0
-	// It may not start: the model is told so.
-	ApprovalExpiry_APPROVAL_EXPIRY_REJECT ApprovalExpiry = 1
-	// It starts.
-	ApprovalExpiry_APPROVAL_EXPIRY_APPROVE ApprovalExpiry = 2
-	// The step ends for review.
-	ApprovalExpiry_APPROVAL_EXPIRY_NEEDS_REVIEW ApprovalExpiry = 3
-)
-
-// Enum value maps for ApprovalExpiry.
-var (
-	ApprovalExpiry_name = map[int32]string{
-		0: "APPROVAL_EXPIRY_UNSPECIFIED",
-		1: "APPROVAL_EXPIRY_REJECT",
-		2: "APPROVAL_EXPIRY_APPROVE",
-		3: "APPROVAL_EXPIRY_NEEDS_REVIEW",
-	}
-	ApprovalExpiry_value = map[string]int32{
-		"APPROVAL_EXPIRY_UNSPECIFIED":  0,
-		"APPROVAL_EXPIRY_REJECT":       1,
-		"APPROVAL_EXPIRY_APPROVE":      2,
-		"APPROVAL_EXPIRY_NEEDS_REVIEW": 3,
-	}
-)
-
-func (x ApprovalExpiry) Enum() *ApprovalExpiry {
-	p := new(ApprovalExpiry)
-	*p = x
-	return p
-}
-
-func (x ApprovalExpiry) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ApprovalExpiry) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[7].Descriptor()
-}
-
-func (ApprovalExpiry) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[7]
-}
-
-func (x ApprovalExpiry) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ApprovalExpiry.Descriptor instead.
-func (ApprovalExpiry) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 // Where one tool call stands.
@@ -719,11 +662,11 @@ func (x ToolCallStatus) String() string {
 }
 
 func (ToolCallStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[7].Descriptor()
 }
 
 func (ToolCallStatus) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[8]
+	return &file_jackline_v1_run_proto_enumTypes[7]
 }
 
 func (x ToolCallStatus) Number() protoreflect.EnumNumber {
@@ -732,7 +675,7 @@ func (x ToolCallStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolCallStatus.Descriptor instead.
 func (ToolCallStatus) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 // What running a tool may change.
@@ -747,8 +690,6 @@ const (
 	Effect_EFFECT_IDEMPOTENT Effect = 2
 	// Changes something each time it runs.
 	Effect_EFFECT_WRITE Effect = 3
-	// Changes something that can't be undone each time it runs.
-	Effect_EFFECT_DESTRUCTIVE Effect = 4
 )
 
 // Enum value maps for Effect.
@@ -758,14 +699,12 @@ var (
 		1: "EFFECT_READ",
 		2: "EFFECT_IDEMPOTENT",
 		3: "EFFECT_WRITE",
-		4: "EFFECT_DESTRUCTIVE",
 	}
 	Effect_value = map[string]int32{
 		"EFFECT_UNSPECIFIED": 0,
 		"EFFECT_READ":        1,
 		"EFFECT_IDEMPOTENT":  2,
 		"EFFECT_WRITE":       3,
-		"EFFECT_DESTRUCTIVE": 4,
 	}
 )
 
@@ -780,11 +719,11 @@ func (x Effect) String() string {
 }
 
 func (Effect) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[9].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[8].Descriptor()
 }
 
 func (Effect) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[9]
+	return &file_jackline_v1_run_proto_enumTypes[8]
 }
 
 func (x Effect) Number() protoreflect.EnumNumber {
@@ -793,7 +732,7 @@ func (x Effect) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Effect.Descriptor instead.
 func (Effect) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 // What keeps a tool call from beginning.
@@ -841,11 +780,11 @@ func (x ToolWaitKind) String() string {
 }
 
 func (ToolWaitKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[10].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[9].Descriptor()
 }
 
 func (ToolWaitKind) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[10]
+	return &file_jackline_v1_run_proto_enumTypes[9]
 }
 
 func (x ToolWaitKind) Number() protoreflect.EnumNumber {
@@ -854,7 +793,7 @@ func (x ToolWaitKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolWaitKind.Descriptor instead.
 func (ToolWaitKind) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 // Who a message speaks as.
@@ -902,11 +841,11 @@ func (x MessageRole) String() string {
 }
 
 func (MessageRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[11].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[10].Descriptor()
 }
 
 func (MessageRole) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[11]
+	return &file_jackline_v1_run_proto_enumTypes[10]
 }
 
 func (x MessageRole) Number() protoreflect.EnumNumber {
@@ -915,7 +854,125 @@ func (x MessageRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MessageRole.Descriptor instead.
 func (MessageRole) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
+}
+
+// When a rule of a supervisor is asked.
+type RuleStage int32
+
+const (
+	// Never sent.
+	RuleStage_RULE_STAGE_UNSPECIFIED RuleStage = 0
+	// Before each tool call starts.
+	RuleStage_RULE_STAGE_BEFORE_CALL RuleStage = 1
+	// After a turn, before the next one.
+	RuleStage_RULE_STAGE_AFTER_TURN RuleStage = 2
+)
+
+// Enum value maps for RuleStage.
+var (
+	RuleStage_name = map[int32]string{
+		0: "RULE_STAGE_UNSPECIFIED",
+		1: "RULE_STAGE_BEFORE_CALL",
+		2: "RULE_STAGE_AFTER_TURN",
+	}
+	RuleStage_value = map[string]int32{
+		"RULE_STAGE_UNSPECIFIED": 0,
+		"RULE_STAGE_BEFORE_CALL": 1,
+		"RULE_STAGE_AFTER_TURN":  2,
+	}
+)
+
+func (x RuleStage) Enum() *RuleStage {
+	p := new(RuleStage)
+	*p = x
+	return p
+}
+
+func (x RuleStage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RuleStage) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_run_proto_enumTypes[11].Descriptor()
+}
+
+func (RuleStage) Type() protoreflect.EnumType {
+	return &file_jackline_v1_run_proto_enumTypes[11]
+}
+
+func (x RuleStage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RuleStage.Descriptor instead.
+func (RuleStage) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_run_proto_rawDescGZIP(), []int{11}
+}
+
+// What a supervisor does.
+type RuleAction int32
+
+const (
+	// Nothing.
+	RuleAction_RULE_ACTION_UNSPECIFIED RuleAction = 0
+	// The model is told something.
+	RuleAction_RULE_ACTION_STEER RuleAction = 1
+	// The run is paused.
+	RuleAction_RULE_ACTION_PAUSE RuleAction = 2
+	// The run is aborted, along its routes.
+	RuleAction_RULE_ACTION_ABORT RuleAction = 3
+	// The tool call does not start, and the model is told why.
+	RuleAction_RULE_ACTION_DENY_CALL RuleAction = 4
+	// A person is asked how it goes on.
+	RuleAction_RULE_ACTION_ASK RuleAction = 5
+)
+
+// Enum value maps for RuleAction.
+var (
+	RuleAction_name = map[int32]string{
+		0: "RULE_ACTION_UNSPECIFIED",
+		1: "RULE_ACTION_STEER",
+		2: "RULE_ACTION_PAUSE",
+		3: "RULE_ACTION_ABORT",
+		4: "RULE_ACTION_DENY_CALL",
+		5: "RULE_ACTION_ASK",
+	}
+	RuleAction_value = map[string]int32{
+		"RULE_ACTION_UNSPECIFIED": 0,
+		"RULE_ACTION_STEER":       1,
+		"RULE_ACTION_PAUSE":       2,
+		"RULE_ACTION_ABORT":       3,
+		"RULE_ACTION_DENY_CALL":   4,
+		"RULE_ACTION_ASK":         5,
+	}
+)
+
+func (x RuleAction) Enum() *RuleAction {
+	p := new(RuleAction)
+	*p = x
+	return p
+}
+
+func (x RuleAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RuleAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_run_proto_enumTypes[12].Descriptor()
+}
+
+func (RuleAction) Type() protoreflect.EnumType {
+	return &file_jackline_v1_run_proto_enumTypes[12]
+}
+
+func (x RuleAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RuleAction.Descriptor instead.
+func (RuleAction) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 // The caps of a whole run. An unset field means no cap of that kind here. Counts are at least 1; a cost budget of 0 lets
@@ -1488,8 +1545,7 @@ type Interrupt struct {
 	Question string `protobuf:"bytes,9,opt,name=question,proto3" json:"question,omitempty"`
 	// Output only. The tool it is about.
 	Tool string `protobuf:"bytes,10,opt,name=tool,proto3" json:"tool,omitempty"`
-	// Output only. The arguments of that call, as JSON; of an approval exactly what is decided about, with what the workflow
-	// gives the call. View FULL only.
+	// Output only. The arguments of that call, as JSON. View FULL only.
 	ArgumentsJson []byte `protobuf:"bytes,11,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Output only. The scope and name of the bound it is about, such as `step.max_iterations`.
 	LimitLeaf string `protobuf:"bytes,12,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
@@ -1499,13 +1555,7 @@ type Interrupt struct {
 	ParentRunId string `protobuf:"bytes,20,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
 	// Output only. The JSON Schema of the object that the text of the answer `accept` has to be; empty where no data is
 	// wanted. View FULL only.
-	SchemaJson []byte `protobuf:"bytes,14,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
-	// Output only. SHA-256 of `arguments_json` in hexadecimal, of an approval: whoever approves says by it what they saw.
-	ArgumentsDigest string `protobuf:"bytes,15,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
-	// Output only. What follows from an approval's expiry.
-	OnExpiry ApprovalExpiry `protobuf:"varint,16,opt,name=on_expiry,json=onExpiry,proto3,enum=jackline.v1.ApprovalExpiry" json:"on_expiry,omitempty"`
-	// Output only. Who started the run that waits: nobody may approve a run of their own unless the operator lets them.
-	StartedBy     string `protobuf:"bytes,17,opt,name=started_by,json=startedBy,proto3" json:"started_by,omitempty"`
+	SchemaJson    []byte `protobuf:"bytes,14,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1645,27 +1695,6 @@ func (x *Interrupt) GetSchemaJson() []byte {
 	return nil
 }
 
-func (x *Interrupt) GetArgumentsDigest() string {
-	if x != nil {
-		return x.ArgumentsDigest
-	}
-	return ""
-}
-
-func (x *Interrupt) GetOnExpiry() ApprovalExpiry {
-	if x != nil {
-		return x.OnExpiry
-	}
-	return ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED
-}
-
-func (x *Interrupt) GetStartedBy() string {
-	if x != nil {
-		return x.StartedBy
-	}
-	return ""
-}
-
 // One execution of a workflow.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1733,9 +1762,7 @@ type Run struct {
 	// Output only. The runs that it has started, in that order. Unset in lists.
 	Children []*ChildRun `protobuf:"bytes,29,rep,name=children,proto3" json:"children,omitempty"`
 	// Output only. The tool calls that wait before anything is called. Unset in lists, and where another server drives the run.
-	WaitingCalls []*WaitingCall `protobuf:"bytes,35,rep,name=waiting_calls,json=waitingCalls,proto3" json:"waiting_calls,omitempty"`
-	// Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued. Unset without.
-	StartTime     *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	WaitingCalls  []*WaitingCall `protobuf:"bytes,35,rep,name=waiting_calls,json=waitingCalls,proto3" json:"waiting_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1990,13 +2017,6 @@ func (x *Run) GetChildren() []*ChildRun {
 func (x *Run) GetWaitingCalls() []*WaitingCall {
 	if x != nil {
 		return x.WaitingCalls
-	}
-	return nil
-}
-
-func (x *Run) GetStartTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartTime
 	}
 	return nil
 }
@@ -2775,7 +2795,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x06signal\x18\x04 \x01(\tR\x06signal\x12+\n" +
 	"\x06ledger\x18\x05 \x01(\v2\x13.jackline.v1.LedgerR\x06ledger\x12@\n" +
 	"\x0estarted_active\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rstartedActive\x12B\n" +
-	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\x8f\x05\n" +
+	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\x8b\x04\n" +
 	"\tInterrupt\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12.\n" +
@@ -2795,11 +2815,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\braise_to\x18\r \x01(\x04R\araiseTo\x12\"\n" +
 	"\rparent_run_id\x18\x14 \x01(\tR\vparentRunId\x12\x1f\n" +
 	"\vschema_json\x18\x0e \x01(\fR\n" +
-	"schemaJson\x12)\n" +
-	"\x10arguments_digest\x18\x0f \x01(\tR\x0fargumentsDigest\x128\n" +
-	"\ton_expiry\x18\x10 \x01(\x0e2\x1b.jackline.v1.ApprovalExpiryR\bonExpiry\x12\x1d\n" +
-	"\n" +
-	"started_by\x18\x11 \x01(\tR\tstartedBy\"\xe9\f\n" +
+	"schemaJson\"\xae\f\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -2844,15 +2860,13 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\rparent_run_id\x18\x1b \x01(\tR\vparentRunId\x12\x1e\n" +
 	"\vroot_run_id\x18\x1c \x01(\tR\trootRunId\x121\n" +
 	"\bchildren\x18\x1d \x03(\v2\x15.jackline.v1.ChildRunR\bchildren\x12=\n" +
-	"\rwaiting_calls\x18# \x03(\v2\x18.jackline.v1.WaitingCallR\fwaitingCalls\x129\n" +
-	"\n" +
-	"start_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x1a9\n" +
+	"\rwaiting_calls\x18# \x03(\v2\x18.jackline.v1.WaitingCallR\fwaitingCalls\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b \x10#J\x04\b$\x10(J\x04\b)\x102\"\xa6\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10#J\x04\b$\x10(J\x04\b)\x102\"\xa6\x03\n" +
 	"\bChildRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x17\n" +
@@ -3002,18 +3016,13 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x17STEP_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATUS_RUNNING\x10\x01\x12\x19\n" +
 	"\x15STEP_STATUS_SUCCEEDED\x10\x02\x12\x16\n" +
-	"\x12STEP_STATUS_FAILED\x10\x03*\xb5\x01\n" +
+	"\x12STEP_STATUS_FAILED\x10\x03*\xbe\x01\n" +
 	"\rInterruptKind\x12\x1e\n" +
 	"\x1aINTERRUPT_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eINTERRUPT_KIND_UNKNOWN_OUTCOME\x10\x01\x12 \n" +
 	"\x1cINTERRUPT_KIND_LIMIT_REACHED\x10\x02\x12\x1b\n" +
-	"\x17INTERRUPT_KIND_QUESTION\x10\x03\x12\x1b\n" +
-	"\x17INTERRUPT_KIND_APPROVAL\x10\x04\"\x04\b\x05\x10\x0f*\x8c\x01\n" +
-	"\x0eApprovalExpiry\x12\x1f\n" +
-	"\x1bAPPROVAL_EXPIRY_UNSPECIFIED\x10\x00\x12\x1a\n" +
-	"\x16APPROVAL_EXPIRY_REJECT\x10\x01\x12\x1b\n" +
-	"\x17APPROVAL_EXPIRY_APPROVE\x10\x02\x12 \n" +
-	"\x1cAPPROVAL_EXPIRY_NEEDS_REVIEW\x10\x03*\xa5\x02\n" +
+	"\x17INTERRUPT_KIND_QUESTION\x10\x03\x12\x1e\n" +
+	"\x1aINTERRUPT_KIND_SUPERVISION\x10\x05\"\x04\b\x04\x10\x04\"\x04\b\x06\x10\x0f*\xa5\x02\n" +
 	"\x0eToolCallStatus\x12 \n" +
 	"\x1cTOOL_CALL_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aTOOL_CALL_STATUS_REQUESTED\x10\x01\x12\x1c\n" +
@@ -3023,13 +3032,12 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x17TOOL_CALL_STATUS_DENIED\x10\x05\x12\x1e\n" +
 	"\x1aTOOL_CALL_STATUS_CANCELLED\x10\x06\x12\x1c\n" +
 	"\x18TOOL_CALL_STATUS_UNKNOWN\x10\a\x12\x1b\n" +
-	"\x17TOOL_CALL_STATUS_ASKING\x10\b*r\n" +
+	"\x17TOOL_CALL_STATUS_ASKING\x10\b*`\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vEFFECT_READ\x10\x01\x12\x15\n" +
 	"\x11EFFECT_IDEMPOTENT\x10\x02\x12\x10\n" +
-	"\fEFFECT_WRITE\x10\x03\x12\x16\n" +
-	"\x12EFFECT_DESTRUCTIVE\x10\x04*\x9d\x01\n" +
+	"\fEFFECT_WRITE\x10\x03\"\x04\b\x04\x10\x04*\x9d\x01\n" +
 	"\fToolWaitKind\x12\x1e\n" +
 	"\x1aTOOL_WAIT_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TOOL_WAIT_KIND_PLACE\x10\x01\x12\x17\n" +
@@ -3041,7 +3049,19 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x13MESSAGE_ROLE_SYSTEM\x10\x01\x12\x15\n" +
 	"\x11MESSAGE_ROLE_USER\x10\x02\x12\x1a\n" +
 	"\x16MESSAGE_ROLE_ASSISTANT\x10\x03\x12\x15\n" +
-	"\x11MESSAGE_ROLE_TOOL\x10\x04B\x92\x01\n" +
+	"\x11MESSAGE_ROLE_TOOL\x10\x04*^\n" +
+	"\tRuleStage\x12\x1a\n" +
+	"\x16RULE_STAGE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16RULE_STAGE_BEFORE_CALL\x10\x01\x12\x19\n" +
+	"\x15RULE_STAGE_AFTER_TURN\x10\x02*\x9e\x01\n" +
+	"\n" +
+	"RuleAction\x12\x1b\n" +
+	"\x17RULE_ACTION_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11RULE_ACTION_STEER\x10\x01\x12\x15\n" +
+	"\x11RULE_ACTION_PAUSE\x10\x02\x12\x15\n" +
+	"\x11RULE_ACTION_ABORT\x10\x03\x12\x19\n" +
+	"\x15RULE_ACTION_DENY_CALL\x10\x04\x12\x13\n" +
+	"\x0fRULE_ACTION_ASK\x10\x05B\x92\x01\n" +
 	"\x0fcom.jackline.v1B\bRunProtoP\x01Z(jackline/client/go/jacklinev1;jacklinev1\xa2\x02\x03JXX\xaa\x02\vJackline.V1\xca\x02\vJackline\\V1\xe2\x02\x17Jackline\\V1\\GPBMetadata\xea\x02\fJackline::V1b\x06proto3"
 
 var (
@@ -3056,7 +3076,7 @@ func file_jackline_v1_run_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_run_proto_rawDescData
 }
 
-var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
 var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_jackline_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: jackline.v1.RunState
@@ -3066,81 +3086,80 @@ var file_jackline_v1_run_proto_goTypes = []any{
 	(OnQuestion)(0),               // 4: jackline.v1.OnQuestion
 	(StepStatus)(0),               // 5: jackline.v1.StepStatus
 	(InterruptKind)(0),            // 6: jackline.v1.InterruptKind
-	(ApprovalExpiry)(0),           // 7: jackline.v1.ApprovalExpiry
-	(ToolCallStatus)(0),           // 8: jackline.v1.ToolCallStatus
-	(Effect)(0),                   // 9: jackline.v1.Effect
-	(ToolWaitKind)(0),             // 10: jackline.v1.ToolWaitKind
-	(MessageRole)(0),              // 11: jackline.v1.MessageRole
-	(*RunBounds)(nil),             // 12: jackline.v1.RunBounds
-	(*VisitBounds)(nil),           // 13: jackline.v1.VisitBounds
-	(*Usage)(nil),                 // 14: jackline.v1.Usage
-	(*Ledger)(nil),                // 15: jackline.v1.Ledger
-	(*Outcome)(nil),               // 16: jackline.v1.Outcome
-	(*StepSummary)(nil),           // 17: jackline.v1.StepSummary
-	(*Interrupt)(nil),             // 18: jackline.v1.Interrupt
-	(*Run)(nil),                   // 19: jackline.v1.Run
-	(*ChildRun)(nil),              // 20: jackline.v1.ChildRun
-	(*ForkOrigin)(nil),            // 21: jackline.v1.ForkOrigin
-	(*ToolCall)(nil),              // 22: jackline.v1.ToolCall
-	(*ToolWait)(nil),              // 23: jackline.v1.ToolWait
-	(*WaitingCall)(nil),           // 24: jackline.v1.WaitingCall
-	(*RunMessageToolCall)(nil),    // 25: jackline.v1.RunMessageToolCall
-	(*RunMessage)(nil),            // 26: jackline.v1.RunMessage
-	nil,                           // 27: jackline.v1.Run.LabelsEntry
-	nil,                           // 28: jackline.v1.Run.MetadataEntry
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
+	(ToolCallStatus)(0),           // 7: jackline.v1.ToolCallStatus
+	(Effect)(0),                   // 8: jackline.v1.Effect
+	(ToolWaitKind)(0),             // 9: jackline.v1.ToolWaitKind
+	(MessageRole)(0),              // 10: jackline.v1.MessageRole
+	(RuleStage)(0),                // 11: jackline.v1.RuleStage
+	(RuleAction)(0),               // 12: jackline.v1.RuleAction
+	(*RunBounds)(nil),             // 13: jackline.v1.RunBounds
+	(*VisitBounds)(nil),           // 14: jackline.v1.VisitBounds
+	(*Usage)(nil),                 // 15: jackline.v1.Usage
+	(*Ledger)(nil),                // 16: jackline.v1.Ledger
+	(*Outcome)(nil),               // 17: jackline.v1.Outcome
+	(*StepSummary)(nil),           // 18: jackline.v1.StepSummary
+	(*Interrupt)(nil),             // 19: jackline.v1.Interrupt
+	(*Run)(nil),                   // 20: jackline.v1.Run
+	(*ChildRun)(nil),              // 21: jackline.v1.ChildRun
+	(*ForkOrigin)(nil),            // 22: jackline.v1.ForkOrigin
+	(*ToolCall)(nil),              // 23: jackline.v1.ToolCall
+	(*ToolWait)(nil),              // 24: jackline.v1.ToolWait
+	(*WaitingCall)(nil),           // 25: jackline.v1.WaitingCall
+	(*RunMessageToolCall)(nil),    // 26: jackline.v1.RunMessageToolCall
+	(*RunMessage)(nil),            // 27: jackline.v1.RunMessage
+	nil,                           // 28: jackline.v1.Run.LabelsEntry
+	nil,                           // 29: jackline.v1.Run.MetadataEntry
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
 }
 var file_jackline_v1_run_proto_depIdxs = []int32{
-	29, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
-	29, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
+	30, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
+	30, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
 	5,  // 2: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
-	15, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
-	29, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
-	29, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
+	16, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
+	30, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
+	30, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
 	6,  // 6: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
-	30, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
-	30, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
-	7,  // 9: jackline.v1.Interrupt.on_expiry:type_name -> jackline.v1.ApprovalExpiry
-	0,  // 10: jackline.v1.Run.state:type_name -> jackline.v1.RunState
-	1,  // 11: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
-	16, // 12: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
-	14, // 13: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
-	15, // 14: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
-	15, // 15: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
-	12, // 16: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
-	17, // 17: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
-	18, // 18: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
-	30, // 19: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	30, // 20: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
-	29, // 21: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
-	27, // 22: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
-	30, // 23: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	31, // 24: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
-	21, // 25: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
-	13, // 26: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
-	28, // 27: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
-	20, // 28: jackline.v1.Run.children:type_name -> jackline.v1.ChildRun
-	24, // 29: jackline.v1.Run.waiting_calls:type_name -> jackline.v1.WaitingCall
-	30, // 30: jackline.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	0,  // 31: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
-	29, // 32: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
-	8,  // 33: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
-	9,  // 34: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
-	29, // 35: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
-	29, // 36: jackline.v1.ToolCall.waited:type_name -> google.protobuf.Duration
-	23, // 37: jackline.v1.ToolCall.wait:type_name -> jackline.v1.ToolWait
-	10, // 38: jackline.v1.ToolWait.kind:type_name -> jackline.v1.ToolWaitKind
-	30, // 39: jackline.v1.ToolWait.since:type_name -> google.protobuf.Timestamp
-	23, // 40: jackline.v1.WaitingCall.wait:type_name -> jackline.v1.ToolWait
-	11, // 41: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
-	25, // 42: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	31, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
+	31, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 9: jackline.v1.Run.state:type_name -> jackline.v1.RunState
+	1,  // 10: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
+	17, // 11: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
+	15, // 12: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
+	16, // 13: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
+	16, // 14: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
+	13, // 15: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
+	18, // 16: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
+	19, // 17: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
+	31, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	31, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	30, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
+	28, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
+	31, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	32, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
+	22, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
+	14, // 25: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
+	29, // 26: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
+	21, // 27: jackline.v1.Run.children:type_name -> jackline.v1.ChildRun
+	25, // 28: jackline.v1.Run.waiting_calls:type_name -> jackline.v1.WaitingCall
+	0,  // 29: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
+	30, // 30: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
+	7,  // 31: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
+	8,  // 32: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
+	30, // 33: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
+	30, // 34: jackline.v1.ToolCall.waited:type_name -> google.protobuf.Duration
+	24, // 35: jackline.v1.ToolCall.wait:type_name -> jackline.v1.ToolWait
+	9,  // 36: jackline.v1.ToolWait.kind:type_name -> jackline.v1.ToolWaitKind
+	31, // 37: jackline.v1.ToolWait.since:type_name -> google.protobuf.Timestamp
+	24, // 38: jackline.v1.WaitingCall.wait:type_name -> jackline.v1.ToolWait
+	10, // 39: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
+	26, // 40: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_proto_init() }
@@ -3156,7 +3175,7 @@ func file_jackline_v1_run_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_proto_rawDesc), len(file_jackline_v1_run_proto_rawDesc)),
-			NumEnums:      12,
+			NumEnums:      13,
 			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jackline.v1 import control_pb2, error_reason_pb2, event_pb2, plan_pb2, run_pb2
-from jackline_server.core import approval_plans, facts, gate_plans, plan
+from jackline_server.core import approval_plans, facts, gate_plans, plan, repetition_plans, supervisor_plans
 from jackline_server.runtime.ports import UnknownFact
 from jackline_server.runtime.tool_waits import WaitFor
 
@@ -78,11 +78,17 @@ COMPACTION_KIND = EnumTable(facts.CompactionKind, event_pb2.CompactionKind, "COM
 COMPACTION_MODE = EnumTable(plan.CompactionMode, plan_pb2.CompactionMode, "COMPACTION_MODE")
 TEXT_TOOL_CALLS = EnumTable(plan.TextToolCalls, plan_pb2.TextToolCalls, "TEXT_TOOL_CALLS")
 COMPLETION = EnumTable(plan.Completion, plan_pb2.Completion, "COMPLETION")
-REPEAT_BY = EnumTable(plan.RepeatBy, plan_pb2.RepeatBy, "REPEAT_BY")
+REPEAT_BY = EnumTable(repetition_plans.RepeatBy, plan_pb2.RepeatBy, "REPEAT_BY")
 ON_JUDGE_ERROR = EnumTable(plan.OnJudgeError, plan_pb2.OnJudgeError, "ON_JUDGE_ERROR")
 PATTERN = EnumTable(facts.Pattern, event_pb2.ReflectionPattern, "REFLECTION_PATTERN")
 CHOICE_MODE = EnumTable(plan.ChoiceMode, plan_pb2.ToolChoiceMode, "TOOL_CHOICE_MODE")
 GATE_POINT = EnumTable(gate_plans.Point, run_pb2.GatePoint, "GATE_POINT")
 ON_HOOK_ERROR = EnumTable(gate_plans.OnHookError, plan_pb2.OnHookError, "ON_HOOK_ERROR")
 ARGUMENTS_VIEW = EnumTable(gate_plans.ArgumentsView, plan_pb2.ArgumentsView, "ARGUMENTS_VIEW")
+RULE_STAGE = EnumTable(supervisor_plans.RuleStage, run_pb2.RuleStage, "RULE_STAGE")
+RULE_ACTION = EnumTable(supervisor_plans.RuleAction, run_pb2.RuleAction, "RULE_ACTION")
+BUDGET_KIND = EnumTable(supervisor_plans.BudgetKind, plan_pb2.BudgetKind, "BUDGET_KIND")
+ON_SUPERVISOR_ERROR = EnumTable(
+    supervisor_plans.OnSupervisorError, plan_pb2.OnSupervisorError, "ON_SUPERVISOR_ERROR"
+)
 PII = EnumTable(gate_plans.Pii, plan_pb2.Pii, "PII")

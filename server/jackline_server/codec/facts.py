@@ -2,7 +2,7 @@
 
 Owns the split of an event: metadata first, then content, so that the metadata view is a prefix of the
 full event. The tables of the kinds of facts are in `run_facts`, `turn_facts`, `control_facts`,
-`progress`, `history`, `conversation` and `children`.
+`progress`, `history`, `conversation`, `children` and `supervising`.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ from jackline_server.codec.fact_coder import FactCoder
 from jackline_server.codec.history import HISTORY_FACTS
 from jackline_server.codec.progress import PROGRESS_FACTS
 from jackline_server.codec.run_facts import RUN_FACTS
+from jackline_server.codec.supervising import SUPERVISOR_FACTS
 from jackline_server.codec.turn_facts import TURN_FACTS
 from jackline_server.codec.values import milliseconds
 from jackline_server.core.facts import Fact
@@ -31,6 +32,7 @@ FACT_CODERS: tuple[FactCoder[Any], ...] = (
     *HISTORY_FACTS,
     *THREAD_FACTS,
     *CHILD_FACTS,
+    *SUPERVISOR_FACTS,
 )
 _BY_TYPE: dict[type[Fact], FactCoder[Any]] = {coder.fact: coder for coder in FACT_CODERS}
 _new_event = event_pb2.StepEvent

@@ -17,6 +17,7 @@ from jackline_server.codec.gates import read_gates, set_gates
 from jackline_server.codec.history import read_compaction, set_compaction
 from jackline_server.codec.progress import read_ground, read_reflect, read_repeat, set_progress
 from jackline_server.codec.stop_conditions import read_condition, set_condition
+from jackline_server.codec.supervising import read_supervisor, set_supervisor
 from jackline_server.codec.tool_policy import read_policy, set_policy
 from jackline_server.core.plan import (
     Completion,
@@ -62,7 +63,12 @@ def set_model_step(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     set_progress(into, step)
     if step.compaction is not None:
         set_compaction(into.compaction, step.compaction)
+    _set_watchers(into, step)
+
+
+def _set_watchers(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
     set_gates(into, step.gates)
+    set_supervisor(into, step.supervisor)
 
 
 def _set_results(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:
@@ -109,6 +115,7 @@ def read_model_step(message: plan_pb2.StepPlan) -> ModelStep:
         reads_results=found.reads_results,
         text_tool_calls=TEXT_TOOL_CALLS.read_optional(found.text_tool_calls) or TextToolCalls.OFF,
         gates=read_gates(found),
+        supervisor=read_supervisor(found),
         as_tool=read_agent_tool(found),
     )
 

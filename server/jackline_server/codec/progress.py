@@ -4,7 +4,8 @@ from jackline.v1 import event_pb2, plan_pb2
 from jackline_server.codec.enums import ON_JUDGE_ERROR, PATTERN, REPEAT_BY
 from jackline_server.codec.fact_coder import FactCoder
 from jackline_server.core.facts import Grounded, Reflected
-from jackline_server.core.plan import GroundPlan, ModelStep, ReflectPlan, RepeatPlan
+from jackline_server.core.plan import GroundPlan, ModelStep, ReflectPlan
+from jackline_server.core.repetition_plans import RepeatPlan
 
 
 def set_progress(into: plan_pb2.ModelStepPlan, step: ModelStep) -> None:

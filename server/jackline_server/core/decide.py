@@ -9,10 +9,13 @@
      4  paused, delayed, a question open, or not its turn    -> Wait
      -  between steps                                       -> gatekeeping, the next step, or the end
      -  a step around which somebody is asked               -> gatekeeping, before and after what follows
-     5  tool calls still to do                              -> calls, then approvals.before_calls
+     -  a judge that watches the step at work               -> oversight.under_way
+     5  tool calls still to do                              -> calls, oversight, then approvals.before_calls
      6  (a steer waiting is settled by `control` at the same boundary)
      7  a call of `finish`, or a reply without tool calls   -> finishing.judge, grounding.check, judging.judge
+     -  an answer that its judge has not seen               -> oversight.before_leaving
      8  a stop condition true, at the top of a turn         -> stopping.ask
+     9  a rule of the supervisor holds, its judge is due    -> oversight.after_turn
      9  turns repeated, a look back due                     -> turns.look_back
      -  a conversation too long, or not sound               -> compaction.due
     10  a limit reached                                     -> turns.at_limit
@@ -52,7 +55,8 @@ from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import ModelStep, RouterStep, ToolStep
 from jackline_server.core.reading import timing
 from jackline_server.core.state import RunState, Visit
-from jackline_server.core.steps import Finish, Moment, Record, Step, Wait
+from jackline_server.core.steps import CallTools, Finish, Moment, Record, Step, Wait
+from jackline_server.core.supervising import oversight
 
 MAX_CRASHES = 3
 """Crash recoveries that one visit of a step survives."""
@@ -67,12 +71,12 @@ def decide(state: RunState, *, now: Moment, instruments: Instruments) -> Step:
     stopped = _stopped(state, now)
     if stopped is not None:
         return stopped
-    oversight = state.oversight
-    if oversight.warnings_told < len(state.plan.warnings):
-        text = state.plan.warnings[oversight.warnings_told]
+    outside = state.oversight
+    if outside.warnings_told < len(state.plan.warnings):
+        text = state.plan.warnings[outside.warnings_told]
         return Record(facts=(Noticed(code=NoticeCode.FILE_MISSING, text=text),))
-    held = oversight.paused and not oversight.deadline_passed
-    if held or oversight.interrupts or state.waits_for_turn or state.is_delayed:
+    held = outside.paused and not outside.deadline_passed
+    if held or outside.interrupts or state.waits_for_turn or state.is_delayed:
         return Wait(until_active_ms=None)
     if state.visit is None:
         asked = gatekeeping.at_start(state, now, instruments) if state.gates is not None else None
@@ -196,6 +200,16 @@ def _gated(
 def _model_step(
     state: RunState, visit: Visit, step: ModelStep, *, now: Moment, instruments: Instruments
 ) -> Step:
+    if step.supervisor is None:
+        return _loop(state, visit, step, now=now, instruments=instruments)
+    held = oversight.under_way(state, visit, step, now=now)
+    if held is not None:
+        return held
+    decided = _loop(state, visit, step, now=now, instruments=instruments)
+    return oversight.before_leaving(state, visit, step, decided, now=now)
+
+
+def _loop(state: RunState, visit: Visit, step: ModelStep, *, now: Moment, instruments: Instruments) -> Step:
     failure = call_endings.fatal(state, visit, step)
     if failure is not None:
         return leaving.leave(state, visit, partial.with_best(failure, state, visit))
@@ -210,13 +224,17 @@ def _model_step(
         )
         if isinstance(wave, Limit):
             return turns.at_limit(state, visit, step, wave, now=now)
-        return wave
+        if step.supervisor is None or not isinstance(wave, CallTools):
+            return wave
+        cel = instruments.expressions
+        return oversight.before_calls(state, visit, step, wave, now=now, expressions=cel) or wave
     if visit.answer is not None:
         schemas, at_ms = instruments.schemas, now.active_ms
         check = grounding.check(state, visit, step, schemas, now_active_ms=at_ms)
         return check or judging.judge(state, visit, step, visit.answer, schemas, now_active_ms=at_ms)
     return (
         stopping.ask(state, visit, step, now=now, instruments=instruments)
+        or oversight.after_turn(state, visit, step, now=now, expressions=instruments.expressions)
         or turns.look_back(state, visit, step, now=now)
         or compaction.due(state, visit, step, now_active_ms=now.active_ms)
         or turns.next_turn(state, visit, step, now=now)

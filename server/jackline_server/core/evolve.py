@@ -25,6 +25,7 @@ from jackline_server.core.facts import (
     HistoryRepaired,
     InterruptRaised,
     InterruptResolved,
+    JudgeReturned,
     MessagesAppended,
     ModelCallFailed,
     ModelCallStarted,
@@ -34,6 +35,7 @@ from jackline_server.core.facts import (
     RecoveryCause,
     Reflected,
     Resumed,
+    RuleFired,
     RunFinished,
     RunRecovered,
     RunStarted,
@@ -53,6 +55,7 @@ from jackline_server.core.folding import (
     evolve_gates,
     evolve_history,
     evolve_progress,
+    evolve_supervision,
     evolve_turns,
 )
 from jackline_server.core.frozen import change
@@ -175,6 +178,10 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
             return evolve_children.start(state, fact)
         case ChildFinished():
             return evolve_children.finish(state, fact)
+        case RuleFired():
+            return evolve_supervision.fire(state, fact)
+        case JudgeReturned():
+            return evolve_supervision.judged(state, fact)
         case _:
             assert_never(fact)
 
@@ -210,6 +217,7 @@ def _enter(state: RunState, fact: StepStarted) -> RunState:
         started_active_ms=state.active_ms,
         prompt=opening,
         history=History(opening=opening),
+        supervision=evolve_supervision.begun(step),
     )
     return change(
         state,

@@ -60,6 +60,8 @@ _SIGNALS: Mapping[StopReason, str] = {
     StopReason.INTERNAL: "error",
     StopReason.OPERATOR: "aborted",
     StopReason.KILL_SWITCH: "aborted",
+    StopReason.SUPERVISOR: "aborted",
+    StopReason.JUDGE: "aborted",
     StopReason.REPLACED: "aborted",
     StopReason.PAUSE_EXPIRED: "aborted",
     StopReason.PARENT: "aborted",

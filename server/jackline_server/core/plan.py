@@ -14,6 +14,8 @@ from jackline_server.core.approval_plans import ApprovalPlan
 from jackline_server.core.conditions import StopCondition
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import GatesPlan
+from jackline_server.core.repetition_plans import RepeatPlan
+from jackline_server.core.supervisor_plans import SupervisorPlan
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 JsonObject = dict[str, JsonValue]
@@ -151,23 +153,6 @@ class ToolChoice:
 
     mode: ChoiceMode = ChoiceMode.AUTO
     name: str = ""
-
-
-class RepeatBy(Enum):
-    """By what a turn counts as the same as an earlier one."""
-
-    ARGS_RESULT = "args_result"
-    ARGS = "args"
-    NAME = "name"
-
-
-@frozen
-class RepeatPlan:
-    """When repeated calls end a step: `repetition` reads it. `nudge` says that the model is told first."""
-
-    by: RepeatBy
-    count: int
-    nudge: bool
 
 
 @frozen
@@ -493,6 +478,8 @@ class ModelStep:
     limit_expiry_ms: int = 0
     as_tool: AgentTool | None = None
     """Set for an agent that another one has as a tool; a call of it is a run of its own."""
+    supervisor: SupervisorPlan | None = None
+    """Who watches it from beside; None is nobody."""
 
 
 @frozen

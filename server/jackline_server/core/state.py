@@ -36,6 +36,7 @@ from jackline_server.core.messages import Message, Prompt
 from jackline_server.core.plan import Effect, JsonObject, ModelStep, Plan, RunBounds, StepBounds
 from jackline_server.core.reasoning import ReasoningBlocks
 from jackline_server.core.repairs import NO_REPAIRS, Repairs
+from jackline_server.core.supervision import Supervision
 from jackline_server.core.thread_facts import ThreadMessage
 
 
@@ -263,6 +264,7 @@ class Visit:
     `limit_answer` is what somebody said who was asked about a limit, but to raise it. `told` are the bounds
     of the visit that the model was told are nearly used.
     `fallback` is which of its models the step asks: 0 is its own, then its fallbacks.
+    `supervision` is None if nobody watches it.
     """
 
     step_id: str
@@ -293,6 +295,7 @@ class Visit:
     took_no_turn: bool = False
     limit_answer: str = ""
     told: frozenset[str] = frozenset()
+    supervision: Supervision | None = None
 
 
 @frozen

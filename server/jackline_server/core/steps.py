@@ -34,7 +34,8 @@ class CallModel:
 
     `total_ms` bounds the attempt: what is left of its request's own time, which is `request_ms`, and of every
     deadline. `idle_ms` bounds the wait for the next chunk. `reply_schema` is the JSON Schema
-    that the provider is asked to keep to in its answer; None asks for none.
+    that the provider is asked to keep to in its answer; None asks for none. `masked` says that personal data
+    in the requests is masked before they are sent.
     """
 
     started: ModelCallStarted
@@ -46,6 +47,7 @@ class CallModel:
     request_ms: int
     idle_ms: int
     reply_schema: str | None = None
+    masked: bool = False
 
 
 @frozen

@@ -19,6 +19,7 @@ from jackline_server.definitions import (
     check_limits,
     check_names,
     check_stop,
+    check_supervisor,
     child_inputs,
     child_steps,
     defaults,
@@ -40,6 +41,7 @@ from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report, TooManyErrors
 from jackline_server.definitions.resolving import Resolver
 from jackline_server.definitions.shapes import WorkflowShape
+from jackline_server.definitions.supervising import Supervising
 from jackline_server.definitions.worker_steps import WorkerSteps
 from jackline_server.definitions.yaml_nodes import MapNode, Path, ScalarNode, scalars
 from jackline_server.runtime.ports import Compilation, Signature, Source, WorstCase
@@ -147,7 +149,8 @@ class WorkflowCompiler:
             preset=preset,
         )
         gating = Gating(draft=draft, resolver=resolver)
-        steps = gating.around(resolver.steps())
+        watching = Supervising(draft=draft, profile=resolver.profile, report=report)
+        steps = watching.around(gating.around(resolver.steps()))
         if top.input is not None:
             parameters.check_schema(top.input.schema_, ("input", "schema"))
         return Plan(
@@ -174,6 +177,7 @@ class WorkflowCompiler:
         runs.check(plan, found.visited)
         check_names.check(plan, draft, self._expressions, report)
         check_stop.check(plan, self._catalog.functions, self._expressions, report)
+        check_supervisor.check(plan, self._expressions, report)
         check_bounds.check(plan, found, report)
         check_limits.check(plan, draft, report)
         bounds_caps.check(plan, report)

@@ -13,8 +13,9 @@ from jackline_server.core.plan import (
     OnJudgeError,
     OnModelUnavailable,
     OnPauseMax,
-    RepeatBy,
 )
+from jackline_server.core.repetition_plans import RepeatBy
+from jackline_server.core.supervisor_plans import OnSupervisorError, RuleAction, RuleStage
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
@@ -72,6 +73,17 @@ MAX_OUTPUT_TOKENS = 4_096
 MODEL_RETRIES = 3
 MODEL_RETRY_BASE_MS = 1_000
 MODEL_RETRY_CAP_MS = 30_000
+
+# A supervisor.
+RULE_THEN = RuleAction.PAUSE
+RULE_STAGE = RuleStage.AFTER_TURN
+SUPERVISOR_EXPIRY_MS = 24 * HOUR_MS
+JUDGE_EVERY = 1
+JUDGE_ON_VIOLATION = RuleAction.PAUSE
+JUDGE_ON_ERROR = OnSupervisorError.IGNORE
+JUDGE_VIEW = ArgumentsView.METADATA
+JUDGE_TIMEOUT_MS = 30 * SECOND_MS
+JUDGE_BLOCKING = True
 
 # The policy service that a workflow names.
 POLICY_VIEW = ArgumentsView.METADATA

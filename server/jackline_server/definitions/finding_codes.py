@@ -181,6 +181,13 @@ GROUPS: Mapping[str, Mapping[str, FindingCode]] = {
         compaction_order=("`to` is not below `at`.", "Lower `to`."),
         compaction_model_unused=("A model for summaries that nobody writes.", "Set `mode: summarise`, or leave it out.", _WARNING),
     ),
+    "A supervisor": _codes(
+        bad_rule=("A rule without what its condition looks at, or with a key of another; a supervisor of nothing.", "Write what the finding names."),
+        rule_stage=("An action, `rearm` or `expiry` that does not go with when the rule is asked, or with what follows.", "Take what the finding names."),
+        rule_tool_unknown=("A rule about a tool that nothing it watches has.", "Correct the name."),
+        rule_never=("A rule that can't fire, or a judge that is never asked.", "Correct it, or leave it out.", _WARNING),
+        supervisor_idle=("A supervisor where there is no agent.", "Leave it out, or add one.", _WARNING),
+    ),
     "Hooks, guardrails and policy": _codes(
         unknown_hook=("The server's config has no such hook, or it can't be loaded.", "Correct the name; `jackline doctor` says why a hook can't be loaded."),
         unknown_policy=("The server's config has no such policy service.", "Correct the name, or add `[policies.NAME]`."),

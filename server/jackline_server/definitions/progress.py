@@ -1,6 +1,7 @@
 """From what a file says of repetition, reflection and grounding to the plan, every default put in."""
 
-from jackline_server.core.plan import GroundPlan, OnJudgeError, ReflectPlan, RepeatBy, RepeatPlan
+from jackline_server.core.plan import GroundPlan, OnJudgeError, ReflectPlan
+from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.definitions import defaults
 from jackline_server.definitions.presets import Preset
 from jackline_server.definitions.shapes import GroundShape, ReflectShape, RepeatShape

@@ -40,6 +40,7 @@ _CODES = {
     "bad_tool": "bad_tool",
     "bad_condition": "bad_condition",
     "bad_guardrail": "bad_guardrail",
+    "bad_rule": "bad_rule",
 }
 _NO_KEYS = frozenset(
     {

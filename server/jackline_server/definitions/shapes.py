@@ -383,13 +383,82 @@ class PolicyUseShape(Shape):
     on_deny: OnFailureText | None = None
 
 
+class RuleShape(Shape):
+    """One entry of `rules` of a supervisor: one condition, and what follows."""
+
+    when: Literal["tool_repeated", "budget_fraction", "iteration_reached", "error_rate", "expression"]
+    tool: str | None = None
+    by: Literal["args_result", "args", "name"] | None = None
+    count: Annotated[int, Field(ge=2, le=100)] | None = None
+    of: Literal["tokens", "cost_usd", "time", "iterations", "model_requests", "tool_calls"] | None = None
+    gt: Share | None = None
+    gte: Positive | None = None
+    window: Annotated[int, Field(ge=1, le=100)] | None = None
+    expression: Line | None = None
+    stage: Literal["before_call", "after_turn"] | None = None
+    then: Literal["steer", "pause", "abort", "deny_call", "ask"] | None = None
+    message: Line | None = None
+    rearm: Positive | None = None
+    expiry: Milliseconds | None = None
+
+    @model_validator(mode="after")
+    def _has_what_its_condition_looks_at(self) -> Self:
+        needed, allowed = _RULE_KEYS[self.when]
+        given = {key for key in _ANY_RULE_KEY if getattr(self, key) is not None}
+        if not needed <= given or not given <= needed | allowed:
+            words = f"`{self.when}` has {' and '.join(f'`{key}`' for key in sorted(needed))}"
+            if allowed:
+                words += f", may have {' and '.join(f'`{key}`' for key in sorted(allowed))},"
+            raise PydanticCustomError("bad_rule", "{words} and no key of another condition", {"words": words})
+        return self
+
+
+_RULE_KEYS: dict[str, tuple[set[str], set[str]]] = {
+    "tool_repeated": ({"count"}, {"tool", "by"}),
+    "budget_fraction": ({"of", "gt"}, set()),
+    "iteration_reached": ({"gte"}, set()),
+    "error_rate": ({"window", "gt"}, set()),
+    "expression": ({"expression"}, set()),
+}
+"""By condition: the keys that it needs, and those that it may have beside them."""
+
+_ANY_RULE_KEY = frozenset[str]().union(*(needed | allowed for needed, allowed in _RULE_KEYS.values()))
+
+
+class SupervisorJudgeShape(Shape):
+    """`judge` of a supervisor."""
+
+    criteria: Annotated[str, Field(min_length=1, max_length=10_000)]
+    model: str | None = None
+    every: Positive | None = None
+    on_violation: Literal["steer", "pause", "abort", "ask"] | None = None
+    on_error: Literal["ignore", "pause", "abort"] | None = None
+    view: Literal["metadata", "redacted", "full"] | None = None
+    timeout: Milliseconds | None = None
+    blocking: bool | None = None
+    expiry: Milliseconds | None = None
+
+
+class SupervisorShape(Shape):
+    """`supervisor`: who watches an agent from beside."""
+
+    rules: Annotated[tuple[RuleShape, ...], Field(max_length=20)] = ()
+    judge: SupervisorJudgeShape | None = None
+
+    @model_validator(mode="after")
+    def _is_somebody(self) -> Self:
+        if not self.rules and self.judge is None:
+            raise PydanticCustomError("bad_rule", "a supervisor has `rules` or a `judge`")
+        return self
+
+
 HookNames = Annotated[tuple[Line, ...], Field(max_length=20)]
 
 
 class StepShape(Shape):
     """What all steps have."""
 
-    not_built = frozenset({"on_question", "supervisor"})
+    not_built = frozenset({"on_question"})
     kind: str
     description: Line | None = None
     routes: dict[str, str] = Field(default_factory=dict)
@@ -442,6 +511,7 @@ class AgentShape(ModelStepShape):
     compaction: CompactionText | CompactionShape | None = None
     share: ShareShape | None = None
     approval: ApprovalText | ApprovalWhenShape | None = None
+    supervisor: SupervisorShape | None = None
 
 
 class CompletionShape(ModelStepShape):
@@ -578,7 +648,6 @@ KINDS: dict[str, type[AnyStep]] = {
 class WorkflowShape(Shape):
     """The top of the file. Its steps are read one by one, each by its kind."""
 
-    not_built = frozenset({"supervisor"})
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     description: Line | None = None
     preset: Literal["service", "coding", "strict"] = "service"
@@ -593,5 +662,6 @@ class WorkflowShape(Shape):
     hooks: HookNames = ()
     policy: Line | PolicyUseShape | None = None
     guardrails: GuardrailsShape = GuardrailsShape()
+    supervisor: SupervisorShape | None = None
     flow: Annotated[tuple[StepName, ...], Field(min_length=1, max_length=500)]
     steps: Annotated[dict[str, Any], Field(min_length=1, max_length=500)]

@@ -25,6 +25,7 @@ from jackline_server.core.facts import (
     ModelReplied,
     ToolCallFinished,
 )
+from jackline_server.core.messages import Message
 from jackline_server.core.plan import JsonValue, ModelStep, ResultAction
 from jackline_server.core.reading import gate_lookup
 from jackline_server.core.reasoning import ReasoningBlocks
@@ -35,7 +36,13 @@ from jackline_server.runtime.consulting import consult
 from jackline_server.runtime.cutting import heard
 from jackline_server.runtime.deltas import DeltaMaker
 from jackline_server.runtime.live_run import LiveRun
-from jackline_server.runtime.masking import hides_replies, masked_calls, masked_reply, masked_result
+from jackline_server.runtime.masking import (
+    hides_replies,
+    masked_calls,
+    masked_messages,
+    masked_reply,
+    masked_result,
+)
 from jackline_server.runtime.model_timer import ModelTimers
 from jackline_server.runtime.ports import (
     Chance,
@@ -169,11 +176,12 @@ class Effects:
         """The whole reply, and when its first piece came."""
         builder = run.heard = ReplyBuilder()
         deltas = None if hides_replies(run.state) else DeltaMaker(attempt_id, run)
+        messages = await masked_messages(step.messages, self.masks) if step.masked else step.messages
         first_ms = 0
         try:
             async with (
                 self.timers.within(step, run),
-                aclosing(self.models.stream(self._request(step, run))) as chunks,
+                aclosing(self.models.stream(self._request(step, messages, run))) as chunks,
             ):
                 async for chunk in chunks:
                     if not first_ms:
@@ -190,10 +198,10 @@ class Effects:
             raise ModelFailure(FailureClass.INTERNAL, message) from error
         return _kept(builder.reply()), first_ms or self.clock.monotonic_ms()
 
-    def _request(self, step: CallModel, run: LiveRun) -> ModelRequest:
+    def _request(self, step: CallModel, messages: tuple[Message, ...], run: LiveRun) -> ModelRequest:
         return ModelRequest(
             plan=step.model,
-            messages=step.messages,
+            messages=messages,
             tools=step.tools,
             tool_choice=step.tool_choice,
             reply_schema=step.reply_schema,

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from jackline_server.core import json_text
 from jackline_server.core.calling.calls import Heard
 from jackline_server.core.frozen import change
-from jackline_server.core.gate_plans import GatesPlan, MaskPlan
+from jackline_server.core.gate_plans import GatesPlan, MaskPlan, Pii
+from jackline_server.core.messages import Message, UserMessage
 from jackline_server.core.reading import gate_lookup
 from jackline_server.core.state import RunState
 from jackline_server.runtime.ports import Masks, ToolResult
 from jackline_server.runtime.replies import Reply
 
 _IN_THREAD_CHARS = 4_096
+_EVERY_KIND = MaskPlan(kinds=frozenset(Pii))
 
 
 def hides_replies(state: RunState) -> bool:
@@ -44,6 +46,18 @@ async def masked_calls(reply: Reply, heard: Heard, gates: GatesPlan, masks: Mask
     if heard.in_text:
         reply = change(reply, text=await _masked(masks.text, reply.text, plan))
     return reply, change(heard, asked=tuple(asked))
+
+
+async def masked_messages(messages: tuple[Message, ...], masks: Masks) -> tuple[Message, ...]:
+    """The requests as whoever may see no personal data is sent them; instructions are the workflow's own."""
+    return tuple(
+        [
+            change(one, text=await _masked(masks.text, one.text, _EVERY_KIND))
+            if isinstance(one, UserMessage)
+            else one
+            for one in messages
+        ]
+    )
 
 
 async def masked_result(result: ToolResult, plan: MaskPlan, masks: Masks) -> ToolResult:

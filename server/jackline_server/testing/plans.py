@@ -36,7 +36,6 @@ from jackline_server.core.plan import (
     Price,
     PromptSection,
     ReflectPlan,
-    RepeatPlan,
     RouterCase,
     RouterStep,
     RunBounds,
@@ -51,6 +50,8 @@ from jackline_server.core.plan import (
     ToolPolicy,
     ToolStep,
 )
+from jackline_server.core.repetition_plans import RepeatPlan
+from jackline_server.core.supervisor_plans import SupervisorPlan
 
 AGENT = "answer"
 """The step id of `agent` and of `agent_plan` unless they are told another."""
@@ -298,6 +299,7 @@ class ModelStepFields(TypedDict, total=False):
     fallbacks: tuple[str, ...]
     on_model_unavailable: OnModelUnavailable
     as_tool: AgentTool | None
+    supervisor: SupervisorPlan | None
 
 
 def agent(**fields: Unpack[ModelStepFields]) -> ModelStep:

@@ -119,6 +119,8 @@ class EventLines:
             "reflected": self._judged,
             "grounded": self._judged,
             "compacted": self._judged,
+            "rule_fired": self._supervised,
+            "judge_returned": self._supervised,
             "child_started": self._child_started,
             "child_finished": self._child_finished,
         }
@@ -386,6 +388,12 @@ class EventLines:
         if found is not None:
             passed = event.WhichOneof("fact") != "grounded" or event.grounded.passed
             yield Line(text=f"  {printable(found.text, limit=LONG)}", style="dim" if passed else "bad")
+
+    def _supervised(self, event: StepEvent) -> Iterator[Line]:
+        found = tell(event)
+        if found is not None:
+            harmless = event.HasField("judge_returned") and not event.judge_returned.action
+            yield Line(text=f"  {printable(found.text, limit=LONG)}", style="dim" if harmless else "ask")
 
     def _why(self, event: StepEvent) -> str:
         """The reason that was given with the command that this event follows from."""

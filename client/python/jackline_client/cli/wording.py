@@ -35,6 +35,11 @@ _AT_A_LIMIT = {
     "final_answer": "one more call without tools, then the step ends",
     "give_up": "end the step with what there is",
 }
+_OF_A_SUPERVISOR = {
+    "go_on": "let it go on as if nobody had asked",
+    "deny": "the call is not made, and the model is told so",
+    "abort": "end the run, along its routes",
+}
 ACCEPT, DECLINE = "accept", "decline"
 _Value = TypeVar("_Value", bound=int)
 
@@ -79,6 +84,8 @@ def answer_commands(
             yield "  " + _MEANINGS[option].format(submit=submit)
         if asked.kind == InterruptKind.INTERRUPT_KIND_LIMIT_REACHED and option in _AT_A_LIMIT:
             yield "  " + _AT_A_LIMIT[option].format(bound=_raised(asked))
+        if asked.kind == InterruptKind.INTERRUPT_KIND_SUPERVISION and option in _OF_A_SUPERVISOR:
+            yield "  " + _OF_A_SUPERVISOR[option]
         if asked.kind == InterruptKind.INTERRUPT_KIND_QUESTION and list(asked.options) == [ACCEPT, DECLINE]:
             own = asked.schema_json if isinstance(asked, Interrupt) else form
             for line in form_of(own).lines if option == ACCEPT else ("whoever asks hears no",):

@@ -59,6 +59,8 @@ _FACTS_OF: Mapping[StopReason.ValueType, tuple[str, ...]] = {
     StopReason.STOP_REASON_MODEL_ERROR: ("model_call_failed", "answer_rejected"),
     StopReason.STOP_REASON_UNKNOWN_OUTCOME: ("interrupt_raised", "interrupt_resolved"),
     StopReason.STOP_REASON_REVIEW: ("interrupt_raised", "interrupt_resolved"),
+    StopReason.STOP_REASON_SUPERVISOR: ("rule_fired", "interrupt_raised", "interrupt_resolved"),
+    StopReason.STOP_REASON_JUDGE: ("judge_returned", "interrupt_raised", "interrupt_resolved"),
 }
 """The facts of a visit that an exit follows from."""
 _TOLD_BY_WHAT_FOLLOWS = frozenset(
@@ -316,7 +318,7 @@ def _answer(visit: Visit) -> Iterator[Cause]:
         return
     completed = [call for call in visit.calls if call.completed]
     answer = replies[-1]
-    judged = list(_told(visit.of("answer_rejected", "grounded")))
+    judged = list(_told(visit.of("answer_rejected", "grounded", "rule_fired", "judge_returned")))
     yield from (cause for cause in judged if cause.sequence > answer.sequence)
     behind = [cause for cause in judged if cause.sequence < answer.sequence]
     if completed:
@@ -335,6 +337,7 @@ def _is_judge(turn: Turn) -> bool:
     return turn.purpose in (
         ModelCallPurpose.MODEL_CALL_PURPOSE_GROUND,
         ModelCallPurpose.MODEL_CALL_PURPOSE_JUDGE,
+        ModelCallPurpose.MODEL_CALL_PURPOSE_SUPERVISE,
     )
 
 

@@ -20,7 +20,7 @@ from jackline.v1.event_pb2 import (
     StepEvent,
     TimerKind,
 )
-from jackline.v1.run_pb2 import GatePoint, StopReason, ToolCallStatus
+from jackline.v1.run_pb2 import GatePoint, RuleAction, StopReason, ToolCallStatus
 from jackline_client.explaining.history import Call, word
 
 
@@ -83,7 +83,13 @@ def _model_failed(event: StepEvent) -> str:
     return f"a call of the model failed ({failure}){retried}{said(event.content.text)}"
 
 
-_GOES_ON = frozenset({AnswerProblem.ANSWER_PROBLEM_NOT_FINISHED, AnswerProblem.ANSWER_PROBLEM_CALL_FAILED})
+_GOES_ON = frozenset(
+    {
+        AnswerProblem.ANSWER_PROBLEM_NOT_FINISHED,
+        AnswerProblem.ANSWER_PROBLEM_CALL_FAILED,
+        AnswerProblem.ANSWER_PROBLEM_SUPERVISOR,
+    }
+)
 """What is told to the model at the cost of a turn, not of a repair."""
 
 
@@ -231,6 +237,31 @@ def _consulted(event: StepEvent) -> str | None:
             return f"{found.who} did not let it pass, {point}{about}{words}"
 
 
+_ACTIONS: Mapping[RuleAction.ValueType, str] = {
+    RuleAction.RULE_ACTION_STEER: "and the model was told so",
+    RuleAction.RULE_ACTION_PAUSE: "and the run was paused",
+    RuleAction.RULE_ACTION_ABORT: "and the run was aborted",
+    RuleAction.RULE_ACTION_DENY_CALL: "and the call was denied",
+    RuleAction.RULE_ACTION_ASK: "and a person was asked",
+}
+
+
+def _rule_fired(event: StepEvent) -> str:
+    found = event.rule_fired
+    before = f" before the call {found.call_id} of {found.tool}" if found.call_id else ""
+    followed = _ACTIONS.get(found.action, "")
+    return f"the rule {found.rule} came to hold{before}, {followed}{said(event.content.text)}"
+
+
+def _judge_returned(event: StepEvent) -> str:
+    found, content = event.judge_returned, event.content.judge
+    followed = f", {_ACTIONS[found.action]}" if found.action in _ACTIONS else ""
+    if not found.HasField("passed"):
+        return f"the judge {found.judge} gave no usable word{followed}{said(content.problem)}"
+    verdict = "passed" if found.passed else "did not pass"
+    return f"the judge {found.judge} {verdict} what the step did{followed}{said(content.reason)}"
+
+
 _TELLERS: Mapping[str, Callable[[StepEvent], str | None]] = {
     "model_call_started": _closing,
     "model_call_failed": _model_failed,
@@ -250,4 +281,6 @@ _TELLERS: Mapping[str, Callable[[StepEvent], str | None]] = {
     "timer_fired": _timer,
     "interrupt_raised": _asked,
     "interrupt_resolved": _answered,
+    "rule_fired": _rule_fired,
+    "judge_returned": _judge_returned,
 }

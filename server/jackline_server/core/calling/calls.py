@@ -57,9 +57,7 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     has no tools, and neither has whoever sums up: what they ask for is no call.
     """
     visit = state.visit
-    if visit is not None and (visit.grounding.asked or visit.history.asked):
-        return ()
-    if state.gates is not None and state.gates.trial is not None:
+    if visit is not None and _is_aside(state, visit):
         return ()
     step = state.plan.step(visit.step_id) if visit is not None else None
     known = {tool.ref for tool in step.tools} if isinstance(step, ModelStep) else set[str]()
@@ -85,6 +83,15 @@ def requested(state: RunState, asked: tuple[tuple[str, str, str], ...]) -> tuple
     return tuple(facts)
 
 
+def _is_aside(state: RunState, visit: Visit) -> bool:
+    """True while somebody beside the conversation has been asked, and has not been understood yet."""
+    if visit.grounding.asked or visit.history.asked:
+        return True
+    if visit.supervision is not None and visit.supervision.trial is not None:
+        return True
+    return state.gates is not None and state.gates.trial is not None
+
+
 @frozen
 class Heard:
     """What a reply asks for: (id, name, arguments) each. `notice` is about calls in its text."""
@@ -100,7 +107,7 @@ def heard(state: RunState, text: str, asked: tuple[tuple[str, str, str], ...]) -
     step = None if visit is None or asked else state.plan.steps.get(visit.step_id)
     if visit is None or not isinstance(step, ModelStep) or not step.tools:
         return Heard(asked=asked)
-    if visit.closing is not None or visit.grounding.asked or visit.history.asked:
+    if visit.closing is not None or _is_aside(state, visit):
         return Heard(asked=asked)
     found = text_calls.find(text, text_calls.spoken_tools(step))
     if found is None:

@@ -50,6 +50,8 @@ from jackline_server.core.steps import CallModel, Moment
 
 Settled = tuple[Fact, ...]
 
+_ABOUT_GOING_ON = (InterruptKind.LIMIT_REACHED, InterruptKind.SUPERVISION)
+
 
 def settle(  # noqa: C901, PLR0911, PLR0912 - one case a command
     state: RunState, command: Command, now: Moment
@@ -141,7 +143,7 @@ def _steer(state: RunState, command: Command, action: Steer, now: Moment) -> Set
     step = None if visit is None else state.plan.step(visit.step_id)
     if visit is None or not isinstance(step, ModelStep) or visit.open_calls or visit.model_call is not None:
         return None
-    if any(one.kind is InterruptKind.LIMIT_REACHED for one in state.oversight.interrupts.values()):
+    if any(one.kind in _ABOUT_GOING_ON for one in state.oversight.interrupts.values()):
         return None  # whether a turn follows is what the question is about
     steered = Steered(principal=command.principal, text=action.text)
     if not _next_turn_follows(state, steered, step, now):
@@ -180,7 +182,7 @@ def _answer(state: RunState, command: Command, action: Answer) -> Settled:
         return (reject(command, Rejection.WRONG_INTERRUPT_KIND),)
     if action.option not in interrupt.options:
         return (reject(command, Rejection.UNKNOWN_OPTION),)
-    if interrupt.kind is InterruptKind.QUESTION:
+    if interrupt.kind in (InterruptKind.QUESTION, InterruptKind.SUPERVISION):
         return _applied(command, _resolved(command, interrupt, option=action.option, text=action.text))
     if interrupt.kind is InterruptKind.LIMIT_REACHED:
         return _answer_limit(state, command, interrupt, action)

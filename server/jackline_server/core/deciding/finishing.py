@@ -29,6 +29,7 @@ _PROBLEMS = {
     AnswerProblem.TRUNCATED: CallProblem.MALFORMED_ARGUMENTS,
     AnswerProblem.TOOL_REQUIRED: CallProblem.NOT_ALLOWED,
     AnswerProblem.CALL_FAILED: CallProblem.NOT_ALLOWED,
+    AnswerProblem.SUPERVISOR: CallProblem.SUPERVISOR,
 }
 
 

@@ -102,6 +102,8 @@ def aborted(state: RunState) -> Exit:
     """The exit of an aborted run."""
     abort = state.oversight.abort
     cause = StopReason.OPERATOR if abort is None else abort.cause
+    if abort is not None and cause in (StopReason.SUPERVISOR, StopReason.JUDGE):
+        return exits.abnormal(cause, leaf=abort.principal, error=abort.reason)
     leaf, words = _CAUSES.get(cause, _CAUSES[StopReason.OPERATOR])
     return exits.abnormal(cause, leaf=leaf, error=(abort.reason if abort is not None else "") or words)
 

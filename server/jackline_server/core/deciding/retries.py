@@ -77,11 +77,18 @@ def after_failure(
             fraction=fraction,
         )
         since = now_active_ms if visit.request_since_ms is None else visit.request_since_ms
-        if now_active_ms + wait - since < step.bounds.model_timeout_ms:
+        if now_active_ms + wait - since < _time_ms(call.started.purpose, step):
             return Next(retry_in_ms=wait)
     if own and step.on_model_unavailable is OnModelUnavailable.WAIT and fallbacks.is_last(visit, step):
         return Next(retry_in_ms=_wait_ms(model, waits, failed, fraction=fraction), waits=True)
     return Next(retry_in_ms=None)
+
+
+def _time_ms(purpose: Purpose, step: ModelStep) -> int:
+    """How long the request may take with all its attempts; a supervisor's judge has a time of its own."""
+    judge = None if step.supervisor is None or purpose is not Purpose.SUPERVISE else step.supervisor.judge
+    most = step.bounds.model_timeout_ms
+    return most if judge is None else min(most, judge.timeout_ms)
 
 
 def _wait_ms(model: ModelPlan, waits: int, failed: Failed, *, fraction: float) -> int:

@@ -39,6 +39,7 @@ from jackline_server.core.facts.runs import (
     StopReason,
 )
 from jackline_server.core.facts.steps import StepFinished, StepStarted
+from jackline_server.core.facts.supervising import JudgeReturned, RuleFired
 from jackline_server.core.facts.tools import (
     OTHER_TOOL,
     CallProblem,
@@ -92,6 +93,8 @@ Fact = (
     | Compacted
     | ChildStarted
     | ChildFinished
+    | RuleFired
+    | JudgeReturned
 )
 
 __all__ = [
@@ -122,6 +125,7 @@ __all__ = [
     "InterruptKind",
     "InterruptRaised",
     "InterruptResolved",
+    "JudgeReturned",
     "MessagesAppended",
     "ModelCallFailed",
     "ModelCallStarted",
@@ -137,6 +141,7 @@ __all__ = [
     "Reflected",
     "Rejection",
     "Resumed",
+    "RuleFired",
     "RunFinished",
     "RunRecovered",
     "RunStarted",

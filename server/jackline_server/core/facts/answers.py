@@ -17,11 +17,12 @@ class AnswerProblem(Enum):
     NOT_FINISHED = "not_finished"
     CALL_FAILED = "call_failed"
     GUARDRAIL = "guardrail"
+    SUPERVISOR = "supervisor"
 
     @property
     def costs_a_turn(self) -> bool:
         """True if the next turn follows, and no repair is used."""
-        return self in (AnswerProblem.NOT_FINISHED, AnswerProblem.CALL_FAILED)
+        return self in (AnswerProblem.NOT_FINISHED, AnswerProblem.CALL_FAILED, AnswerProblem.SUPERVISOR)
 
 
 @frozen

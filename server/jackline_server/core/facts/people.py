@@ -14,6 +14,7 @@ class InterruptKind(Enum):
     LIMIT_REACHED = "limit_reached"
     QUESTION = "question"
     APPROVAL = "approval"
+    SUPERVISION = "supervision"
 
 
 @frozen
@@ -21,6 +22,7 @@ class InterruptRaised:
     """A question was opened. It expires at `expires_unix_ms`, or never if that is None.
 
     `call_id` is the tool call that it is about, `limit` with its leaf the bound; empty if it is about none.
+    The leaf of a supervisor's question is the rule or the judge that asks.
     `raise_to` is what the answer `raise` makes of the bound, 0 where that is not offered. `schema_json` is of
     the object that the words of an answer have to be, empty where none is wanted.
 

@@ -57,6 +57,8 @@ class StopReason(Enum):
     INTERNAL = "internal"
     OPERATOR = "operator"
     KILL_SWITCH = "kill_switch"
+    SUPERVISOR = "supervisor"
+    JUDGE = "judge"
     REPLACED = "replaced"
     PAUSE_EXPIRED = "pause_expired"
     PARENT = "parent"

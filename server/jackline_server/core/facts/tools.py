@@ -36,6 +36,7 @@ class CallProblem(Enum):
     REPLY_DISCARDED = "reply_discarded"
     NOT_APPROVED = "not_approved"
     CHILD_DEPTH = "child_depth"
+    SUPERVISOR = "supervisor"
 
 
 OTHER_TOOL = "other"

@@ -32,11 +32,18 @@ class Purpose(Enum):
     GROUND = "ground"
     SUMMARY = "summary"
     JUDGE = "judge"
+    """A guardrail's."""
+
+    SUPERVISE = "supervise"
+    """A supervisor's judge."""
 
     @property
     def is_aside(self) -> bool:
         """True if the reply is no part of the conversation."""
-        return self in (Purpose.GROUND, Purpose.SUMMARY, Purpose.JUDGE)
+        return self in _ASIDE
+
+
+_ASIDE = frozenset({Purpose.GROUND, Purpose.SUMMARY, Purpose.JUDGE, Purpose.SUPERVISE})
 
 
 @frozen

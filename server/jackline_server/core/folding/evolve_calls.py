@@ -16,6 +16,7 @@ from jackline_server.core.facts import (
     ToolCallStarted,
     ToolReply,
 )
+from jackline_server.core.folding import evolve_supervision
 from jackline_server.core.frozen import change
 from jackline_server.core.plan import (
     HumanAction,
@@ -271,11 +272,15 @@ def _turn_over(state: RunState, visit: Visit) -> Visit:
     if not isinstance(step, ModelStep):
         return change(visit, open_calls=())
     turn = tuple([state.calls[call_id] for call_id in visit.open_calls])
+    seen = visit.supervision
+    if seen is not None and step.supervisor is not None:
+        seen = evolve_supervision.turn_over(seen, turn, step.supervisor)
     return change(
         visit,
         open_calls=(),
         prompt=transcript.prompt(state, visit, step),
         progress=reflection.after_turn(visit, turn, step, state.plan),
+        supervision=seen,
     )
 
 

@@ -20,7 +20,13 @@ from jackline_server.core.facts import (
     TimerFired,
     TimerKind,
 )
-from jackline_server.core.folding import evolve_approvals, evolve_calls, evolve_gates, evolve_progress
+from jackline_server.core.folding import (
+    evolve_approvals,
+    evolve_calls,
+    evolve_gates,
+    evolve_progress,
+    evolve_supervision,
+)
 from jackline_server.core.frozen import change
 from jackline_server.core.new_bounds import NO_VISIT_BOUNDS
 from jackline_server.core.plan import ModelStep, OnPauseMax
@@ -83,6 +89,8 @@ def resolve(state: RunState, fact: InterruptResolved) -> RunState:
             return evolve_calls.replied(state, interrupt, fact)
         case InterruptKind.APPROVAL:
             return evolve_approvals.decided(state, interrupt, fact)
+        case InterruptKind.SUPERVISION:
+            return evolve_supervision.resolve(state, interrupt, fact)
 
 
 def _limit_answered(state: RunState, answer: str) -> RunState:
@@ -149,7 +157,7 @@ def timer(state: RunState, fact: TimerFired) -> RunState:
             return state
 
 
-def notice(state: RunState, fact: Noticed) -> RunState:
+def notice(state: RunState, fact: Noticed) -> RunState:  # noqa: C901 - one case a code
     """Something is remembered as told; what the model is to know enters the conversation."""
     oversight = state.oversight
     match fact.code:
@@ -164,7 +172,9 @@ def notice(state: RunState, fact: Noticed) -> RunState:
             return change(state, oversight=change(oversight, warnings_told=oversight.warnings_told + 1))
         case NoticeCode.TOOL_CALLS_IN_TEXT:
             return change(state, visit=change(current(state), text_calls_told=True))
-        case NoticeCode.CONDITION_FAILED | NoticeCode.HISTORY | NoticeCode.RESULT_STORED:
+        case NoticeCode.CONDITION_FAILED:
+            return evolve_supervision.unsound(state, fact.subject)
+        case NoticeCode.HISTORY | NoticeCode.RESULT_STORED:
             return state
         case NoticeCode.REPETITION:
             return evolve_progress.nudge(state, fact)

@@ -19,7 +19,7 @@ from jackline_server.core.facts import (
     Purpose,
     Usage,
 )
-from jackline_server.core.folding import evolve_gates, evolve_history
+from jackline_server.core.folding import evolve_gates, evolve_history, evolve_supervision
 from jackline_server.core.folding.evolve_progress import judged
 from jackline_server.core.frozen import change
 from jackline_server.core.reading import text_calls
@@ -68,7 +68,9 @@ def settle_lost(state: RunState, call: ModelCall) -> RunState:
 
 
 def _attempted(state: RunState, visit: Visit, call: ModelCall, attempts: Attempts) -> RunState:
-    """The state with a failed attempt: at the call that is due, or at the judge of a gate."""
+    """The state with a failed attempt: at the call that is due, or at a judge."""
+    if call.started.purpose is Purpose.SUPERVISE:
+        return change(state, visit=evolve_supervision.failed(visit, attempts))
     if state.gates is not None and call.started.purpose is Purpose.JUDGE:
         return change(state, visit=visit, gates=evolve_gates.failed(state.gates, attempts))
     return change(state, visit=change(visit, attempts=attempts))
@@ -79,6 +81,9 @@ def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
     visit = current(state)
     if fact.purpose is Purpose.SUMMARY:
         visit = evolve_history.asked(visit, fact)
+    seen = visit.supervision
+    if seen is not None and fact.purpose is Purpose.SUPERVISE:
+        seen = evolve_supervision.reserved(seen, fact)
     hold = Hold(tokens=fact.reserved_tokens, cost_micros=fact.reserved_cost_micros)
     since, closing, stopping = visit.request_since_ms, visit.closing, visit.stopping
     if fact.limit is not None:
@@ -98,6 +103,7 @@ def reserve(state: RunState, fact: ModelCallStarted) -> RunState:
             closing=closing,
             stopping=stopping,
             grounding=_grounding(visit.grounding, fact.purpose),
+            supervision=seen,
         ),
         gates=None if state.gates is None else evolve_gates.reserved(state.gates, fact),
     )
@@ -107,7 +113,7 @@ def _grounding(grounding: Grounding, purpose: Purpose) -> Grounding:
     """Any call of the conversation means that there is no answer to judge any more."""
     if purpose is Purpose.GROUND:
         return change(grounding, asked=True)
-    if purpose is Purpose.JUDGE:
+    if purpose in (Purpose.JUDGE, Purpose.SUPERVISE):
         return grounding
     if not grounding.passed and not grounding.asked:
         return grounding
@@ -160,6 +166,8 @@ def _heard(visit: Visit, said: Reply, purpose: Purpose) -> Visit:
             return evolve_history.summarised(visit, said)
         case Purpose.JUDGE:
             return visit  # `evolve_gates` keeps its word
+        case Purpose.SUPERVISE:
+            return evolve_supervision.replied(visit, said.text)
         case Purpose.TURN | Purpose.REPAIR | Purpose.FINAL_ANSWER:
             heard = change(
                 visit,

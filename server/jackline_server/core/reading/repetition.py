@@ -16,8 +16,9 @@ from collections.abc import Iterable, Sequence
 from jackline_server.core.bounds import Limit
 from jackline_server.core.facts import NoticeCode, Noticed, StopReason
 from jackline_server.core.frozen import change
-from jackline_server.core.plan import Effect, ModelStep, Plan, RepeatBy, RepeatPlan, ToolStep
+from jackline_server.core.plan import Effect, ModelStep, Plan, ToolStep
 from jackline_server.core.reading import result_tool
+from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.core.state import Progress, ToolCall, TurnMark, Visit
 
 PERIODS = (1, 2, 3)
@@ -56,6 +57,11 @@ def count(progress: Progress, calls: Sequence[ToolCall], step: ModelStep, plan: 
     )
     over = max(_over(marks, streak, period, repeat) for period, streak in zip(PERIODS, streaks, strict=True))
     return change(progress, marks=marks, streaks=streaks, over=over, nudged=progress.nudged and over > 0)
+
+
+def likeness(call: ToolCall, by: RepeatBy) -> bytes:
+    """Stands for one call: the same for every call that is like it."""
+    return _digest((call,), by)
 
 
 def restarted(progress: Progress) -> Progress:

@@ -17,13 +17,16 @@ from jackline_server.core.facts import (
     ConsultAnswer,
     Consulted,
     Fact,
+    InterruptRaised,
     InterruptResolved,
+    JudgeReturned,
     MessagesAppended,
     ModelReplied,
     NoticeCode,
     Noticed,
     Paused,
     Resumed,
+    RuleFired,
     RunFinished,
     RunRecovered,
     RunSuspended,
@@ -39,6 +42,7 @@ from jackline_server.core.frozen import frozen
 from jackline_server.core.plan import FINISH
 from jackline_server.core.reading import question_forms
 from jackline_server.core.state import RunState
+from jackline_server.core.supervisor_plans import RuleAction
 
 
 @frozen
@@ -83,8 +87,12 @@ def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911, PLR0912
     match fact:
         case ToolCallRequested():
             return isinstance(before, ModelReplied | ToolCallRequested)
-        case Paused() | Steered():
+        case Paused():
+            return isinstance(before, CommandApplied) or _acts(before, RuleAction.PAUSE)
+        case Steered():
             return isinstance(before, CommandApplied)
+        case InterruptRaised():
+            return _acts(before, RuleAction.ASK)
         case Resumed():
             return isinstance(before, CommandApplied | TimerFired)
         case BoundsAdjusted():
@@ -96,6 +104,7 @@ def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911, PLR0912
                 _answers(before)
                 or isinstance(before, ChildFinished)
                 or fact.problem is CallProblem.REPLY_DISCARDED
+                or _acts(before, RuleAction.DENY_CALL, RuleAction.STEER, RuleAction.ASK)
             )
         case Noticed(code=NoticeCode.TOOL_CALLS_IN_TEXT):
             return isinstance(before, ModelReplied | ToolCallRequested)
@@ -107,6 +116,11 @@ def completes(before: Fact, fact: Fact) -> bool:  # noqa: C901, PLR0911, PLR0912
             return isinstance(before, Consulted) and before.answer is ConsultAnswer.FAILED
         case _:
             return False
+
+
+def _acts(fact: Fact, *actions: RuleAction) -> bool:
+    """True for such an action of a supervisor, which facts behind it carry out."""
+    return isinstance(fact, RuleFired | JudgeReturned) and fact.action in actions
 
 
 def _answers(fact: Fact) -> bool:
@@ -123,7 +137,9 @@ def _ends_what(before: Fact, fact: Fact) -> bool:
     if isinstance(before, ToolCallFinished) and before.tool == FINISH:
         return True
     if isinstance(fact, AnswerRejected):
-        return False
+        return _acts(before, RuleAction.STEER)
+    if _acts(before, RuleAction.ASK):
+        return True
     match before:
         case AnswerRejected(repair=repair):
             return repair == 0

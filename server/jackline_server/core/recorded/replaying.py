@@ -29,6 +29,7 @@ from jackline_server.core.facts import (
     ModelReplied,
     NoticeCode,
     Noticed,
+    Paused,
     RunFinished,
     RunStarted,
     ToolCallFinished,
@@ -367,6 +368,11 @@ def _same(recorded: Fact, decided: Fact) -> bool:
             return recorded == change(decided, question=recorded.question)
         near = abs(times[0] - times[1]) <= _CLOCK_STEP_MS
         return near and recorded == change(decided, expires_unix_ms=times[0], question=recorded.question)
+    if isinstance(recorded, Paused) and isinstance(decided, Paused):
+        if recorded.expires_unix_ms is None or decided.expires_unix_ms is None:
+            return recorded == decided
+        near = abs(recorded.expires_unix_ms - decided.expires_unix_ms) <= _CLOCK_STEP_MS
+        return near and recorded.principal == decided.principal
     return recorded == decided
 
 

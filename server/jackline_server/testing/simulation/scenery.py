@@ -32,8 +32,6 @@ from jackline_server.core.plan import (
     Price,
     PrunePlan,
     ReflectPlan,
-    RepeatBy,
-    RepeatPlan,
     StepBounds,
     StepPlan,
     TextToolCalls,
@@ -41,6 +39,7 @@ from jackline_server.core.plan import (
     ToolPolicy,
     ToolStep,
 )
+from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.testing import plans
 from jackline_server.testing.simulation.gated import gated
 

@@ -85,6 +85,8 @@ class _ModelCallPurposeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Mode
     """
     MODEL_CALL_PURPOSE_JUDGE: _ModelCallPurpose.ValueType  # 6
     """A judge of a guardrail. Uses no turn, has no tools, and is no part of the conversation."""
+    MODEL_CALL_PURPOSE_SUPERVISE: _ModelCallPurpose.ValueType  # 7
+    """The judge of a supervisor looks at a visit. Uses no turn, has no tools, and is no part of the conversation."""
 
 class ModelCallPurpose(_ModelCallPurpose, metaclass=_ModelCallPurposeEnumTypeWrapper):
     """What a model call is for."""
@@ -107,6 +109,8 @@ conversation.
 """
 MODEL_CALL_PURPOSE_JUDGE: ModelCallPurpose.ValueType  # 6
 """A judge of a guardrail. Uses no turn, has no tools, and is no part of the conversation."""
+MODEL_CALL_PURPOSE_SUPERVISE: ModelCallPurpose.ValueType  # 7
+"""The judge of a supervisor looks at a visit. Uses no turn, has no tools, and is no part of the conversation."""
 Global___ModelCallPurpose: _TypeAlias = ModelCallPurpose  # noqa: Y015
 
 class _FinishReason:
@@ -275,6 +279,8 @@ class _CallProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallProbl
     """A person did not let it start, or nobody did in time."""
     CALL_PROBLEM_CHILD_DEPTH: _CallProblem.ValueType  # 20
     """It would start a run below the last level that `child_depth` allows."""
+    CALL_PROBLEM_SUPERVISOR: _CallProblem.ValueType  # 21
+    """The supervisor does not allow it."""
 
 class CallProblem(_CallProblem, metaclass=_CallProblemEnumTypeWrapper):
     """Why a requested call can't start."""
@@ -307,6 +313,8 @@ CALL_PROBLEM_NOT_APPROVED: CallProblem.ValueType  # 12
 """A person did not let it start, or nobody did in time."""
 CALL_PROBLEM_CHILD_DEPTH: CallProblem.ValueType  # 20
 """It would start a run below the last level that `child_depth` allows."""
+CALL_PROBLEM_SUPERVISOR: CallProblem.ValueType  # 21
+"""The supervisor does not allow it."""
 Global___CallProblem: _TypeAlias = CallProblem  # noqa: Y015
 
 class _AnswerProblem:
@@ -335,6 +343,8 @@ class _AnswerProblemEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnswerP
     """`finish` was called beside a call that did not succeed. The next turn follows."""
     ANSWER_PROBLEM_GUARDRAIL: _AnswerProblem.ValueType  # 9
     """A guardrail does not let it pass."""
+    ANSWER_PROBLEM_SUPERVISOR: _AnswerProblem.ValueType  # 10
+    """The judge of a supervisor does not pass it. The next turn follows."""
 
 class AnswerProblem(_AnswerProblem, metaclass=_AnswerProblemEnumTypeWrapper):
     """Why an answer was rejected."""
@@ -359,6 +369,8 @@ ANSWER_PROBLEM_CALL_FAILED: AnswerProblem.ValueType  # 8
 """`finish` was called beside a call that did not succeed. The next turn follows."""
 ANSWER_PROBLEM_GUARDRAIL: AnswerProblem.ValueType  # 9
 """A guardrail does not let it pass."""
+ANSWER_PROBLEM_SUPERVISOR: AnswerProblem.ValueType  # 10
+"""The judge of a supervisor does not pass it. The next turn follows."""
 Global___AnswerProblem: _TypeAlias = AnswerProblem  # noqa: Y015
 
 class _TimerKind:
@@ -635,6 +647,8 @@ class StepEvent(_message.Message):
     CONSULTED_FIELD_NUMBER: _builtins.int
     CHILD_STARTED_FIELD_NUMBER: _builtins.int
     CHILD_FINISHED_FIELD_NUMBER: _builtins.int
+    RULE_FIRED_FIELD_NUMBER: _builtins.int
+    JUDGE_RETURNED_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
@@ -781,6 +795,14 @@ class StepEvent(_message.Message):
         """A child run ended."""
 
     @_builtins.property
+    def rule_fired(self) -> Global___RuleFired:
+        """A rule of a supervisor came to hold."""
+
+    @_builtins.property
+    def judge_returned(self) -> Global___JudgeReturned:
+        """The judge of a supervisor came back."""
+
+    @_builtins.property
     def content(self) -> Global___Content:
         """What was said, given and returned. Empty in view METADATA."""
 
@@ -827,13 +849,15 @@ class StepEvent(_message.Message):
         consulted: Global___Consulted | None = ...,
         child_started: Global___ChildStarted | None = ...,
         child_finished: Global___ChildFinished | None = ...,
+        rule_fired: Global___RuleFired | None = ...,
+        judge_returned: Global___JudgeReturned | None = ...,
         content: Global___Content | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "child_finished", b"child_finished", "child_started", b"child_started", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "child_finished", b"child_finished", "child_started", b"child_started", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "judge_returned", b"judge_returned", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "rule_fired", b"rule_fired", "run_finished", b"run_finished", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "steered", b"steered", "step_finished", b"step_finished", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "child_finished", b"child_finished", "child_started", b"child_started", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_ms", b"active_ms", "answer_rejected", b"answer_rejected", "bounds_adjusted", b"bounds_adjusted", "child_finished", b"child_finished", "child_started", b"child_started", "command_applied", b"command_applied", "command_rejected", b"command_rejected", "compacted", b"compacted", "consulted", b"consulted", "content", b"content", "fact", b"fact", "grounded", b"grounded", "history_repaired", b"history_repaired", "interrupt_raised", b"interrupt_raised", "interrupt_resolved", b"interrupt_resolved", "iteration", b"iteration", "judge_returned", b"judge_returned", "messages_appended", b"messages_appended", "model_call_failed", b"model_call_failed", "model_call_started", b"model_call_started", "model_replied", b"model_replied", "noticed", b"noticed", "parent_run_id", b"parent_run_id", "paused", b"paused", "reflected", b"reflected", "resumed", b"resumed", "rule_fired", b"rule_fired", "run_finished", b"run_finished", "run_id", b"run_id", "run_recovered", b"run_recovered", "run_started", b"run_started", "run_suspended", b"run_suspended", "sequence", b"sequence", "signal", b"signal", "steered", b"steered", "step_finished", b"step_finished", "step_id", b"step_id", "step_started", b"step_started", "time", b"time", "timer_fired", b"timer_fired", "tool_call_finished", b"tool_call_finished", "tool_call_requested", b"tool_call_requested", "tool_call_started", b"tool_call_started", "visit", b"visit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "compacted", "history_repaired", "messages_appended", "reflected", "grounded", "bounds_adjusted", "consulted", "child_started", "child_finished"]  # noqa: Y015
+    _WhichOneofReturnType_fact: _TypeAlias = _typing.Literal["run_started", "run_recovered", "run_suspended", "run_finished", "step_started", "step_finished", "model_call_started", "model_replied", "model_call_failed", "tool_call_requested", "tool_call_started", "tool_call_finished", "answer_rejected", "interrupt_raised", "interrupt_resolved", "command_applied", "command_rejected", "paused", "resumed", "steered", "timer_fired", "noticed", "compacted", "history_repaired", "messages_appended", "reflected", "grounded", "bounds_adjusted", "consulted", "child_started", "child_finished", "rule_fired", "judge_returned"]  # noqa: Y015
     _WhichOneofArgType_fact: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_fact) -> _WhichOneofReturnType_fact | None: ...
 
@@ -2176,6 +2200,86 @@ class ChildFinished(_message.Message):
 Global___ChildFinished: _TypeAlias = ChildFinished  # noqa: Y015
 
 @_typing.final
+class RuleFired(_message.Message):
+    """A rule of a supervisor came to hold. A message to the model, and an abort, take hold with this event; a pause, a denied
+    call and a question are the event behind it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    """Its place in the workflow, such as `supervisor.rules[0]`."""
+    stage: _run_pb2.RuleStage.ValueType
+    """When it was asked."""
+    action: _run_pb2.RuleAction.ValueType
+    """What follows."""
+    turn: _builtins.int
+    """The turns of the visit that were over."""
+    call_id: _builtins.str
+    """The tool call that it held up; empty after a turn."""
+    tool: _builtins.str
+    """Name of that call's tool."""
+    def __init__(
+        self,
+        *,
+        rule: _builtins.str = ...,
+        stage: _run_pb2.RuleStage.ValueType = ...,
+        action: _run_pb2.RuleAction.ValueType = ...,
+        turn: _builtins.int = ...,
+        call_id: _builtins.str = ...,
+        tool: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "call_id", b"call_id", "rule", b"rule", "stage", b"stage", "tool", b"tool", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RuleFired: _TypeAlias = RuleFired  # noqa: Y015
+
+@_typing.final
+class JudgeReturned(_message.Message):
+    """The judge of a supervisor has looked at a visit up to here. What follows is as with RuleFired."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JUDGE_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    judge: _builtins.str
+    """Its place in the workflow, such as `supervisor.judge`."""
+    turn: _builtins.int
+    """The turns of the visit that were over."""
+    passed: _builtins.bool
+    """Whether the visit keeps to its criteria; unset if it gave no usable word."""
+    action: _run_pb2.RuleAction.ValueType
+    """What follows; unspecified if nothing does."""
+    def __init__(
+        self,
+        *,
+        judge: _builtins.str = ...,
+        turn: _builtins.int = ...,
+        passed: _builtins.bool | None = ...,
+        action: _run_pb2.RuleAction.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_passed", b"_passed", "passed", b"passed"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_passed", b"_passed", "action", b"action", "judge", b"judge", "passed", b"passed", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__passed: _TypeAlias = _typing.Literal["passed"]  # noqa: Y015
+    _WhichOneofArgType__passed: _TypeAlias = _typing.Literal["_passed", b"_passed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__passed) -> _WhichOneofReturnType__passed | None: ...
+
+Global___JudgeReturned: _TypeAlias = JudgeReturned  # noqa: Y015
+
+@_typing.final
 class Content(_message.Message):
     """What was said, given and returned: the part of an event that is not metadata."""
 
@@ -2193,6 +2297,7 @@ class Content(_message.Message):
     COMPACTED_FIELD_NUMBER: _builtins.int
     GROUNDED_FIELD_NUMBER: _builtins.int
     QUESTION_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Of facts with one text: a failure, a rejected answer, a question, a reason, guidance, a notice, guidance that came too
     late and stays in the thread.
@@ -2241,6 +2346,10 @@ class Content(_message.Message):
     def question(self) -> Global___QuestionContent:
         """Of InterruptRaised where the answer has a form."""
 
+    @_builtins.property
+    def judge(self) -> Global___JudgeContent:
+        """Of JudgeReturned."""
+
     def __init__(
         self,
         *,
@@ -2256,16 +2365,43 @@ class Content(_message.Message):
         compacted: Global___CompactedContent | None = ...,
         grounded: Global___GroundedContent | None = ...,
         question: Global___QuestionContent | None = ...,
+        judge: Global___JudgeContent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "question", b"question", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "judge", b"judge", "question", b"question", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "question", b"question", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "call", b"call", "compacted", b"compacted", "consult", b"consult", "grounded", b"grounded", "judge", b"judge", "question", b"question", "reply", b"reply", "result", b"result", "run_input", b"run_input", "text", b"text", "thread", b"thread", "tool_result", b"tool_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "thread", "consult", "compacted", "grounded", "question"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["run_input", "result", "reply", "call", "tool_result", "answer", "text", "thread", "consult", "compacted", "grounded", "question", "judge"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___Content: _TypeAlias = Content  # noqa: Y015
+
+@_typing.final
+class JudgeContent(_message.Message):
+    """What the judge of a supervisor said, or why it said nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Why, in its words."""
+    problem: _builtins.str
+    """Why it gave no usable word."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["problem", b"problem", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgeContent: _TypeAlias = JudgeContent  # noqa: Y015
 
 @_typing.final
 class RunInput(_message.Message):

@@ -460,6 +460,74 @@ PII_NATIONAL_ID: Pii.ValueType  # 6
 """A number by which a state knows a person."""
 Global___Pii: _TypeAlias = Pii  # noqa: Y015
 
+class _OnSupervisorError:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnSupervisorErrorEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnSupervisorError.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_SUPERVISOR_ERROR_UNSPECIFIED: _OnSupervisorError.ValueType  # 0
+    """Never stored."""
+    ON_SUPERVISOR_ERROR_IGNORE: _OnSupervisorError.ValueType  # 1
+    """Nothing."""
+    ON_SUPERVISOR_ERROR_PAUSE: _OnSupervisorError.ValueType  # 2
+    """The run is paused."""
+    ON_SUPERVISOR_ERROR_ABORT: _OnSupervisorError.ValueType  # 3
+    """The run is aborted."""
+
+class OnSupervisorError(_OnSupervisorError, metaclass=_OnSupervisorErrorEnumTypeWrapper):
+    """What follows when the judge of a supervisor fails."""
+
+ON_SUPERVISOR_ERROR_UNSPECIFIED: OnSupervisorError.ValueType  # 0
+"""Never stored."""
+ON_SUPERVISOR_ERROR_IGNORE: OnSupervisorError.ValueType  # 1
+"""Nothing."""
+ON_SUPERVISOR_ERROR_PAUSE: OnSupervisorError.ValueType  # 2
+"""The run is paused."""
+ON_SUPERVISOR_ERROR_ABORT: OnSupervisorError.ValueType  # 3
+"""The run is aborted."""
+Global___OnSupervisorError: _TypeAlias = OnSupervisorError  # noqa: Y015
+
+class _BudgetKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BudgetKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BudgetKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BUDGET_KIND_UNSPECIFIED: _BudgetKind.ValueType  # 0
+    """Never stored."""
+    BUDGET_KIND_TOKENS: _BudgetKind.ValueType  # 1
+    """Tokens, of the run and of the visit."""
+    BUDGET_KIND_COST_USD: _BudgetKind.ValueType  # 2
+    """Cost, of the run and of the visit."""
+    BUDGET_KIND_TIME: _BudgetKind.ValueType  # 3
+    """Active time, of the run and of the visit."""
+    BUDGET_KIND_ITERATIONS: _BudgetKind.ValueType  # 4
+    """Turns of the visit."""
+    BUDGET_KIND_MODEL_REQUESTS: _BudgetKind.ValueType  # 5
+    """Attempts at the model in the visit."""
+    BUDGET_KIND_TOOL_CALLS: _BudgetKind.ValueType  # 6
+    """Attempts at tools in the visit."""
+
+class BudgetKind(_BudgetKind, metaclass=_BudgetKindEnumTypeWrapper):
+    """A bound whose use a rule looks at."""
+
+BUDGET_KIND_UNSPECIFIED: BudgetKind.ValueType  # 0
+"""Never stored."""
+BUDGET_KIND_TOKENS: BudgetKind.ValueType  # 1
+"""Tokens, of the run and of the visit."""
+BUDGET_KIND_COST_USD: BudgetKind.ValueType  # 2
+"""Cost, of the run and of the visit."""
+BUDGET_KIND_TIME: BudgetKind.ValueType  # 3
+"""Active time, of the run and of the visit."""
+BUDGET_KIND_ITERATIONS: BudgetKind.ValueType  # 4
+"""Turns of the visit."""
+BUDGET_KIND_MODEL_REQUESTS: BudgetKind.ValueType  # 5
+"""Attempts at the model in the visit."""
+BUDGET_KIND_TOOL_CALLS: BudgetKind.ValueType  # 6
+"""Attempts at tools in the visit."""
+Global___BudgetKind: _TypeAlias = BudgetKind  # noqa: Y015
+
 @_typing.final
 class Plan(_message.Message):
     """A whole workflow, ready to run."""
@@ -1476,6 +1544,7 @@ class ModelStepPlan(_message.Message):
     READS_RESULTS_FIELD_NUMBER: _builtins.int
     LIMIT_EXPIRY_MS_FIELD_NUMBER: _builtins.int
     AS_TOOL_FIELD_NUMBER: _builtins.int
+    SUPERVISOR_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The profile it uses."""
     prompt: _builtins.str
@@ -1556,6 +1625,10 @@ class ModelStepPlan(_message.Message):
     def as_tool(self) -> Global___AgentTool:
         """Set if another agent has it as a tool."""
 
+    @_builtins.property
+    def supervisor(self) -> Global___SupervisorPlan:
+        """Who watches it from beside; unset: nobody."""
+
     def __init__(
         self,
         *,
@@ -1586,10 +1659,11 @@ class ModelStepPlan(_message.Message):
         reads_results: _builtins.bool = ...,
         limit_expiry_ms: _builtins.int = ...,
         as_tool: Global___AgentTool | None = ...,
+        supervisor: Global___SupervisorPlan | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "as_tool", b"as_tool", "bounds", b"bounds", "compaction", b"compaction", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "as_tool", b"as_tool", "bounds", b"bounds", "compaction", b"compaction", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "outcome", b"outcome", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "supervisor", b"supervisor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "as_tool", b"as_tool", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "fallbacks", b"fallbacks", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "limit_expiry_ms", b"limit_expiry_ms", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "on_model_unavailable", b"on_model_unavailable", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args", "allow_effects", b"allow_effects", "as_tool", b"as_tool", "bounds", b"bounds", "compaction", b"compaction", "completion", b"completion", "fallbacks", b"fallbacks", "gates", b"gates", "ground", b"ground", "invalid_args", b"invalid_args", "limit_expiry_ms", b"limit_expiry_ms", "max_parallel", b"max_parallel", "model", b"model", "on_limit", b"on_limit", "on_model_unavailable", b"on_model_unavailable", "outcome", b"outcome", "prompt", b"prompt", "reads_results", b"reads_results", "reflect", b"reflect", "repeat", b"repeat", "stop_when", b"stop_when", "supervisor", b"supervisor", "system", b"system", "text_tool_calls", b"text_tool_calls", "thread", b"thread", "tool_choice", b"tool_choice", "tool_choice_name", b"tool_choice_name", "tool_execution", b"tool_execution", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__invalid_args: _TypeAlias = _typing.Literal["invalid_args"]  # noqa: Y015
     _WhichOneofArgType__invalid_args: _TypeAlias = _typing.Literal["_invalid_args", b"_invalid_args"]  # noqa: Y015
@@ -2559,3 +2633,243 @@ class GatesPlan(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GatesPlan: _TypeAlias = GatesPlan  # noqa: Y015
+
+@_typing.final
+class ToolRepeatedRule(_message.Message):
+    """So many equal calls of a tool in one visit, the one that is to start included."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    tool: _builtins.str
+    """The tool; empty for any."""
+    by: Global___RepeatBy.ValueType
+    """By what calls are equal."""
+    count: _builtins.int
+    """How many."""
+    def __init__(
+        self,
+        *,
+        tool: _builtins.str = ...,
+        by: Global___RepeatBy.ValueType = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "count", b"count", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolRepeatedRule: _TypeAlias = ToolRepeatedRule  # noqa: Y015
+
+@_typing.final
+class BudgetFractionRule(_message.Message):
+    """More than a share of a bound is used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OF_FIELD_NUMBER: _builtins.int
+    GT_PERMILLE_FIELD_NUMBER: _builtins.int
+    of: Global___BudgetKind.ValueType
+    """The bound."""
+    gt_permille: _builtins.int
+    """The share, in thousandths."""
+    def __init__(
+        self,
+        *,
+        of: Global___BudgetKind.ValueType = ...,
+        gt_permille: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gt_permille", b"gt_permille", "of", b"of"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BudgetFractionRule: _TypeAlias = BudgetFractionRule  # noqa: Y015
+
+@_typing.final
+class ErrorRateRule(_message.Message):
+    """Of the last tool calls of the visit more than a share did not succeed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    GT_PERMILLE_FIELD_NUMBER: _builtins.int
+    window: _builtins.int
+    """How many calls."""
+    gt_permille: _builtins.int
+    """The share, in thousandths."""
+    def __init__(
+        self,
+        *,
+        window: _builtins.int = ...,
+        gt_permille: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gt_permille", b"gt_permille", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ErrorRateRule: _TypeAlias = ErrorRateRule  # noqa: Y015
+
+@_typing.final
+class RulePlan(_message.Message):
+    """One rule of a supervisor."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    TOOL_REPEATED_FIELD_NUMBER: _builtins.int
+    BUDGET_FRACTION_FIELD_NUMBER: _builtins.int
+    ITERATION_REACHED_FIELD_NUMBER: _builtins.int
+    ERROR_RATE_FIELD_NUMBER: _builtins.int
+    EXPRESSION_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    THEN_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    REARM_FIELD_NUMBER: _builtins.int
+    EXPIRY_MS_FIELD_NUMBER: _builtins.int
+    place: _builtins.str
+    """Its place in the workflow, such as `supervisor.rules[0]`."""
+    iteration_reached: _builtins.int
+    """So many turns of the visit, the one under way included."""
+    expression: _builtins.str
+    """A CEL expression over the facts of the visit."""
+    stage: _run_pb2.RuleStage.ValueType
+    """When it is asked."""
+    then: _run_pb2.RuleAction.ValueType
+    """What follows."""
+    message: _builtins.str
+    """What the model, or the person who is asked, is told."""
+    rearm: _builtins.int
+    """It may fire again so many turns later; 0 is never."""
+    expiry_ms: _builtins.int
+    """How long its question stays open."""
+    @_builtins.property
+    def tool_repeated(self) -> Global___ToolRepeatedRule:
+        """Equal calls of a tool."""
+
+    @_builtins.property
+    def budget_fraction(self) -> Global___BudgetFractionRule:
+        """A bound is nearly used."""
+
+    @_builtins.property
+    def error_rate(self) -> Global___ErrorRateRule:
+        """Too many calls do not succeed."""
+
+    def __init__(
+        self,
+        *,
+        place: _builtins.str = ...,
+        tool_repeated: Global___ToolRepeatedRule | None = ...,
+        budget_fraction: Global___BudgetFractionRule | None = ...,
+        iteration_reached: _builtins.int = ...,
+        error_rate: Global___ErrorRateRule | None = ...,
+        expression: _builtins.str = ...,
+        stage: _run_pb2.RuleStage.ValueType = ...,
+        then: _run_pb2.RuleAction.ValueType = ...,
+        message: _builtins.str = ...,
+        rearm: _builtins.int = ...,
+        expiry_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["budget_fraction", b"budget_fraction", "error_rate", b"error_rate", "expression", b"expression", "iteration_reached", b"iteration_reached", "tool_repeated", b"tool_repeated", "when", b"when"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_fraction", b"budget_fraction", "error_rate", b"error_rate", "expiry_ms", b"expiry_ms", "expression", b"expression", "iteration_reached", b"iteration_reached", "message", b"message", "place", b"place", "rearm", b"rearm", "stage", b"stage", "then", b"then", "tool_repeated", b"tool_repeated", "when", b"when"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_when: _TypeAlias = _typing.Literal["tool_repeated", "budget_fraction", "iteration_reached", "error_rate", "expression"]  # noqa: Y015
+    _WhichOneofArgType_when: _TypeAlias = _typing.Literal["when", b"when"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_when) -> _WhichOneofReturnType_when | None: ...
+
+Global___RulePlan: _TypeAlias = RulePlan  # noqa: Y015
+
+@_typing.final
+class SupervisorJudgePlan(_message.Message):
+    """A model that is asked whether a step keeps to its criteria."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    CRITERIA_FIELD_NUMBER: _builtins.int
+    EVERY_FIELD_NUMBER: _builtins.int
+    ON_VIOLATION_FIELD_NUMBER: _builtins.int
+    ON_ERROR_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    BLOCKING_FIELD_NUMBER: _builtins.int
+    EXPIRY_MS_FIELD_NUMBER: _builtins.int
+    place: _builtins.str
+    """Its place in the workflow, such as `supervisor.judge`."""
+    model: _builtins.str
+    """The profile that is asked."""
+    criteria: _builtins.str
+    """The criteria, in words."""
+    every: _builtins.int
+    """After so many turns."""
+    on_violation: _run_pb2.RuleAction.ValueType
+    """What follows when it does not pass the step."""
+    on_error: Global___OnSupervisorError.ValueType
+    """What follows when it fails."""
+    view: Global___ArgumentsView.ValueType
+    """What it is shown."""
+    timeout_ms: _builtins.int
+    """How long it may take, with all attempts."""
+    blocking: _builtins.bool
+    """True if it is asked before an answer stands as well."""
+    expiry_ms: _builtins.int
+    """How long its question stays open."""
+    def __init__(
+        self,
+        *,
+        place: _builtins.str = ...,
+        model: _builtins.str = ...,
+        criteria: _builtins.str = ...,
+        every: _builtins.int = ...,
+        on_violation: _run_pb2.RuleAction.ValueType = ...,
+        on_error: Global___OnSupervisorError.ValueType = ...,
+        view: Global___ArgumentsView.ValueType = ...,
+        timeout_ms: _builtins.int = ...,
+        blocking: _builtins.bool = ...,
+        expiry_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocking", b"blocking", "criteria", b"criteria", "every", b"every", "expiry_ms", b"expiry_ms", "model", b"model", "on_error", b"on_error", "on_violation", b"on_violation", "place", b"place", "timeout_ms", b"timeout_ms", "view", b"view"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SupervisorJudgePlan: _TypeAlias = SupervisorJudgePlan  # noqa: Y015
+
+@_typing.final
+class SupervisorPlan(_message.Message):
+    """Who watches a step from beside."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    JUDGE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___RulePlan]:
+        """Its rules in their order."""
+
+    @_builtins.property
+    def judge(self) -> Global___SupervisorJudgePlan:
+        """Its judge; unset without."""
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[Global___RulePlan] | None = ...,
+        judge: Global___SupervisorJudgePlan | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["judge", b"judge", "rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SupervisorPlan: _TypeAlias = SupervisorPlan  # noqa: Y015

@@ -1,0 +1,34 @@
+"""What a supervisor has seen of a visit, and what it has done: the part of a run's state that it needs.
+
+Owns the shape. `evolve_supervision` changes it, `supervising` reads it. A visit that nobody watches has none.
+"""
+
+from collections.abc import Mapping
+
+from jackline_server.core.frozen import frozen
+from jackline_server.core.gates import Trial
+
+
+@frozen
+class Supervision:
+    """The rules and the judge of a visit.
+
+    `counts` says how often calls came that are alike, as far as a rule compares them. `failures` are the last
+    calls that ended, true for one that did not succeed, no more of them than the widest rule looks at.
+    `fired` has how many turns were over when a rule fired last. `unsound` are the rules whose expression
+    could not be evaluated, which is noticed once. `denied` are the calls that a person denied, with who had
+    asked, and `unanswered` is who had asked and heard nothing in time.
+
+    `trial` is set while the judge is at work. It has looked at the first `judged_turns` turns, and at the
+    first `judged_entries` entries of the conversation.
+    """
+
+    counts: Mapping[bytes, int]
+    failures: tuple[bool, ...] = ()
+    fired: Mapping[str, int]
+    unsound: frozenset[str] = frozenset()
+    denied: Mapping[str, str]
+    unanswered: str = ""
+    trial: Trial | None = None
+    judged_turns: int = 0
+    judged_entries: int = 0
