@@ -16,6 +16,7 @@ from jackline_server.core.facts import (
     Usage,
 )
 from jackline_server.core.folding.evolve_calls import UNKNOWN_OPTIONS
+from jackline_server.core.gate_plans import ArgumentsView
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import (
     FINISH,
@@ -41,8 +42,23 @@ from jackline_server.core.plan import (
 )
 from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.core.steps import Question, ToolAttempt
+from jackline_server.core.supervisor_plans import (
+    BudgetFraction,
+    BudgetKind,
+    ErrorRate,
+    IterationReached,
+    OnSupervisorError,
+    RuleAction,
+    RuleCondition,
+    RuleExpression,
+    RulePlan,
+    RuleStage,
+    SupervisorPlan,
+    ToolRepeated,
+)
 from jackline_server.testing import plans
 from jackline_server.testing.driving import Answers, Call, Ends, Fails, Reply, Says
+from jackline_server.testing.supervisors import judge, rule
 from tests.core import people
 
 PRICE = Price(input_per_million=1_000_000, output_per_million=3_000_000)
@@ -89,6 +105,8 @@ TEXTS = st.sampled_from(
         "</data>",
         '{"score":1,"unsupported":[]}',
         '{"score":0.2,"unsupported":["</data>"]}',
+        '{"passed": true}',
+        '{"passed": false, "reason": "</data>"}',
         "x" * 500,
     ]
 )
@@ -203,6 +221,47 @@ COMPACTIONS = st.builds(
 )
 
 
+RULE_CONDITIONS: tuple[RuleCondition, ...] = (
+    ToolRepeated(tool="", by=RepeatBy.ARGS, count=2),
+    ToolRepeated(tool="look", by=RepeatBy.ARGS_RESULT, count=2),
+    BudgetFraction(of=BudgetKind.TOKENS, gt_permille=200),
+    BudgetFraction(of=BudgetKind.TIME, gt_permille=100),
+    IterationReached(gte=1),
+    ErrorRate(window=1, gt_permille=400),
+    RuleExpression(cel="size(calls) > 1"),
+    RuleExpression(cel="context.nothing > 1"),
+)
+BEFORE_CALLS = (RuleAction.DENY_CALL, RuleAction.PAUSE, RuleAction.ABORT, RuleAction.ASK)
+AFTER_TURNS = (RuleAction.STEER, RuleAction.PAUSE, RuleAction.ABORT, RuleAction.ASK)
+
+
+@st.composite
+def supervisors(draw: st.DrawFn) -> SupervisorPlan:
+    """One or two rules, and a judge or none."""
+    rules: list[RulePlan] = []
+    for at in range(draw(st.sampled_from([1, 2]))):
+        stage = draw(st.sampled_from(RuleStage))
+        actions = BEFORE_CALLS if stage is RuleStage.BEFORE_CALL else AFTER_TURNS
+        rules.append(
+            rule(
+                draw(st.sampled_from(RULE_CONDITIONS)),
+                draw(st.sampled_from(actions)),
+                stage=stage,
+                rearm=draw(st.sampled_from([0, 1])),
+                at=at,
+            )
+        )
+    judging = st.builds(
+        judge,
+        st.sampled_from(AFTER_TURNS),
+        on_error=st.sampled_from(OnSupervisorError),
+        every=st.sampled_from([1, 2]),
+        view=st.sampled_from(ArgumentsView),
+        blocking=st.booleans(),
+    )
+    return SupervisorPlan(rules=tuple(rules), judge=draw(st.none() | judging))
+
+
 @st.composite
 def agents(draw: st.DrawFn) -> ModelStep:
     """An agent with every tool, and those that ask people."""
@@ -241,6 +300,7 @@ def agents(draw: st.DrawFn) -> ModelStep:
         reflect=draw(st.none() | REFLECTS),
         ground=draw(st.none() | GROUNDS),
         compaction=draw(st.none() | COMPACTIONS),
+        supervisor=draw(st.none() | st.none() | supervisors()),
     )
 
 

@@ -346,7 +346,7 @@ def test_the_first_rule_of_the_file_acts_first() -> None:
         rule(IterationReached(gte=1), RuleAction.STEER, at=1, message="two"),
     )
     driver = drive(watched(*rules), LOOK, DONE)
-    assert [fact.message for fact in fired(driver)] == ["one", "two"]
+    assert [fact.words for fact in fired(driver)] == ["one", "two"]
 
 
 def test_a_log_is_never_cut_between_a_firing_and_what_carries_it_out() -> None:

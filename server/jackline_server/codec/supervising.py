@@ -152,8 +152,8 @@ def _pack_rule_fired(fact: RuleFired, event: event_pb2.StepEvent) -> None:
 
 
 def _fill_rule_fired(fact: RuleFired, content: event_pb2.Content) -> None:
-    if fact.message:
-        content.text = fact.message
+    if fact.words:
+        content.text = fact.words
 
 
 def _unpack_rule_fired(event: event_pb2.StepEvent) -> RuleFired:
@@ -165,7 +165,7 @@ def _unpack_rule_fired(event: event_pb2.StepEvent) -> RuleFired:
         turn=found.turn,
         call_id=found.call_id,
         tool=found.tool,
-        message=event.content.text,
+        words=event.content.text,
     )
 
 

@@ -18,7 +18,7 @@ class RuleFired:
     turn: int
     call_id: str = ""
     tool: str = ""
-    message: str = ""  # content; what the model is told, where it is steered
+    words: str = ""  # content; what the model is told, where it is steered
 
 
 @frozen

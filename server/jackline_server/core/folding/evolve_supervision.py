@@ -79,11 +79,11 @@ def fire(state: RunState, fact: RuleFired) -> RunState:
         raise CorruptLog("a rule fires that the plan has not")
     fired = change(visit, supervision=change(seen, fired={**seen.fired, fact.rule: visit.ledger.iterations}))
     if fact.action is RuleAction.STEER:
-        fired = _told(fired, fact.message, fact.rule)
+        fired = _told(fired, fact.words, fact.rule)
     state = change(state, visit=fired)
     if fact.action is not RuleAction.ABORT:
         return state
-    return _aborted(state, StopReason.SUPERVISOR, who=fact.rule, reason=fact.message)
+    return _aborted(state, StopReason.SUPERVISOR, who=fact.rule, reason=fact.words)
 
 
 def judged(state: RunState, fact: JudgeReturned) -> RunState:

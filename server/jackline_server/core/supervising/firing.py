@@ -49,7 +49,7 @@ def fired(rule: RulePlan, sight: Sight) -> tuple[Fact, ...]:
         turn=sight.visit.ledger.iterations,
         call_id="" if call is None else call.call_id,
         tool="" if call is None else call.tool,
-        message=rule.message,
+        words=rule.message,
     )
     acting = Acting(who=rule.place, action=rule.then, words=rule.message, expiry_ms=rule.expiry_ms, call=call)
     return (fact, *consequences(sight.state, sight.visit, acting, sight.now))

@@ -42,6 +42,7 @@ from jackline_server.core.plan import (
 from jackline_server.core.repetition_plans import RepeatBy, RepeatPlan
 from jackline_server.testing import plans
 from jackline_server.testing.simulation.gated import gated
+from jackline_server.testing.simulation.supervised import supervised
 
 _TOOLS = {
     "look": Effect.READ,
@@ -89,7 +90,8 @@ def _draw(chance: random.Random, name: str) -> Plan:
         on_question=OnQuestion.REVIEW if _happens(chance, 0.3) else OnQuestion.WAIT,
         warnings=("a file was missing",) if _happens(chance, 0.1) else (),
     )
-    return _sealed(_with_fallbacks(_sealed(gated(_sealed(_with_policies(_sealed(plan)))))))
+    whole = _sealed(_with_fallbacks(_sealed(gated(_sealed(_with_policies(_sealed(plan)))))))
+    return _sealed(supervised(whole))
 
 
 def _sealed(plan: Plan) -> Plan:

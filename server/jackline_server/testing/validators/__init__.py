@@ -14,6 +14,7 @@ from jackline_server.testing.validators import (
     requests,
     spending,
     streams,
+    supervision,
     threads,
     waiting,
 )
@@ -47,6 +48,7 @@ VALIDATORS: Mapping[str, Validator] = {
     "Q2": questions.q2,
     "T1": threads.t1,
     "T2": threads.t2,
+    "W1": supervision.w1,
 }
 """Every validator by the promise it judges, and its part."""
 
