@@ -60,6 +60,7 @@ LANGUAGES: Mapping[str, Language] = {
             ("go", "vet", "./..."),
             ("go", "build", "-o", str(CACHE / "go-example"), "./example"),
             ("go", "build", "-o", str(CACHE / "go-policy"), "./policy"),
+            ("go", "build", "-o", str(CACHE / "go-supervisor"), "./supervisor"),
             ("go", "build", "-o", str(CACHE / "go-till"), "./till"),
             ("go", "build", "-o", str(CACHE / "go-seats"), "./seats"),
         ),

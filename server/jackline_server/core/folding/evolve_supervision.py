@@ -42,6 +42,9 @@ def begun(step: StepPlan) -> Supervision | None:
     return Supervision(counts={}, fired={}, denied={})
 
 
+_UNSAID = "its judge does not pass it"
+
+
 # --- what is seen ------------------------------------------------------------------------------
 
 
@@ -98,7 +101,7 @@ def judged(state: RunState, fact: JudgeReturned) -> RunState:
     state = change(state, visit=change(looked, supervision=seen))
     if fact.action is not RuleAction.ABORT:
         return state
-    return _aborted(state, StopReason.JUDGE, who=fact.judge, reason=fact.reason or fact.problem)
+    return _aborted(state, StopReason.JUDGE, who=fact.judge, reason=fact.reason or fact.problem or _UNSAID)
 
 
 def resolve(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> RunState:

@@ -1,0 +1,250 @@
+// Command supervisor watches all runs of a Jackline server from outside and steers, pauses or aborts them by simple rules.
+//
+// It uses the public contract alone: it lists live runs, follows each by StreamProgress in the metadata view, and acts by
+// Control. It keeps nothing: a stream that breaks is opened again where it broke, and a supervisor that is started anew, or
+// a second one beside it, makes the same commands of the same events, which the server carries out once.
+//
+//	go run ./supervisor -rules '[{"when": "calls", "tool": "lookup_order", "count": 3, "then": "pause", "text": "It loops."}]'
+//
+// What it does stands on standard output, a JSON object a line. JACKLINE_ADDRESS names the server, 127.0.0.1:50051 unless
+// set; JACKLINE_TOKEN is required, with the scopes runs:observe and runs:control. It acts when it has seen an event, not
+// before: a rule that has to stop a call itself stands in the workflow, under `supervisor`.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"jackline/client/go/jacklinev1"
+)
+
+const (
+	callTimeout  = 15 * time.Second
+	firstWait    = 200 * time.Millisecond
+	longestWait  = 10 * time.Second
+	runsPerPage  = 200
+	mostAttempts = 8
+)
+
+var live = []jacklinev1.RunState{
+	jacklinev1.RunState_RUN_STATE_QUEUED,
+	jacklinev1.RunState_RUN_STATE_RUNNING,
+	jacklinev1.RunState_RUN_STATE_PAUSED,
+	jacklinev1.RunState_RUN_STATE_WAITING,
+}
+
+func main() {
+	rulesText := flag.String("rules", "[]", "the rules, a JSON list of {when, tool, count, then, text}")
+	workflow := flag.String("workflow", "", "only runs of this workflow; all unless set")
+	every := flag.Duration("every", time.Second, "how often to look for new runs")
+	flag.Parse()
+	rules, err := parseRules(*rulesText)
+	if err != nil {
+		fail(err)
+	}
+	connection, err := connect()
+	if err != nil {
+		fail(err)
+	}
+	defer connection.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s := &supervisor{runs: jacklinev1.NewRunServiceClient(connection), rules: rules, workflow: *workflow}
+	show(fields{"step": "watching", "rules": len(rules)})
+	s.supervise(ctx, *every)
+	s.followers.Wait()
+}
+
+// A supervisor follows each live run in a goroutine of its own, until the run has ended.
+type supervisor struct {
+	runs      jacklinev1.RunServiceClient
+	rules     []rule
+	workflow  string
+	followed  sync.Map
+	followers sync.WaitGroup
+}
+
+// supervise looks for new runs until it is stopped. A list that can't be had is tried again at the next time.
+func (s *supervisor) supervise(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if err := s.find(ctx); err != nil && ctx.Err() == nil {
+			show(fields{"step": "unreachable", "code": status.Code(err).String()})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// find begins to follow every live run that it does not follow yet.
+func (s *supervisor) find(ctx context.Context) error {
+	token := ""
+	for {
+		called, cancel := context.WithTimeout(ctx, callTimeout)
+		page, err := s.runs.ListRuns(called, &jacklinev1.ListRunsRequest{
+			States: live, Workflow: s.workflow, PageSize: runsPerPage, PageToken: token,
+		})
+		cancel()
+		if err != nil {
+			return err
+		}
+		for _, run := range page.GetRuns() {
+			runID := run.GetRunId()
+			if _, known := s.followed.LoadOrStore(runID, true); known {
+				continue
+			}
+			s.followers.Add(1)
+			go func() {
+				defer s.followers.Done()
+				defer s.followed.Delete(runID)
+				s.follow(ctx, newWatched(runID, s.rules))
+			}()
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			return nil
+		}
+	}
+}
+
+// follow watches a run to its end, over as many streams as it takes.
+func (s *supervisor) follow(ctx context.Context, run *watched) {
+	for attempt := 0; ctx.Err() == nil && !run.finished; attempt++ {
+		before := run.position
+		err := s.stream(ctx, run)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if code := status.Code(err); code == codes.NotFound || code == codes.PermissionDenied {
+			show(fields{"step": "left", "run_id": run.runID, "code": code.String()})
+			return
+		}
+		if run.position > before {
+			attempt = 0
+		}
+		show(fields{"step": "broken", "run_id": run.runID, "code": status.Code(err).String(), "after": run.position})
+		wait(ctx, attempt)
+	}
+}
+
+// stream follows a run from its position until the stream ends. A nil error means that the run has ended.
+func (s *supervisor) stream(ctx context.Context, run *watched) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.runs.StreamProgress(ctx, &jacklinev1.StreamProgressRequest{
+		RunId: run.runID, AfterSequence: run.position, View: jacklinev1.View_VIEW_METADATA, Kinds: kinds,
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		frame, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, event := range frame.GetEvents() {
+			for _, decided := range run.take(event) {
+				s.act(ctx, run.runID, decided)
+			}
+		}
+		run.position = max(run.position, frame.GetSentThrough())
+	}
+}
+
+// act sends a command until the server has answered, whatever it answers. To send it again changes nothing.
+func (s *supervisor) act(ctx context.Context, runID string, decided decision) {
+	for attempt := range mostAttempts {
+		called, cancel := context.WithTimeout(ctx, callTimeout)
+		answer, err := s.runs.Control(called, decided.request(runID))
+		cancel()
+		told := fields{"step": decided.rule.Then, "run_id": runID, "command_id": decided.commandID}
+		switch status.Code(err) {
+		case codes.OK:
+			told["stage"] = answer.GetReceipt().GetStage().String()
+			show(told)
+			return
+		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
+			wait(ctx, attempt)
+		default: // The run has ended, or may not be touched: a later command would fare no better.
+			told["refused"] = status.Code(err).String()
+			show(told)
+			return
+		}
+	}
+	show(fields{"step": "given_up", "run_id": runID, "command_id": decided.commandID})
+}
+
+// wait sleeps ever longer, half of it by chance, unless the context ends first.
+func wait(ctx context.Context, attempt int) {
+	longest := min(firstWait<<min(attempt, 6), longestWait)
+	select {
+	case <-ctx.Done():
+	case <-time.After(longest/2 + rand.N(longest/2)):
+	}
+}
+
+// connect opens a plaintext connection, for a server on this machine. Elsewhere the token needs TLS: replace
+// insecure.NewCredentials by credentials.NewTLS.
+func connect() (*grpc.ClientConn, error) {
+	token := os.Getenv("JACKLINE_TOKEN")
+	if token == "" {
+		return nil, errors.New("JACKLINE_TOKEN is not set; `jackline token print` shows the token of a server on this machine")
+	}
+	address := os.Getenv("JACKLINE_ADDRESS")
+	if address == "" {
+		address = "127.0.0.1:50051"
+	}
+	return grpc.NewClient(address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(bearer(token)),
+	)
+}
+
+// bearer sends the token with every call.
+type bearer string
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+func (bearer) RequireTransportSecurity() bool { return false }
+
+type fields map[string]any
+
+var showing sync.Mutex
+
+func show(values fields) {
+	line, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // Only numbers and strings are shown.
+	}
+	showing.Lock()
+	defer showing.Unlock()
+	fmt.Println(string(line))
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}

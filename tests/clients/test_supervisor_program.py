@@ -1,0 +1,118 @@
+"""The supervisor in Go against a real server: it acts once by what it sees, whoever breaks off or comes anew."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jackline.v1.event_pb2 import StepEvent
+from jackline.v1.run_pb2 import RunState
+from tests.clients import building
+from tests.clients.test_programs import EXAMPLE, orders_served
+from tests.support.server_process import ServerProcess, servers_in
+from tests.support.warm_server import shared
+
+pytestmark = pytest.mark.timeout(600)  # the first build fetches what the program needs
+
+SECONDS = 120
+RULES = [
+    {"when": "calls", "tool": "lookup_order", "count": 1, "then": "steer", "text": "Be generous."},
+    {"when": "tokens", "count": 1, "then": "pause", "text": "It has begun to spend."},
+]
+
+
+@pytest.fixture
+def program() -> str:
+    if lacks := building.lacking(building.LANGUAGES["go"]):
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse(f"go: {lacks}")
+    building.built("go")
+    return str(building.CACHE / "go-supervisor")
+
+
+@asynccontextmanager
+async def supervising(program: str, server: ServerProcess) -> AsyncGenerator[asyncio.StreamReader]:
+    process = await asyncio.create_subprocess_exec(
+        program,
+        "-rules",
+        json.dumps(RULES),
+        "-every",
+        "200ms",
+        env={"PATH": os.environ["PATH"], "JACKLINE_ADDRESS": server.address, "JACKLINE_TOKEN": server.token},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def said(lines: asyncio.StreamReader, step: str) -> dict[str, Any]:
+    """The next line of that step."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            line: dict[str, Any] = json.loads(await lines.readline())
+            if line["step"] == step:
+                return line
+
+
+async def log_until(server: ServerProcess, run_id: str, kind: str) -> list[StepEvent]:
+    events: list[StepEvent] = []
+    async with server.client() as client, asyncio.timeout(SECONDS):
+        async for frame in client.watch(run_id):
+            events.extend(frame.events)
+            if any(event.WhichOneof("fact") == kind for event in frame.events):
+                break
+    return events
+
+
+def kinds(events: list[StepEvent]) -> list[str | None]:
+    return [event.WhichOneof("fact") for event in events]
+
+
+async def started(server: ServerProcess) -> str:
+    given = {"message": "My lamp is broken, please refund it.", "order_id": "A-1001", "shop": "eu"}
+    async with server.client() as client:
+        return (await client.start_run("refunds", input=given)).run.run_id
+
+
+async def test_it_acts_once_by_what_it_sees_also_when_it_or_the_server_starts_anew(
+    program: str, tmp_path: Path
+) -> None:
+    config = (EXAMPLE / "jackline.toml").read_text(encoding="utf-8")
+    script = (EXAMPLE / "script.yaml").read_text(encoding="utf-8")
+    async with orders_served(tmp_path) as orders, servers_in(tmp_path, shared()) as servers:
+        server = servers.make(config)
+        (server.folder / "script.yaml").write_text(script, encoding="utf-8")
+        where = {"ORDERS_URL": orders, "HELPDESK_URL": f"{orders}/helpdesk"}
+        await server.start("--workflows", str(EXAMPLE / "workflows"), **where)
+
+        async with supervising(program, server) as lines:
+            await said(lines, "watching")
+            run_id = await started(server)
+            first = await said(lines, "pause")
+            assert first["run_id"] == run_id
+        await log_until(server, run_id, "paused")
+
+        async with supervising(program, server) as lines:
+            again = await said(lines, "pause")
+            assert again["command_id"] == first["command_id"]
+            await server.kill()
+            await server.start("--workflows", str(EXAMPLE / "workflows"), **where)
+            async with server.client() as client:
+                await client.resume(run_id)
+            steered = await said(lines, "steer")
+            assert steered["run_id"] == run_id
+            log = await log_until(server, run_id, "run_finished")
+
+    found = kinds(log)
+    assert (found.count("paused"), found.count("steered")) == (1, 1)
+    assert log[-1].run_finished.state == RunState.RUN_STATE_SUCCEEDED
