@@ -1,4 +1,4 @@
-"""The supervisor in Go against a real server: it acts once by what it sees, whoever breaks off or comes anew."""
+"""The supervisor in Go against a real server: it acts once by what it sees, also when it comes anew."""
 
 import asyncio
 import json
