@@ -578,6 +578,8 @@ const (
 	TimerKind_TIMER_KIND_INTERRUPT TimerKind = 2
 	// The end of a pause.
 	TimerKind_TIMER_KIND_PAUSE TimerKind = 3
+	// The time at which a delayed run begins.
+	TimerKind_TIMER_KIND_START TimerKind = 4
 )
 
 // Enum value maps for TimerKind.
@@ -587,12 +589,14 @@ var (
 		1: "TIMER_KIND_DEADLINE",
 		2: "TIMER_KIND_INTERRUPT",
 		3: "TIMER_KIND_PAUSE",
+		4: "TIMER_KIND_START",
 	}
 	TimerKind_value = map[string]int32{
 		"TIMER_KIND_UNSPECIFIED": 0,
 		"TIMER_KIND_DEADLINE":    1,
 		"TIMER_KIND_INTERRUPT":   2,
 		"TIMER_KIND_PAUSE":       3,
+		"TIMER_KIND_START":       4,
 	}
 )
 
@@ -1691,7 +1695,10 @@ type RunStarted struct {
 	// The conversation that it continues; unset without.
 	Thread *ThreadStart `protobuf:"bytes,9,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Which run started it, and by which call; unset for a run that a caller started.
-	Parent        *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
+	Parent *ParentCall `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
+	// When it may begin, by the `start_delay` of StartRun; unset for a run that may begin at once. A TimerFired of the kind START
+	// says that the time has come.
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1792,6 +1799,13 @@ func (x *RunStarted) GetThread() *ThreadStart {
 func (x *RunStarted) GetParent() *ParentCall {
 	if x != nil {
 		return x.Parent
+	}
+	return nil
+}
+
+func (x *RunStarted) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
 	}
 	return nil
 }
@@ -6216,7 +6230,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"rule_fired\x18' \x01(\v2\x16.jackline.v1.RuleFiredH\x00R\truleFired\x12C\n" +
 	"\x0ejudge_returned\x18( \x01(\v2\x1a.jackline.v1.JudgeReturnedH\x00R\rjudgeReturned\x12.\n" +
 	"\acontent\x18d \x01(\v2\x14.jackline.v1.ContentR\acontentB\x06\n" +
-	"\x04factJ\x04\b+\x10F\"\xbc\x03\n" +
+	"\x04factJ\x04\b+\x10F\"\xf7\x03\n" +
 	"\n" +
 	"RunStarted\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -6232,7 +6246,9 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"forkedFrom\x120\n" +
 	"\x06thread\x18\t \x01(\v2\x18.jackline.v1.ThreadStartR\x06thread\x12/\n" +
 	"\x06parent\x18\n" +
-	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\"\x94\x02\n" +
+	" \x01(\v2\x17.jackline.v1.ParentCallR\x06parent\x129\n" +
+	"\n" +
+	"start_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\x94\x02\n" +
 	"\n" +
 	"ParentCall\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
@@ -6659,12 +6675,13 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x1aANSWER_PROBLEM_CALL_FAILED\x10\b\x12\x1c\n" +
 	"\x18ANSWER_PROBLEM_GUARDRAIL\x10\t\x12\x1d\n" +
 	"\x19ANSWER_PROBLEM_SUPERVISOR\x10\n" +
-	"*p\n" +
+	"*\x86\x01\n" +
 	"\tTimerKind\x12\x1a\n" +
 	"\x16TIMER_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TIMER_KIND_DEADLINE\x10\x01\x12\x18\n" +
 	"\x14TIMER_KIND_INTERRUPT\x10\x02\x12\x14\n" +
-	"\x10TIMER_KIND_PAUSE\x10\x03*\xde\x02\n" +
+	"\x10TIMER_KIND_PAUSE\x10\x03\x12\x14\n" +
+	"\x10TIMER_KIND_START\x10\x04*\xde\x02\n" +
 	"\n" +
 	"NoticeCode\x12\x1b\n" +
 	"\x17NOTICE_CODE_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -6855,70 +6872,71 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	72,  // 38: jackline.v1.RunStarted.forked_from:type_name -> jackline.v1.ForkOrigin
 	16,  // 39: jackline.v1.RunStarted.thread:type_name -> jackline.v1.ThreadStart
 	15,  // 40: jackline.v1.RunStarted.parent:type_name -> jackline.v1.ParentCall
-	0,   // 41: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
-	73,  // 42: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
-	74,  // 43: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
-	74,  // 44: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
-	1,   // 45: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
-	74,  // 46: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
-	75,  // 47: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
-	2,   // 48: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
-	3,   // 49: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
-	75,  // 50: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
-	4,   // 51: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
-	76,  // 52: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
-	77,  // 53: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
-	5,   // 54: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
-	6,   // 55: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
-	78,  // 56: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
-	69,  // 57: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
-	74,  // 58: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	79,  // 59: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	80,  // 60: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	74,  // 61: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	79,  // 62: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	81,  // 63: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	69,  // 64: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
-	70,  // 65: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	82,  // 66: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	7,   // 67: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,   // 68: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,   // 69: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10,  // 70: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	83,  // 71: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
-	11,  // 72: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	12,  // 73: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	73,  // 74: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
-	74,  // 75: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
-	84,  // 76: jackline.v1.RuleFired.stage:type_name -> jackline.v1.RuleStage
-	85,  // 77: jackline.v1.RuleFired.action:type_name -> jackline.v1.RuleAction
-	85,  // 78: jackline.v1.JudgeReturned.action:type_name -> jackline.v1.RuleAction
-	51,  // 79: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	53,  // 80: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	54,  // 81: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	56,  // 82: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	57,  // 83: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	60,  // 84: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	52,  // 85: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	61,  // 86: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	62,  // 87: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	63,  // 88: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	58,  // 89: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
-	50,  // 90: jackline.v1.Content.judge:type_name -> jackline.v1.JudgeContent
-	86,  // 91: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	52,  // 92: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	55,  // 93: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	59,  // 94: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
-	58,  // 95: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
-	67,  // 96: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	66,  // 97: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
-	65,  // 98: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
-	87,  // 99: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
-	100, // [100:100] is the sub-list for method output_type
-	100, // [100:100] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	69,  // 41: jackline.v1.RunStarted.start_time:type_name -> google.protobuf.Timestamp
+	0,   // 42: jackline.v1.RunRecovered.cause:type_name -> jackline.v1.RecoveryCause
+	73,  // 43: jackline.v1.RunFinished.state:type_name -> jackline.v1.RunState
+	74,  // 44: jackline.v1.RunFinished.stop_reason:type_name -> jackline.v1.StopReason
+	74,  // 45: jackline.v1.StepFinished.stop_reason:type_name -> jackline.v1.StopReason
+	1,   // 46: jackline.v1.ModelCallStarted.purpose:type_name -> jackline.v1.ModelCallPurpose
+	74,  // 47: jackline.v1.ModelCallStarted.limit:type_name -> jackline.v1.StopReason
+	75,  // 48: jackline.v1.ModelReplied.usage:type_name -> jackline.v1.Usage
+	2,   // 49: jackline.v1.ModelReplied.finish_reason:type_name -> jackline.v1.FinishReason
+	3,   // 50: jackline.v1.ModelCallFailed.failure:type_name -> jackline.v1.ModelFailureClass
+	75,  // 51: jackline.v1.ModelCallFailed.usage:type_name -> jackline.v1.Usage
+	4,   // 52: jackline.v1.ModelCallFailed.limit:type_name -> jackline.v1.ModelAttemptLimit
+	76,  // 53: jackline.v1.ToolCallStarted.effect:type_name -> jackline.v1.Effect
+	77,  // 54: jackline.v1.ToolCallFinished.status:type_name -> jackline.v1.ToolCallStatus
+	5,   // 55: jackline.v1.ToolCallFinished.problem:type_name -> jackline.v1.CallProblem
+	6,   // 56: jackline.v1.AnswerRejected.problem:type_name -> jackline.v1.AnswerProblem
+	78,  // 57: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
+	69,  // 58: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
+	74,  // 59: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
+	79,  // 60: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	80,  // 61: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	74,  // 62: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	79,  // 63: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	81,  // 64: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	69,  // 65: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	70,  // 66: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	82,  // 67: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,   // 68: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,   // 69: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,   // 70: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10,  // 71: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	83,  // 72: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	11,  // 73: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12,  // 74: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	73,  // 75: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
+	74,  // 76: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
+	84,  // 77: jackline.v1.RuleFired.stage:type_name -> jackline.v1.RuleStage
+	85,  // 78: jackline.v1.RuleFired.action:type_name -> jackline.v1.RuleAction
+	85,  // 79: jackline.v1.JudgeReturned.action:type_name -> jackline.v1.RuleAction
+	51,  // 80: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	53,  // 81: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	54,  // 82: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	56,  // 83: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	57,  // 84: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	60,  // 85: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	52,  // 86: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	61,  // 87: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	62,  // 88: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	63,  // 89: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	58,  // 90: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
+	50,  // 91: jackline.v1.Content.judge:type_name -> jackline.v1.JudgeContent
+	86,  // 92: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	52,  // 93: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	55,  // 94: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	59,  // 95: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
+	58,  // 96: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
+	67,  // 97: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	66,  // 98: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
+	65,  // 99: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
+	87,  // 100: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
+	101, // [101:101] is the sub-list for method output_type
+	101, // [101:101] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }

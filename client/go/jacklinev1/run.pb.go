@@ -1762,7 +1762,9 @@ type Run struct {
 	// Output only. The runs that it has started, in that order. Unset in lists.
 	Children []*ChildRun `protobuf:"bytes,29,rep,name=children,proto3" json:"children,omitempty"`
 	// Output only. The tool calls that wait before anything is called. Unset in lists, and where another server drives the run.
-	WaitingCalls  []*WaitingCall `protobuf:"bytes,35,rep,name=waiting_calls,json=waitingCalls,proto3" json:"waiting_calls,omitempty"`
+	WaitingCalls []*WaitingCall `protobuf:"bytes,35,rep,name=waiting_calls,json=waitingCalls,proto3" json:"waiting_calls,omitempty"`
+	// Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued. Unset without.
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2017,6 +2019,13 @@ func (x *Run) GetChildren() []*ChildRun {
 func (x *Run) GetWaitingCalls() []*WaitingCall {
 	if x != nil {
 		return x.WaitingCalls
+	}
+	return nil
+}
+
+func (x *Run) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
 	}
 	return nil
 }
@@ -2815,7 +2824,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\braise_to\x18\r \x01(\x04R\araiseTo\x12\"\n" +
 	"\rparent_run_id\x18\x14 \x01(\tR\vparentRunId\x12\x1f\n" +
 	"\vschema_json\x18\x0e \x01(\fR\n" +
-	"schemaJson\"\xae\f\n" +
+	"schemaJson\"\xe9\f\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -2860,13 +2869,15 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\rparent_run_id\x18\x1b \x01(\tR\vparentRunId\x12\x1e\n" +
 	"\vroot_run_id\x18\x1c \x01(\tR\trootRunId\x121\n" +
 	"\bchildren\x18\x1d \x03(\v2\x15.jackline.v1.ChildRunR\bchildren\x12=\n" +
-	"\rwaiting_calls\x18# \x03(\v2\x18.jackline.v1.WaitingCallR\fwaitingCalls\x1a9\n" +
+	"\rwaiting_calls\x18# \x03(\v2\x18.jackline.v1.WaitingCallR\fwaitingCalls\x129\n" +
+	"\n" +
+	"start_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x1f\x10#J\x04\b$\x10(J\x04\b)\x102\"\xa6\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b \x10#J\x04\b$\x10(J\x04\b)\x102\"\xa6\x03\n" +
 	"\bChildRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x17\n" +
@@ -3143,23 +3154,24 @@ var file_jackline_v1_run_proto_depIdxs = []int32{
 	29, // 26: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
 	21, // 27: jackline.v1.Run.children:type_name -> jackline.v1.ChildRun
 	25, // 28: jackline.v1.Run.waiting_calls:type_name -> jackline.v1.WaitingCall
-	0,  // 29: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
-	30, // 30: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
-	7,  // 31: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
-	8,  // 32: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
-	30, // 33: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
-	30, // 34: jackline.v1.ToolCall.waited:type_name -> google.protobuf.Duration
-	24, // 35: jackline.v1.ToolCall.wait:type_name -> jackline.v1.ToolWait
-	9,  // 36: jackline.v1.ToolWait.kind:type_name -> jackline.v1.ToolWaitKind
-	31, // 37: jackline.v1.ToolWait.since:type_name -> google.protobuf.Timestamp
-	24, // 38: jackline.v1.WaitingCall.wait:type_name -> jackline.v1.ToolWait
-	10, // 39: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
-	26, // 40: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	31, // 29: jackline.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	0,  // 30: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
+	30, // 31: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
+	7,  // 32: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
+	8,  // 33: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
+	30, // 34: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
+	30, // 35: jackline.v1.ToolCall.waited:type_name -> google.protobuf.Duration
+	24, // 36: jackline.v1.ToolCall.wait:type_name -> jackline.v1.ToolWait
+	9,  // 37: jackline.v1.ToolWait.kind:type_name -> jackline.v1.ToolWaitKind
+	31, // 38: jackline.v1.ToolWait.since:type_name -> google.protobuf.Timestamp
+	24, // 39: jackline.v1.WaitingCall.wait:type_name -> jackline.v1.ToolWait
+	10, // 40: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
+	26, // 41: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_proto_init() }
