@@ -412,6 +412,8 @@ const (
 	CallProblem_CALL_PROBLEM_POLICY_DENIED CallProblem = 10
 	// A hook had the reply that asked for it made anew.
 	CallProblem_CALL_PROBLEM_REPLY_DISCARDED CallProblem = 11
+	// A person did not let it start, or nobody did in time.
+	CallProblem_CALL_PROBLEM_NOT_APPROVED CallProblem = 12
 	// It would start a run below the last level that `child_depth` allows.
 	CallProblem_CALL_PROBLEM_CHILD_DEPTH CallProblem = 20
 	// The supervisor does not allow it.
@@ -433,6 +435,7 @@ var (
 		9:  "CALL_PROBLEM_GUARDRAIL",
 		10: "CALL_PROBLEM_POLICY_DENIED",
 		11: "CALL_PROBLEM_REPLY_DISCARDED",
+		12: "CALL_PROBLEM_NOT_APPROVED",
 		20: "CALL_PROBLEM_CHILD_DEPTH",
 		21: "CALL_PROBLEM_SUPERVISOR",
 	}
@@ -449,6 +452,7 @@ var (
 		"CALL_PROBLEM_GUARDRAIL":           9,
 		"CALL_PROBLEM_POLICY_DENIED":       10,
 		"CALL_PROBLEM_REPLY_DISCARDED":     11,
+		"CALL_PROBLEM_NOT_APPROVED":        12,
 		"CALL_PROBLEM_CHILD_DEPTH":         20,
 		"CALL_PROBLEM_SUPERVISOR":          21,
 	}
@@ -3067,7 +3071,11 @@ type InterruptRaised struct {
 	// The scope and name of that limit, such as `step.max_iterations`.
 	LimitLeaf string `protobuf:"bytes,7,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
 	// What the answer `raise` makes of that bound, in its own unit; 0 where that is no option.
-	RaiseTo       uint64 `protobuf:"varint,8,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
+	RaiseTo uint64 `protobuf:"varint,8,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
+	// SHA-256 of the arguments that are decided about, in hexadecimal. Of an approval.
+	ArgumentsDigest string `protobuf:"bytes,9,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
+	// What follows if nobody decides in time. Of an approval.
+	OnExpiry      ApprovalExpiry `protobuf:"varint,10,opt,name=on_expiry,json=onExpiry,proto3,enum=jackline.v1.ApprovalExpiry" json:"on_expiry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3158,6 +3166,20 @@ func (x *InterruptRaised) GetRaiseTo() uint64 {
 	return 0
 }
 
+func (x *InterruptRaised) GetArgumentsDigest() string {
+	if x != nil {
+		return x.ArgumentsDigest
+	}
+	return ""
+}
+
+func (x *InterruptRaised) GetOnExpiry() ApprovalExpiry {
+	if x != nil {
+		return x.OnExpiry
+	}
+	return ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED
+}
+
 // A question was answered or expired.
 type InterruptResolved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3166,9 +3188,11 @@ type InterruptResolved struct {
 	// The answer chosen; empty if it expired.
 	Option string `protobuf:"bytes,2,opt,name=option,proto3" json:"option,omitempty"`
 	// Who answered; empty if it expired.
-	Principal     string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Principal string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	// SHA-256 of the arguments that were put in place of those shown, in hexadecimal; empty if none were.
+	ArgumentsDigest string `protobuf:"bytes,4,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *InterruptResolved) Reset() {
@@ -3218,6 +3242,13 @@ func (x *InterruptResolved) GetOption() string {
 func (x *InterruptResolved) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *InterruptResolved) GetArgumentsDigest() string {
+	if x != nil {
+		return x.ArgumentsDigest
 	}
 	return ""
 }
@@ -5370,7 +5401,9 @@ type QuestionContent struct {
 	// What the tool is given back with the answer: nobody else's.
 	StateJson []byte `protobuf:"bytes,3,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
 	// What can be answered; empty: `accept` and `decline`.
-	Options       []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
+	Options []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
+	// The arguments that are decided about, as JSON. Of an approval.
+	ArgumentsJson []byte `protobuf:"bytes,5,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5429,6 +5462,13 @@ func (x *QuestionContent) GetStateJson() []byte {
 func (x *QuestionContent) GetOptions() []string {
 	if x != nil {
 		return x.Options
+	}
+	return nil
+}
+
+func (x *QuestionContent) GetArgumentsJson() []byte {
+	if x != nil {
+		return x.ArgumentsJson
 	}
 	return nil
 }
@@ -6359,7 +6399,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x0eAnswerRejected\x124\n" +
 	"\aproblem\x18\x01 \x01(\x0e2\x1a.jackline.v1.AnswerProblemR\aproblem\x12\x16\n" +
 	"\x06repair\x18\x02 \x01(\rR\x06repair\x12\x17\n" +
-	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xbb\x02\n" +
+	"\acall_id\x18\x03 \x01(\tR\x06callId\"\xa0\x03\n" +
 	"\x0fInterruptRaised\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.jackline.v1.InterruptKindR\x04kind\x12\x17\n" +
@@ -6370,11 +6410,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x05limit\x18\x06 \x01(\x0e2\x17.jackline.v1.StopReasonR\x05limit\x12\x1d\n" +
 	"\n" +
 	"limit_leaf\x18\a \x01(\tR\tlimitLeaf\x12\x19\n" +
-	"\braise_to\x18\b \x01(\x04R\araiseTo\"l\n" +
+	"\braise_to\x18\b \x01(\x04R\araiseTo\x12)\n" +
+	"\x10arguments_digest\x18\t \x01(\tR\x0fargumentsDigest\x128\n" +
+	"\ton_expiry\x18\n" +
+	" \x01(\x0e2\x1b.jackline.v1.ApprovalExpiryR\bonExpiry\"\x97\x01\n" +
 	"\x11InterruptResolved\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x16\n" +
 	"\x06option\x18\x02 \x01(\tR\x06option\x12\x1c\n" +
-	"\tprincipal\x18\x03 \x01(\tR\tprincipal\"\x8d\x02\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12)\n" +
+	"\x10arguments_digest\x18\x04 \x01(\tR\x0fargumentsDigest\"\x8d\x02\n" +
 	"\x0eCommandApplied\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12,\n" +
@@ -6544,14 +6588,15 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x04tail\x18\x03 \x01(\tR\x04tail\x12\x12\n" +
 	"\x04blob\x18\x04 \x01(\tR\x04blob\x12.\n" +
 	"\x05media\x18\x05 \x03(\v2\x18.jackline.v1.ResultMediaR\x05media\x128\n" +
-	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"\x7f\n" +
+	"\bquestion\x18\x06 \x01(\v2\x1c.jackline.v1.QuestionContentR\bquestion\"\xa6\x01\n" +
 	"\x0fQuestionContent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
 	"\vschema_json\x18\x02 \x01(\fR\n" +
 	"schemaJson\x12\x1d\n" +
 	"\n" +
 	"state_json\x18\x03 \x01(\fR\tstateJson\x12\x18\n" +
-	"\aoptions\x18\x04 \x03(\tR\aoptions\"h\n" +
+	"\aoptions\x18\x04 \x03(\tR\aoptions\x12%\n" +
+	"\x0earguments_json\x18\x05 \x01(\fR\rargumentsJson\"h\n" +
 	"\vResultMedia\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
@@ -6646,7 +6691,7 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x18MODEL_ATTEMPT_LIMIT_IDLE\x10\x03\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_TOTAL\x10\x04\x12\x1d\n" +
 	"\x19MODEL_ATTEMPT_LIMIT_BYTES\x10\x05\x12\x1e\n" +
-	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xc6\x03\n" +
+	"\x1aMODEL_ATTEMPT_LIMIT_CHUNKS\x10\x06*\xe5\x03\n" +
 	"\vCallProblem\x12\x1c\n" +
 	"\x18CALL_PROBLEM_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALL_PROBLEM_UNKNOWN_TOOL\x10\x01\x12$\n" +
@@ -6660,7 +6705,8 @@ const file_jackline_v1_event_proto_rawDesc = "" +
 	"\x16CALL_PROBLEM_GUARDRAIL\x10\t\x12\x1e\n" +
 	"\x1aCALL_PROBLEM_POLICY_DENIED\x10\n" +
 	"\x12 \n" +
-	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v\x12\x1c\n" +
+	"\x1cCALL_PROBLEM_REPLY_DISCARDED\x10\v\x12\x1d\n" +
+	"\x19CALL_PROBLEM_NOT_APPROVED\x10\f\x12\x1c\n" +
 	"\x18CALL_PROBLEM_CHILD_DEPTH\x10\x14\x12\x1b\n" +
 	"\x17CALL_PROBLEM_SUPERVISOR\x10\x15*\xdb\x02\n" +
 	"\rAnswerProblem\x12\x1e\n" +
@@ -6820,15 +6866,16 @@ var file_jackline_v1_event_proto_goTypes = []any{
 	(Effect)(0),                   // 76: jackline.v1.Effect
 	(ToolCallStatus)(0),           // 77: jackline.v1.ToolCallStatus
 	(InterruptKind)(0),            // 78: jackline.v1.InterruptKind
-	(CommandKind)(0),              // 79: jackline.v1.CommandKind
-	(AbortMode)(0),                // 80: jackline.v1.AbortMode
-	(ErrorReason)(0),              // 81: jackline.v1.ErrorReason
-	(*VisitBounds)(nil),           // 82: jackline.v1.VisitBounds
-	(GatePoint)(0),                // 83: jackline.v1.GatePoint
-	(RuleStage)(0),                // 84: jackline.v1.RuleStage
-	(RuleAction)(0),               // 85: jackline.v1.RuleAction
-	(*structpb.Struct)(nil),       // 86: google.protobuf.Struct
-	(*ToolWait)(nil),              // 87: jackline.v1.ToolWait
+	(ApprovalExpiry)(0),           // 79: jackline.v1.ApprovalExpiry
+	(CommandKind)(0),              // 80: jackline.v1.CommandKind
+	(AbortMode)(0),                // 81: jackline.v1.AbortMode
+	(ErrorReason)(0),              // 82: jackline.v1.ErrorReason
+	(*VisitBounds)(nil),           // 83: jackline.v1.VisitBounds
+	(GatePoint)(0),                // 84: jackline.v1.GatePoint
+	(RuleStage)(0),                // 85: jackline.v1.RuleStage
+	(RuleAction)(0),               // 86: jackline.v1.RuleAction
+	(*structpb.Struct)(nil),       // 87: google.protobuf.Struct
+	(*ToolWait)(nil),              // 88: jackline.v1.ToolWait
 }
 var file_jackline_v1_event_proto_depIdxs = []int32{
 	69,  // 0: jackline.v1.StepEvent.time:type_name -> google.protobuf.Timestamp
@@ -6891,52 +6938,53 @@ var file_jackline_v1_event_proto_depIdxs = []int32{
 	78,  // 57: jackline.v1.InterruptRaised.kind:type_name -> jackline.v1.InterruptKind
 	69,  // 58: jackline.v1.InterruptRaised.expires_at:type_name -> google.protobuf.Timestamp
 	74,  // 59: jackline.v1.InterruptRaised.limit:type_name -> jackline.v1.StopReason
-	79,  // 60: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
-	80,  // 61: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
-	74,  // 62: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
-	79,  // 63: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
-	81,  // 64: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
-	69,  // 65: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
-	70,  // 66: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
-	82,  // 67: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
-	7,   // 68: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
-	8,   // 69: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
-	9,   // 70: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
-	10,  // 71: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
-	83,  // 72: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
-	11,  // 73: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
-	12,  // 74: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
-	73,  // 75: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
-	74,  // 76: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
-	84,  // 77: jackline.v1.RuleFired.stage:type_name -> jackline.v1.RuleStage
-	85,  // 78: jackline.v1.RuleFired.action:type_name -> jackline.v1.RuleAction
-	85,  // 79: jackline.v1.JudgeReturned.action:type_name -> jackline.v1.RuleAction
-	51,  // 80: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
-	53,  // 81: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
-	54,  // 82: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
-	56,  // 83: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
-	57,  // 84: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
-	60,  // 85: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
-	52,  // 86: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
-	61,  // 87: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
-	62,  // 88: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
-	63,  // 89: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
-	58,  // 90: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
-	50,  // 91: jackline.v1.Content.judge:type_name -> jackline.v1.JudgeContent
-	86,  // 92: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
-	52,  // 93: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
-	55,  // 94: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
-	59,  // 95: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
-	58,  // 96: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
-	67,  // 97: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
-	66,  // 98: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
-	65,  // 99: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
-	87,  // 100: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
-	101, // [101:101] is the sub-list for method output_type
-	101, // [101:101] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	79,  // 60: jackline.v1.InterruptRaised.on_expiry:type_name -> jackline.v1.ApprovalExpiry
+	80,  // 61: jackline.v1.CommandApplied.kind:type_name -> jackline.v1.CommandKind
+	81,  // 62: jackline.v1.CommandApplied.abort_mode:type_name -> jackline.v1.AbortMode
+	74,  // 63: jackline.v1.CommandApplied.abort_cause:type_name -> jackline.v1.StopReason
+	80,  // 64: jackline.v1.CommandRejected.kind:type_name -> jackline.v1.CommandKind
+	82,  // 65: jackline.v1.CommandRejected.reason:type_name -> jackline.v1.ErrorReason
+	69,  // 66: jackline.v1.Paused.expires_at:type_name -> google.protobuf.Timestamp
+	70,  // 67: jackline.v1.BoundsAdjusted.run:type_name -> jackline.v1.RunBounds
+	83,  // 68: jackline.v1.BoundsAdjusted.visit:type_name -> jackline.v1.VisitBounds
+	7,   // 69: jackline.v1.TimerFired.kind:type_name -> jackline.v1.TimerKind
+	8,   // 70: jackline.v1.Noticed.code:type_name -> jackline.v1.NoticeCode
+	9,   // 71: jackline.v1.Consulted.kind:type_name -> jackline.v1.ConsultKind
+	10,  // 72: jackline.v1.Consulted.answer:type_name -> jackline.v1.ConsultAnswer
+	84,  // 73: jackline.v1.Consulted.point:type_name -> jackline.v1.GatePoint
+	11,  // 74: jackline.v1.Compacted.kind:type_name -> jackline.v1.CompactionKind
+	12,  // 75: jackline.v1.Reflected.pattern:type_name -> jackline.v1.ReflectionPattern
+	73,  // 76: jackline.v1.ChildFinished.state:type_name -> jackline.v1.RunState
+	74,  // 77: jackline.v1.ChildFinished.stop_reason:type_name -> jackline.v1.StopReason
+	85,  // 78: jackline.v1.RuleFired.stage:type_name -> jackline.v1.RuleStage
+	86,  // 79: jackline.v1.RuleFired.action:type_name -> jackline.v1.RuleAction
+	86,  // 80: jackline.v1.JudgeReturned.action:type_name -> jackline.v1.RuleAction
+	51,  // 81: jackline.v1.Content.run_input:type_name -> jackline.v1.RunInput
+	53,  // 82: jackline.v1.Content.result:type_name -> jackline.v1.ResultContent
+	54,  // 83: jackline.v1.Content.reply:type_name -> jackline.v1.ReplyContent
+	56,  // 84: jackline.v1.Content.call:type_name -> jackline.v1.CallContent
+	57,  // 85: jackline.v1.Content.tool_result:type_name -> jackline.v1.ToolResultContent
+	60,  // 86: jackline.v1.Content.answer:type_name -> jackline.v1.AnswerContent
+	52,  // 87: jackline.v1.Content.thread:type_name -> jackline.v1.ThreadContent
+	61,  // 88: jackline.v1.Content.consult:type_name -> jackline.v1.ConsultContent
+	62,  // 89: jackline.v1.Content.compacted:type_name -> jackline.v1.CompactedContent
+	63,  // 90: jackline.v1.Content.grounded:type_name -> jackline.v1.GroundedContent
+	58,  // 91: jackline.v1.Content.question:type_name -> jackline.v1.QuestionContent
+	50,  // 92: jackline.v1.Content.judge:type_name -> jackline.v1.JudgeContent
+	87,  // 93: jackline.v1.RunInput.subject:type_name -> google.protobuf.Struct
+	52,  // 94: jackline.v1.RunInput.thread:type_name -> jackline.v1.ThreadContent
+	55,  // 95: jackline.v1.ReplyContent.blocks:type_name -> jackline.v1.ReasoningBlocks
+	59,  // 96: jackline.v1.ToolResultContent.media:type_name -> jackline.v1.ResultMedia
+	58,  // 97: jackline.v1.ToolResultContent.question:type_name -> jackline.v1.QuestionContent
+	67,  // 98: jackline.v1.Delta.tool_arguments:type_name -> jackline.v1.ToolArgumentsDelta
+	66,  // 99: jackline.v1.Delta.tool_progress:type_name -> jackline.v1.ToolProgress
+	65,  // 100: jackline.v1.Delta.tool_waiting:type_name -> jackline.v1.ToolWaiting
+	88,  // 101: jackline.v1.ToolWaiting.wait:type_name -> jackline.v1.ToolWait
+	102, // [102:102] is the sub-list for method output_type
+	102, // [102:102] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_event_proto_init() }

@@ -1999,6 +1999,70 @@ func (x *ToolPolicy) GetSerialGroup() string {
 	return ""
 }
 
+// When a call of a tool may start only if somebody lets it.
+type ApprovalPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A CEL expression over the call; empty is always. One that has no value counts as true.
+	When string `protobuf:"bytes,1,opt,name=when,proto3" json:"when,omitempty"`
+	// How long it stays open.
+	ExpiryMs uint64 `protobuf:"varint,2,opt,name=expiry_ms,json=expiryMs,proto3" json:"expiry_ms,omitempty"`
+	// What follows then.
+	OnExpiry      ApprovalExpiry `protobuf:"varint,3,opt,name=on_expiry,json=onExpiry,proto3,enum=jackline.v1.ApprovalExpiry" json:"on_expiry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalPlan) Reset() {
+	*x = ApprovalPlan{}
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalPlan) ProtoMessage() {}
+
+func (x *ApprovalPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalPlan.ProtoReflect.Descriptor instead.
+func (*ApprovalPlan) Descriptor() ([]byte, []int) {
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ApprovalPlan) GetWhen() string {
+	if x != nil {
+		return x.When
+	}
+	return ""
+}
+
+func (x *ApprovalPlan) GetExpiryMs() uint64 {
+	if x != nil {
+		return x.ExpiryMs
+	}
+	return 0
+}
+
+func (x *ApprovalPlan) GetOnExpiry() ApprovalExpiry {
+	if x != nil {
+		return x.OnExpiry
+	}
+	return ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED
+}
+
 // A tool as one model step sees it.
 type ToolEntryPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2017,14 +2081,16 @@ type ToolEntryPlan struct {
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
 	// True if the model asks it again and again on purpose, until something is done.
-	Poll          bool `protobuf:"varint,11,opt,name=poll,proto3" json:"poll,omitempty"`
+	Poll bool `protobuf:"varint,11,opt,name=poll,proto3" json:"poll,omitempty"`
+	// When a call of it may start only if somebody lets it; unset: never.
+	Approval      *ApprovalPlan `protobuf:"bytes,12,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolEntryPlan) Reset() {
 	*x = ToolEntryPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2102,7 @@ func (x *ToolEntryPlan) String() string {
 func (*ToolEntryPlan) ProtoMessage() {}
 
 func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[7]
+	mi := &file_jackline_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2115,7 @@ func (x *ToolEntryPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEntryPlan.ProtoReflect.Descriptor instead.
 func (*ToolEntryPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ToolEntryPlan) GetRef() string {
@@ -2108,6 +2174,13 @@ func (x *ToolEntryPlan) GetPoll() bool {
 	return false
 }
 
+func (x *ToolEntryPlan) GetApproval() *ApprovalPlan {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
 // The contract of a step's answer.
 type OutcomePlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2130,7 +2203,7 @@ type OutcomePlan struct {
 
 func (x *OutcomePlan) Reset() {
 	*x = OutcomePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2215,7 @@ func (x *OutcomePlan) String() string {
 func (*OutcomePlan) ProtoMessage() {}
 
 func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[8]
+	mi := &file_jackline_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2228,7 @@ func (x *OutcomePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomePlan.ProtoReflect.Descriptor instead.
 func (*OutcomePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OutcomePlan) GetEnum() []string {
@@ -2228,7 +2301,7 @@ type StopCondition struct {
 
 func (x *StopCondition) Reset() {
 	*x = StopCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2240,7 +2313,7 @@ func (x *StopCondition) String() string {
 func (*StopCondition) ProtoMessage() {}
 
 func (x *StopCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[9]
+	mi := &file_jackline_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2253,7 +2326,7 @@ func (x *StopCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCondition.ProtoReflect.Descriptor instead.
 func (*StopCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopCondition) GetCondition() isStopCondition_Condition {
@@ -2502,7 +2575,7 @@ type StopConditions struct {
 
 func (x *StopConditions) Reset() {
 	*x = StopConditions{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2587,7 @@ func (x *StopConditions) String() string {
 func (*StopConditions) ProtoMessage() {}
 
 func (x *StopConditions) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[10]
+	mi := &file_jackline_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +2600,7 @@ func (x *StopConditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopConditions.ProtoReflect.Descriptor instead.
 func (*StopConditions) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopConditions) GetConditions() []*StopCondition {
@@ -2550,7 +2623,7 @@ type ToolCalledCondition struct {
 
 func (x *ToolCalledCondition) Reset() {
 	*x = ToolCalledCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2635,7 @@ func (x *ToolCalledCondition) String() string {
 func (*ToolCalledCondition) ProtoMessage() {}
 
 func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[11]
+	mi := &file_jackline_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2648,7 @@ func (x *ToolCalledCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCalledCondition.ProtoReflect.Descriptor instead.
 func (*ToolCalledCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ToolCalledCondition) GetName() string {
@@ -2605,7 +2678,7 @@ type TextMentionCondition struct {
 
 func (x *TextMentionCondition) Reset() {
 	*x = TextMentionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2690,7 @@ func (x *TextMentionCondition) String() string {
 func (*TextMentionCondition) ProtoMessage() {}
 
 func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[12]
+	mi := &file_jackline_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2703,7 @@ func (x *TextMentionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextMentionCondition.ProtoReflect.Descriptor instead.
 func (*TextMentionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TextMentionCondition) GetText() string {
@@ -2660,7 +2733,7 @@ type FunctionCondition struct {
 
 func (x *FunctionCondition) Reset() {
 	*x = FunctionCondition{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2745,7 @@ func (x *FunctionCondition) String() string {
 func (*FunctionCondition) ProtoMessage() {}
 
 func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[13]
+	mi := &file_jackline_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2758,7 @@ func (x *FunctionCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionCondition.ProtoReflect.Descriptor instead.
 func (*FunctionCondition) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FunctionCondition) GetFunction() string {
@@ -2715,7 +2788,7 @@ type PrunePlan struct {
 
 func (x *PrunePlan) Reset() {
 	*x = PrunePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2800,7 @@ func (x *PrunePlan) String() string {
 func (*PrunePlan) ProtoMessage() {}
 
 func (x *PrunePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[14]
+	mi := &file_jackline_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2813,7 @@ func (x *PrunePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrunePlan.ProtoReflect.Descriptor instead.
 func (*PrunePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PrunePlan) GetKeepTokens() uint64 {
@@ -2776,7 +2849,7 @@ type CompactionPlan struct {
 
 func (x *CompactionPlan) Reset() {
 	*x = CompactionPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +2861,7 @@ func (x *CompactionPlan) String() string {
 func (*CompactionPlan) ProtoMessage() {}
 
 func (x *CompactionPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[15]
+	mi := &file_jackline_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +2874,7 @@ func (x *CompactionPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionPlan.ProtoReflect.Descriptor instead.
 func (*CompactionPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CompactionPlan) GetMode() CompactionMode {
@@ -2904,7 +2977,7 @@ type ModelStepPlan struct {
 
 func (x *ModelStepPlan) Reset() {
 	*x = ModelStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +2989,7 @@ func (x *ModelStepPlan) String() string {
 func (*ModelStepPlan) ProtoMessage() {}
 
 func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[16]
+	mi := &file_jackline_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3002,7 @@ func (x *ModelStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelStepPlan.ProtoReflect.Descriptor instead.
 func (*ModelStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ModelStepPlan) GetModel() string {
@@ -3144,7 +3217,7 @@ type RepeatPlan struct {
 
 func (x *RepeatPlan) Reset() {
 	*x = RepeatPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3229,7 @@ func (x *RepeatPlan) String() string {
 func (*RepeatPlan) ProtoMessage() {}
 
 func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[17]
+	mi := &file_jackline_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3242,7 @@ func (x *RepeatPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatPlan.ProtoReflect.Descriptor instead.
 func (*RepeatPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RepeatPlan) GetBy() RepeatBy {
@@ -3206,7 +3279,7 @@ type ReflectPlan struct {
 
 func (x *ReflectPlan) Reset() {
 	*x = ReflectPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3291,7 @@ func (x *ReflectPlan) String() string {
 func (*ReflectPlan) ProtoMessage() {}
 
 func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[18]
+	mi := &file_jackline_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3304,7 @@ func (x *ReflectPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectPlan.ProtoReflect.Descriptor instead.
 func (*ReflectPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReflectPlan) GetEvery() uint32 {
@@ -3265,7 +3338,7 @@ type GroundPlan struct {
 
 func (x *GroundPlan) Reset() {
 	*x = GroundPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3350,7 @@ func (x *GroundPlan) String() string {
 func (*GroundPlan) ProtoMessage() {}
 
 func (x *GroundPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[19]
+	mi := &file_jackline_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3363,7 @@ func (x *GroundPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroundPlan.ProtoReflect.Descriptor instead.
 func (*GroundPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GroundPlan) GetModel() string {
@@ -3353,14 +3426,16 @@ type ToolStepPlan struct {
 	// What follows from its failures, and whether it is called again.
 	Policy *ToolPolicy `protobuf:"bytes,14,opt,name=policy,proto3" json:"policy,omitempty"`
 	// What is asked and checked when the flow visits it; unset: nothing.
-	Gates         *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
+	Gates *GatesPlan `protobuf:"bytes,24,opt,name=gates,proto3" json:"gates,omitempty"`
+	// When it may start only if somebody lets it, where the flow visits it; unset: never.
+	Approval      *ApprovalPlan `protobuf:"bytes,25,opt,name=approval,proto3" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolStepPlan) Reset() {
 	*x = ToolStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3372,7 +3447,7 @@ func (x *ToolStepPlan) String() string {
 func (*ToolStepPlan) ProtoMessage() {}
 
 func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[20]
+	mi := &file_jackline_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3460,7 @@ func (x *ToolStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStepPlan.ProtoReflect.Descriptor instead.
 func (*ToolStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{20}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ToolStepPlan) GetEffect() Effect {
@@ -3532,6 +3607,13 @@ func (x *ToolStepPlan) GetGates() *GatesPlan {
 	return nil
 }
 
+func (x *ToolStepPlan) GetApproval() *ApprovalPlan {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
 type isToolStepPlan_Action interface {
 	isToolStepPlan_Action()
 }
@@ -3608,7 +3690,7 @@ type ResultAction struct {
 
 func (x *ResultAction) Reset() {
 	*x = ResultAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3702,7 @@ func (x *ResultAction) String() string {
 func (*ResultAction) ProtoMessage() {}
 
 func (x *ResultAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[21]
+	mi := &file_jackline_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3715,7 @@ func (x *ResultAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAction.ProtoReflect.Descriptor instead.
 func (*ResultAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 // A run of its own. One of `workflow` and `agent` is set.
@@ -3651,7 +3733,7 @@ type ChildAction struct {
 
 func (x *ChildAction) Reset() {
 	*x = ChildAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3745,7 @@ func (x *ChildAction) String() string {
 func (*ChildAction) ProtoMessage() {}
 
 func (x *ChildAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[22]
+	mi := &file_jackline_v1_plan_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3758,7 @@ func (x *ChildAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildAction.ProtoReflect.Descriptor instead.
 func (*ChildAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChildAction) GetWorkflow() string {
@@ -3715,7 +3797,7 @@ type ChildShare struct {
 
 func (x *ChildShare) Reset() {
 	*x = ChildShare{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3809,7 @@ func (x *ChildShare) String() string {
 func (*ChildShare) ProtoMessage() {}
 
 func (x *ChildShare) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[23]
+	mi := &file_jackline_v1_plan_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3822,7 @@ func (x *ChildShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildShare.ProtoReflect.Descriptor instead.
 func (*ChildShare) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{23}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ChildShare) GetTokenBudget() uint64 {
@@ -3777,7 +3859,7 @@ type AgentTool struct {
 
 func (x *AgentTool) Reset() {
 	*x = AgentTool{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3871,7 @@ func (x *AgentTool) String() string {
 func (*AgentTool) ProtoMessage() {}
 
 func (x *AgentTool) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[24]
+	mi := &file_jackline_v1_plan_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3884,7 @@ func (x *AgentTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentTool.ProtoReflect.Descriptor instead.
 func (*AgentTool) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{24}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AgentTool) GetEffect() Effect {
@@ -3840,7 +3922,7 @@ type HttpAction struct {
 
 func (x *HttpAction) Reset() {
 	*x = HttpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +3934,7 @@ func (x *HttpAction) String() string {
 func (*HttpAction) ProtoMessage() {}
 
 func (x *HttpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[25]
+	mi := &file_jackline_v1_plan_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +3947,7 @@ func (x *HttpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpAction.ProtoReflect.Descriptor instead.
 func (*HttpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{25}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HttpAction) GetConnection() string {
@@ -3923,7 +4005,7 @@ type FunctionAction struct {
 
 func (x *FunctionAction) Reset() {
 	*x = FunctionAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +4017,7 @@ func (x *FunctionAction) String() string {
 func (*FunctionAction) ProtoMessage() {}
 
 func (x *FunctionAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[26]
+	mi := &file_jackline_v1_plan_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4030,7 @@ func (x *FunctionAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAction.ProtoReflect.Descriptor instead.
 func (*FunctionAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{26}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FunctionAction) GetFunction() string {
@@ -3982,7 +4064,7 @@ type McpAction struct {
 
 func (x *McpAction) Reset() {
 	*x = McpAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4076,7 @@ func (x *McpAction) String() string {
 func (*McpAction) ProtoMessage() {}
 
 func (x *McpAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[27]
+	mi := &file_jackline_v1_plan_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4089,7 @@ func (x *McpAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAction.ProtoReflect.Descriptor instead.
 func (*McpAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{27}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *McpAction) GetConnection() string {
@@ -4053,7 +4135,7 @@ type SqlAction struct {
 
 func (x *SqlAction) Reset() {
 	*x = SqlAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4065,7 +4147,7 @@ func (x *SqlAction) String() string {
 func (*SqlAction) ProtoMessage() {}
 
 func (x *SqlAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[28]
+	mi := &file_jackline_v1_plan_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4078,7 +4160,7 @@ func (x *SqlAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SqlAction.ProtoReflect.Descriptor instead.
 func (*SqlAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{28}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SqlAction) GetConnection() string {
@@ -4119,7 +4201,7 @@ type GrpcAction struct {
 
 func (x *GrpcAction) Reset() {
 	*x = GrpcAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4131,7 +4213,7 @@ func (x *GrpcAction) String() string {
 func (*GrpcAction) ProtoMessage() {}
 
 func (x *GrpcAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[29]
+	mi := &file_jackline_v1_plan_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4144,7 +4226,7 @@ func (x *GrpcAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAction.ProtoReflect.Descriptor instead.
 func (*GrpcAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{29}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GrpcAction) GetConnection() string {
@@ -4197,7 +4279,7 @@ type WorkerAction struct {
 
 func (x *WorkerAction) Reset() {
 	*x = WorkerAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4291,7 @@ func (x *WorkerAction) String() string {
 func (*WorkerAction) ProtoMessage() {}
 
 func (x *WorkerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[30]
+	mi := &file_jackline_v1_plan_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4304,7 @@ func (x *WorkerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAction.ProtoReflect.Descriptor instead.
 func (*WorkerAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{30}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WorkerAction) GetConnection() string {
@@ -4286,7 +4368,7 @@ type HumanAction struct {
 
 func (x *HumanAction) Reset() {
 	*x = HumanAction{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4298,7 +4380,7 @@ func (x *HumanAction) String() string {
 func (*HumanAction) ProtoMessage() {}
 
 func (x *HumanAction) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[31]
+	mi := &file_jackline_v1_plan_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4311,7 +4393,7 @@ func (x *HumanAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAction.ProtoReflect.Descriptor instead.
 func (*HumanAction) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{31}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HumanAction) GetQuestion() string {
@@ -4362,7 +4444,7 @@ type HumanOption struct {
 
 func (x *HumanOption) Reset() {
 	*x = HumanOption{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4456,7 @@ func (x *HumanOption) String() string {
 func (*HumanOption) ProtoMessage() {}
 
 func (x *HumanOption) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[32]
+	mi := &file_jackline_v1_plan_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4469,7 @@ func (x *HumanOption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanOption.ProtoReflect.Descriptor instead.
 func (*HumanOption) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{32}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HumanOption) GetValue() string {
@@ -4417,7 +4499,7 @@ type RouterCase struct {
 
 func (x *RouterCase) Reset() {
 	*x = RouterCase{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4511,7 @@ func (x *RouterCase) String() string {
 func (*RouterCase) ProtoMessage() {}
 
 func (x *RouterCase) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[33]
+	mi := &file_jackline_v1_plan_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4524,7 @@ func (x *RouterCase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterCase.ProtoReflect.Descriptor instead.
 func (*RouterCase) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{33}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RouterCase) GetWhen() string {
@@ -4470,7 +4552,7 @@ type RouterStepPlan struct {
 
 func (x *RouterStepPlan) Reset() {
 	*x = RouterStepPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4564,7 @@ func (x *RouterStepPlan) String() string {
 func (*RouterStepPlan) ProtoMessage() {}
 
 func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[34]
+	mi := &file_jackline_v1_plan_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4577,7 @@ func (x *RouterStepPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterStepPlan.ProtoReflect.Descriptor instead.
 func (*RouterStepPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{34}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RouterStepPlan) GetCases() []*RouterCase {
@@ -4522,7 +4604,7 @@ type HookPlan struct {
 
 func (x *HookPlan) Reset() {
 	*x = HookPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4534,7 +4616,7 @@ func (x *HookPlan) String() string {
 func (*HookPlan) ProtoMessage() {}
 
 func (x *HookPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[35]
+	mi := &file_jackline_v1_plan_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4547,7 +4629,7 @@ func (x *HookPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookPlan.ProtoReflect.Descriptor instead.
 func (*HookPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{35}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HookPlan) GetName() string {
@@ -4597,7 +4679,7 @@ type PolicyPlan struct {
 
 func (x *PolicyPlan) Reset() {
 	*x = PolicyPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4609,7 +4691,7 @@ func (x *PolicyPlan) String() string {
 func (*PolicyPlan) ProtoMessage() {}
 
 func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[36]
+	mi := &file_jackline_v1_plan_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4622,7 +4704,7 @@ func (x *PolicyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyPlan.ProtoReflect.Descriptor instead.
 func (*PolicyPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{36}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PolicyPlan) GetName() string {
@@ -4673,7 +4755,7 @@ type JudgedCheck struct {
 
 func (x *JudgedCheck) Reset() {
 	*x = JudgedCheck{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4767,7 @@ func (x *JudgedCheck) String() string {
 func (*JudgedCheck) ProtoMessage() {}
 
 func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[37]
+	mi := &file_jackline_v1_plan_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4780,7 @@ func (x *JudgedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedCheck.ProtoReflect.Descriptor instead.
 func (*JudgedCheck) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{37}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JudgedCheck) GetModel() string {
@@ -4739,7 +4821,7 @@ type GuardrailPlan struct {
 
 func (x *GuardrailPlan) Reset() {
 	*x = GuardrailPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[38]
+	mi := &file_jackline_v1_plan_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4751,7 +4833,7 @@ func (x *GuardrailPlan) String() string {
 func (*GuardrailPlan) ProtoMessage() {}
 
 func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[38]
+	mi := &file_jackline_v1_plan_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4846,7 @@ func (x *GuardrailPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardrailPlan.ProtoReflect.Descriptor instead.
 func (*GuardrailPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{38}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GuardrailPlan) GetPlace() string {
@@ -4876,7 +4958,7 @@ type MaskPlan struct {
 
 func (x *MaskPlan) Reset() {
 	*x = MaskPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[39]
+	mi := &file_jackline_v1_plan_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +4970,7 @@ func (x *MaskPlan) String() string {
 func (*MaskPlan) ProtoMessage() {}
 
 func (x *MaskPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[39]
+	mi := &file_jackline_v1_plan_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +4983,7 @@ func (x *MaskPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaskPlan.ProtoReflect.Descriptor instead.
 func (*MaskPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{39}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MaskPlan) GetKinds() []Pii {
@@ -4945,7 +5027,7 @@ type GatesPlan struct {
 
 func (x *GatesPlan) Reset() {
 	*x = GatesPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[40]
+	mi := &file_jackline_v1_plan_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4957,7 +5039,7 @@ func (x *GatesPlan) String() string {
 func (*GatesPlan) ProtoMessage() {}
 
 func (x *GatesPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[40]
+	mi := &file_jackline_v1_plan_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4970,7 +5052,7 @@ func (x *GatesPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesPlan.ProtoReflect.Descriptor instead.
 func (*GatesPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{40}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GatesPlan) GetHooks() []*HookPlan {
@@ -5051,7 +5133,7 @@ type ToolRepeatedRule struct {
 
 func (x *ToolRepeatedRule) Reset() {
 	*x = ToolRepeatedRule{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[41]
+	mi := &file_jackline_v1_plan_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5063,7 +5145,7 @@ func (x *ToolRepeatedRule) String() string {
 func (*ToolRepeatedRule) ProtoMessage() {}
 
 func (x *ToolRepeatedRule) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[41]
+	mi := &file_jackline_v1_plan_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5076,7 +5158,7 @@ func (x *ToolRepeatedRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolRepeatedRule.ProtoReflect.Descriptor instead.
 func (*ToolRepeatedRule) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{41}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ToolRepeatedRule) GetTool() string {
@@ -5113,7 +5195,7 @@ type BudgetFractionRule struct {
 
 func (x *BudgetFractionRule) Reset() {
 	*x = BudgetFractionRule{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[42]
+	mi := &file_jackline_v1_plan_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5125,7 +5207,7 @@ func (x *BudgetFractionRule) String() string {
 func (*BudgetFractionRule) ProtoMessage() {}
 
 func (x *BudgetFractionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[42]
+	mi := &file_jackline_v1_plan_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5138,7 +5220,7 @@ func (x *BudgetFractionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetFractionRule.ProtoReflect.Descriptor instead.
 func (*BudgetFractionRule) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{42}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BudgetFractionRule) GetOf() BudgetKind {
@@ -5168,7 +5250,7 @@ type ErrorRateRule struct {
 
 func (x *ErrorRateRule) Reset() {
 	*x = ErrorRateRule{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[43]
+	mi := &file_jackline_v1_plan_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5262,7 @@ func (x *ErrorRateRule) String() string {
 func (*ErrorRateRule) ProtoMessage() {}
 
 func (x *ErrorRateRule) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[43]
+	mi := &file_jackline_v1_plan_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5275,7 @@ func (x *ErrorRateRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorRateRule.ProtoReflect.Descriptor instead.
 func (*ErrorRateRule) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{43}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ErrorRateRule) GetWindow() uint32 {
@@ -5241,7 +5323,7 @@ type RulePlan struct {
 
 func (x *RulePlan) Reset() {
 	*x = RulePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[44]
+	mi := &file_jackline_v1_plan_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5253,7 +5335,7 @@ func (x *RulePlan) String() string {
 func (*RulePlan) ProtoMessage() {}
 
 func (x *RulePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[44]
+	mi := &file_jackline_v1_plan_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5266,7 +5348,7 @@ func (x *RulePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RulePlan.ProtoReflect.Descriptor instead.
 func (*RulePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{44}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RulePlan) GetPlace() string {
@@ -5431,7 +5513,7 @@ type SupervisorJudgePlan struct {
 
 func (x *SupervisorJudgePlan) Reset() {
 	*x = SupervisorJudgePlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[45]
+	mi := &file_jackline_v1_plan_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5443,7 +5525,7 @@ func (x *SupervisorJudgePlan) String() string {
 func (*SupervisorJudgePlan) ProtoMessage() {}
 
 func (x *SupervisorJudgePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[45]
+	mi := &file_jackline_v1_plan_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5456,7 +5538,7 @@ func (x *SupervisorJudgePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorJudgePlan.ProtoReflect.Descriptor instead.
 func (*SupervisorJudgePlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{45}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SupervisorJudgePlan) GetPlace() string {
@@ -5542,7 +5624,7 @@ type SupervisorPlan struct {
 
 func (x *SupervisorPlan) Reset() {
 	*x = SupervisorPlan{}
-	mi := &file_jackline_v1_plan_proto_msgTypes[46]
+	mi := &file_jackline_v1_plan_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5636,7 @@ func (x *SupervisorPlan) String() string {
 func (*SupervisorPlan) ProtoMessage() {}
 
 func (x *SupervisorPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_jackline_v1_plan_proto_msgTypes[46]
+	mi := &file_jackline_v1_plan_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5649,7 @@ func (x *SupervisorPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorPlan.ProtoReflect.Descriptor instead.
 func (*SupervisorPlan) Descriptor() ([]byte, []int) {
-	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{46}
+	return file_jackline_v1_plan_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SupervisorPlan) GetRules() []*RulePlan {
@@ -5716,7 +5798,11 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"on_timeout\x18\x05 \x01(\x0e2\x16.jackline.v1.OnFailureR\tonTimeout\x12\x14\n" +
 	"\x05reuse\x18\x06 \x01(\bR\x05reuse\x12!\n" +
-	"\fserial_group\x18\a \x01(\tR\vserialGroup\"\x87\x03\n" +
+	"\fserial_group\x18\a \x01(\tR\vserialGroup\"y\n" +
+	"\fApprovalPlan\x12\x12\n" +
+	"\x04when\x18\x01 \x01(\tR\x04when\x12\x1b\n" +
+	"\texpiry_ms\x18\x02 \x01(\x04R\bexpiryMs\x128\n" +
+	"\ton_expiry\x18\x03 \x01(\x0e2\x1b.jackline.v1.ApprovalExpiryR\bonExpiry\"\xbe\x03\n" +
 	"\rToolEntryPlan\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
@@ -5725,12 +5811,13 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\tmax_calls\x18\x05 \x01(\rH\x00R\bmaxCalls\x88\x01\x01\x12%\n" +
 	"\x0ewrites_context\x18\x06 \x01(\bR\rwritesContext\x12/\n" +
 	"\x06policy\x18\a \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12\x12\n" +
-	"\x04poll\x18\v \x01(\bR\x04poll\x1a7\n" +
+	"\x04poll\x18\v \x01(\bR\x04poll\x125\n" +
+	"\bapproval\x18\f \x01(\v2\x19.jackline.v1.ApprovalPlanR\bapproval\x1a7\n" +
 	"\tBindEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_max_callsJ\x04\b\b\x10\vJ\x04\b\f\x10\x14\"\xff\x01\n" +
+	"_max_callsJ\x04\b\b\x10\vJ\x04\b\r\x10\x14\"\xff\x01\n" +
 	"\vOutcomePlan\x12\x12\n" +
 	"\x04enum\x18\x01 \x03(\tR\x04enum\x12$\n" +
 	"\vschema_json\x18\x02 \x01(\tH\x00R\n" +
@@ -5848,7 +5935,7 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x12threshold_permille\x18\x02 \x01(\rR\x11thresholdPermille\x12\x1f\n" +
 	"\vmax_replans\x18\x03 \x01(\rR\n" +
 	"maxReplans\x124\n" +
-	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xbf\x06\n" +
+	"\bon_error\x18\x04 \x01(\x0e2\x19.jackline.v1.OnJudgeErrorR\aonError\"\xf6\x06\n" +
 	"\fToolStepPlan\x12+\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x13.jackline.v1.EffectR\x06effect\x12\x1d\n" +
 	"\n" +
@@ -5870,9 +5957,10 @@ const file_jackline_v1_plan_proto_rawDesc = "" +
 	"\x06worker\x18\x12 \x01(\v2\x19.jackline.v1.WorkerActionH\x00R\x06worker\x120\n" +
 	"\x05human\x18\x13 \x01(\v2\x18.jackline.v1.HumanActionH\x00R\x05human\x12/\n" +
 	"\x06policy\x18\x0e \x01(\v2\x17.jackline.v1.ToolPolicyR\x06policy\x12,\n" +
-	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gatesB\b\n" +
+	"\x05gates\x18\x18 \x01(\v2\x16.jackline.v1.GatesPlanR\x05gates\x125\n" +
+	"\bapproval\x18\x19 \x01(\v2\x19.jackline.v1.ApprovalPlanR\bapprovalB\b\n" +
 	"\x06actionJ\x04\b\a\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x15\x10\x18J\x04\b\x19\x10(\"\x0e\n" +
+	"J\x04\b\r\x10\x0eJ\x04\b\x15\x10\x18J\x04\b\x1a\x10(\"\x0e\n" +
 	"\fResultAction\"n\n" +
 	"\vChildAction\x12\x1a\n" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x14\n" +
@@ -6160,7 +6248,7 @@ func file_jackline_v1_plan_proto_rawDescGZIP() []byte {
 }
 
 var file_jackline_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 18)
-var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_jackline_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_jackline_v1_plan_proto_goTypes = []any{
 	(OnPauseMax)(0),              // 0: jackline.v1.OnPauseMax
 	(OnFailure)(0),               // 1: jackline.v1.OnFailure
@@ -6187,157 +6275,162 @@ var file_jackline_v1_plan_proto_goTypes = []any{
 	(*StepBounds)(nil),           // 22: jackline.v1.StepBounds
 	(*PromptSection)(nil),        // 23: jackline.v1.PromptSection
 	(*ToolPolicy)(nil),           // 24: jackline.v1.ToolPolicy
-	(*ToolEntryPlan)(nil),        // 25: jackline.v1.ToolEntryPlan
-	(*OutcomePlan)(nil),          // 26: jackline.v1.OutcomePlan
-	(*StopCondition)(nil),        // 27: jackline.v1.StopCondition
-	(*StopConditions)(nil),       // 28: jackline.v1.StopConditions
-	(*ToolCalledCondition)(nil),  // 29: jackline.v1.ToolCalledCondition
-	(*TextMentionCondition)(nil), // 30: jackline.v1.TextMentionCondition
-	(*FunctionCondition)(nil),    // 31: jackline.v1.FunctionCondition
-	(*PrunePlan)(nil),            // 32: jackline.v1.PrunePlan
-	(*CompactionPlan)(nil),       // 33: jackline.v1.CompactionPlan
-	(*ModelStepPlan)(nil),        // 34: jackline.v1.ModelStepPlan
-	(*RepeatPlan)(nil),           // 35: jackline.v1.RepeatPlan
-	(*ReflectPlan)(nil),          // 36: jackline.v1.ReflectPlan
-	(*GroundPlan)(nil),           // 37: jackline.v1.GroundPlan
-	(*ToolStepPlan)(nil),         // 38: jackline.v1.ToolStepPlan
-	(*ResultAction)(nil),         // 39: jackline.v1.ResultAction
-	(*ChildAction)(nil),          // 40: jackline.v1.ChildAction
-	(*ChildShare)(nil),           // 41: jackline.v1.ChildShare
-	(*AgentTool)(nil),            // 42: jackline.v1.AgentTool
-	(*HttpAction)(nil),           // 43: jackline.v1.HttpAction
-	(*FunctionAction)(nil),       // 44: jackline.v1.FunctionAction
-	(*McpAction)(nil),            // 45: jackline.v1.McpAction
-	(*SqlAction)(nil),            // 46: jackline.v1.SqlAction
-	(*GrpcAction)(nil),           // 47: jackline.v1.GrpcAction
-	(*WorkerAction)(nil),         // 48: jackline.v1.WorkerAction
-	(*HumanAction)(nil),          // 49: jackline.v1.HumanAction
-	(*HumanOption)(nil),          // 50: jackline.v1.HumanOption
-	(*RouterCase)(nil),           // 51: jackline.v1.RouterCase
-	(*RouterStepPlan)(nil),       // 52: jackline.v1.RouterStepPlan
-	(*HookPlan)(nil),             // 53: jackline.v1.HookPlan
-	(*PolicyPlan)(nil),           // 54: jackline.v1.PolicyPlan
-	(*JudgedCheck)(nil),          // 55: jackline.v1.JudgedCheck
-	(*GuardrailPlan)(nil),        // 56: jackline.v1.GuardrailPlan
-	(*MaskPlan)(nil),             // 57: jackline.v1.MaskPlan
-	(*GatesPlan)(nil),            // 58: jackline.v1.GatesPlan
-	(*ToolRepeatedRule)(nil),     // 59: jackline.v1.ToolRepeatedRule
-	(*BudgetFractionRule)(nil),   // 60: jackline.v1.BudgetFractionRule
-	(*ErrorRateRule)(nil),        // 61: jackline.v1.ErrorRateRule
-	(*RulePlan)(nil),             // 62: jackline.v1.RulePlan
-	(*SupervisorJudgePlan)(nil),  // 63: jackline.v1.SupervisorJudgePlan
-	(*SupervisorPlan)(nil),       // 64: jackline.v1.SupervisorPlan
-	nil,                          // 65: jackline.v1.StepPlan.InputEntry
-	nil,                          // 66: jackline.v1.StepPlan.RoutesEntry
-	nil,                          // 67: jackline.v1.ToolEntryPlan.BindEntry
-	nil,                          // 68: jackline.v1.HttpAction.QueryEntry
-	nil,                          // 69: jackline.v1.HttpAction.HeadersEntry
-	(*RunBounds)(nil),            // 70: jackline.v1.RunBounds
-	(OnQuestion)(0),              // 71: jackline.v1.OnQuestion
-	(Effect)(0),                  // 72: jackline.v1.Effect
-	(GatePoint)(0),               // 73: jackline.v1.GatePoint
-	(RuleStage)(0),               // 74: jackline.v1.RuleStage
-	(RuleAction)(0),              // 75: jackline.v1.RuleAction
+	(*ApprovalPlan)(nil),         // 25: jackline.v1.ApprovalPlan
+	(*ToolEntryPlan)(nil),        // 26: jackline.v1.ToolEntryPlan
+	(*OutcomePlan)(nil),          // 27: jackline.v1.OutcomePlan
+	(*StopCondition)(nil),        // 28: jackline.v1.StopCondition
+	(*StopConditions)(nil),       // 29: jackline.v1.StopConditions
+	(*ToolCalledCondition)(nil),  // 30: jackline.v1.ToolCalledCondition
+	(*TextMentionCondition)(nil), // 31: jackline.v1.TextMentionCondition
+	(*FunctionCondition)(nil),    // 32: jackline.v1.FunctionCondition
+	(*PrunePlan)(nil),            // 33: jackline.v1.PrunePlan
+	(*CompactionPlan)(nil),       // 34: jackline.v1.CompactionPlan
+	(*ModelStepPlan)(nil),        // 35: jackline.v1.ModelStepPlan
+	(*RepeatPlan)(nil),           // 36: jackline.v1.RepeatPlan
+	(*ReflectPlan)(nil),          // 37: jackline.v1.ReflectPlan
+	(*GroundPlan)(nil),           // 38: jackline.v1.GroundPlan
+	(*ToolStepPlan)(nil),         // 39: jackline.v1.ToolStepPlan
+	(*ResultAction)(nil),         // 40: jackline.v1.ResultAction
+	(*ChildAction)(nil),          // 41: jackline.v1.ChildAction
+	(*ChildShare)(nil),           // 42: jackline.v1.ChildShare
+	(*AgentTool)(nil),            // 43: jackline.v1.AgentTool
+	(*HttpAction)(nil),           // 44: jackline.v1.HttpAction
+	(*FunctionAction)(nil),       // 45: jackline.v1.FunctionAction
+	(*McpAction)(nil),            // 46: jackline.v1.McpAction
+	(*SqlAction)(nil),            // 47: jackline.v1.SqlAction
+	(*GrpcAction)(nil),           // 48: jackline.v1.GrpcAction
+	(*WorkerAction)(nil),         // 49: jackline.v1.WorkerAction
+	(*HumanAction)(nil),          // 50: jackline.v1.HumanAction
+	(*HumanOption)(nil),          // 51: jackline.v1.HumanOption
+	(*RouterCase)(nil),           // 52: jackline.v1.RouterCase
+	(*RouterStepPlan)(nil),       // 53: jackline.v1.RouterStepPlan
+	(*HookPlan)(nil),             // 54: jackline.v1.HookPlan
+	(*PolicyPlan)(nil),           // 55: jackline.v1.PolicyPlan
+	(*JudgedCheck)(nil),          // 56: jackline.v1.JudgedCheck
+	(*GuardrailPlan)(nil),        // 57: jackline.v1.GuardrailPlan
+	(*MaskPlan)(nil),             // 58: jackline.v1.MaskPlan
+	(*GatesPlan)(nil),            // 59: jackline.v1.GatesPlan
+	(*ToolRepeatedRule)(nil),     // 60: jackline.v1.ToolRepeatedRule
+	(*BudgetFractionRule)(nil),   // 61: jackline.v1.BudgetFractionRule
+	(*ErrorRateRule)(nil),        // 62: jackline.v1.ErrorRateRule
+	(*RulePlan)(nil),             // 63: jackline.v1.RulePlan
+	(*SupervisorJudgePlan)(nil),  // 64: jackline.v1.SupervisorJudgePlan
+	(*SupervisorPlan)(nil),       // 65: jackline.v1.SupervisorPlan
+	nil,                          // 66: jackline.v1.StepPlan.InputEntry
+	nil,                          // 67: jackline.v1.StepPlan.RoutesEntry
+	nil,                          // 68: jackline.v1.ToolEntryPlan.BindEntry
+	nil,                          // 69: jackline.v1.HttpAction.QueryEntry
+	nil,                          // 70: jackline.v1.HttpAction.HeadersEntry
+	(*RunBounds)(nil),            // 71: jackline.v1.RunBounds
+	(OnQuestion)(0),              // 72: jackline.v1.OnQuestion
+	(ApprovalExpiry)(0),          // 73: jackline.v1.ApprovalExpiry
+	(Effect)(0),                  // 74: jackline.v1.Effect
+	(GatePoint)(0),               // 75: jackline.v1.GatePoint
+	(RuleStage)(0),               // 76: jackline.v1.RuleStage
+	(RuleAction)(0),              // 77: jackline.v1.RuleAction
 }
 var file_jackline_v1_plan_proto_depIdxs = []int32{
 	21, // 0: jackline.v1.Plan.steps:type_name -> jackline.v1.StepPlan
 	20, // 1: jackline.v1.Plan.models:type_name -> jackline.v1.ModelPlan
-	70, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
-	71, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
+	71, // 2: jackline.v1.Plan.bounds:type_name -> jackline.v1.RunBounds
+	72, // 3: jackline.v1.Plan.on_question:type_name -> jackline.v1.OnQuestion
 	19, // 4: jackline.v1.Plan.bounds_cap:type_name -> jackline.v1.BoundsCap
-	58, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
+	59, // 5: jackline.v1.Plan.gates:type_name -> jackline.v1.GatesPlan
 	0,  // 6: jackline.v1.Plan.on_pause_max:type_name -> jackline.v1.OnPauseMax
-	65, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
-	66, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
-	34, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
-	38, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
-	52, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
+	66, // 7: jackline.v1.StepPlan.input:type_name -> jackline.v1.StepPlan.InputEntry
+	67, // 8: jackline.v1.StepPlan.routes:type_name -> jackline.v1.StepPlan.RoutesEntry
+	35, // 9: jackline.v1.StepPlan.model_step:type_name -> jackline.v1.ModelStepPlan
+	39, // 10: jackline.v1.StepPlan.tool_step:type_name -> jackline.v1.ToolStepPlan
+	53, // 11: jackline.v1.StepPlan.router_step:type_name -> jackline.v1.RouterStepPlan
 	1,  // 12: jackline.v1.ToolPolicy.on_error:type_name -> jackline.v1.OnFailure
 	1,  // 13: jackline.v1.ToolPolicy.on_timeout:type_name -> jackline.v1.OnFailure
-	67, // 14: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
-	24, // 15: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
-	2,  // 16: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
-	28, // 17: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
-	28, // 18: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
-	27, // 19: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
-	29, // 20: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
-	30, // 21: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
-	31, // 22: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
-	27, // 23: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
-	9,  // 24: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
-	32, // 25: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
-	23, // 26: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
-	25, // 27: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
-	72, // 28: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
-	3,  // 29: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
-	22, // 30: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
-	26, // 31: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
-	6,  // 32: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
-	8,  // 33: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
-	27, // 34: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
-	5,  // 35: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
-	35, // 36: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
-	36, // 37: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
-	37, // 38: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
-	4,  // 39: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
-	33, // 40: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
-	7,  // 41: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
-	58, // 42: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	42, // 43: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
-	64, // 44: jackline.v1.ModelStepPlan.supervisor:type_name -> jackline.v1.SupervisorPlan
-	10, // 45: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
-	11, // 46: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
-	72, // 47: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
-	12, // 48: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
-	43, // 49: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
-	44, // 50: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
-	45, // 51: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
-	39, // 52: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
-	46, // 53: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
-	47, // 54: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
-	40, // 55: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
-	48, // 56: jackline.v1.ToolStepPlan.worker:type_name -> jackline.v1.WorkerAction
-	49, // 57: jackline.v1.ToolStepPlan.human:type_name -> jackline.v1.HumanAction
-	24, // 58: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
-	58, // 59: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
-	41, // 60: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
-	72, // 61: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
-	41, // 62: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
-	68, // 63: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
-	69, // 64: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
-	50, // 65: jackline.v1.HumanAction.options:type_name -> jackline.v1.HumanOption
-	51, // 66: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
-	73, // 67: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
-	13, // 68: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
-	14, // 69: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
-	55, // 70: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
-	15, // 71: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
-	53, // 72: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
-	54, // 73: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
-	56, // 74: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
-	56, // 75: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
-	56, // 76: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
-	57, // 77: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
-	57, // 78: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
-	57, // 79: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
-	57, // 80: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
-	10, // 81: jackline.v1.ToolRepeatedRule.by:type_name -> jackline.v1.RepeatBy
-	17, // 82: jackline.v1.BudgetFractionRule.of:type_name -> jackline.v1.BudgetKind
-	59, // 83: jackline.v1.RulePlan.tool_repeated:type_name -> jackline.v1.ToolRepeatedRule
-	60, // 84: jackline.v1.RulePlan.budget_fraction:type_name -> jackline.v1.BudgetFractionRule
-	61, // 85: jackline.v1.RulePlan.error_rate:type_name -> jackline.v1.ErrorRateRule
-	74, // 86: jackline.v1.RulePlan.stage:type_name -> jackline.v1.RuleStage
-	75, // 87: jackline.v1.RulePlan.then:type_name -> jackline.v1.RuleAction
-	75, // 88: jackline.v1.SupervisorJudgePlan.on_violation:type_name -> jackline.v1.RuleAction
-	16, // 89: jackline.v1.SupervisorJudgePlan.on_error:type_name -> jackline.v1.OnSupervisorError
-	14, // 90: jackline.v1.SupervisorJudgePlan.view:type_name -> jackline.v1.ArgumentsView
-	62, // 91: jackline.v1.SupervisorPlan.rules:type_name -> jackline.v1.RulePlan
-	63, // 92: jackline.v1.SupervisorPlan.judge:type_name -> jackline.v1.SupervisorJudgePlan
-	93, // [93:93] is the sub-list for method output_type
-	93, // [93:93] is the sub-list for method input_type
-	93, // [93:93] is the sub-list for extension type_name
-	93, // [93:93] is the sub-list for extension extendee
-	0,  // [0:93] is the sub-list for field type_name
+	73, // 14: jackline.v1.ApprovalPlan.on_expiry:type_name -> jackline.v1.ApprovalExpiry
+	68, // 15: jackline.v1.ToolEntryPlan.bind:type_name -> jackline.v1.ToolEntryPlan.BindEntry
+	24, // 16: jackline.v1.ToolEntryPlan.policy:type_name -> jackline.v1.ToolPolicy
+	25, // 17: jackline.v1.ToolEntryPlan.approval:type_name -> jackline.v1.ApprovalPlan
+	2,  // 18: jackline.v1.OutcomePlan.form:type_name -> jackline.v1.AnswerForm
+	29, // 19: jackline.v1.StopCondition.any_of:type_name -> jackline.v1.StopConditions
+	29, // 20: jackline.v1.StopCondition.all_of:type_name -> jackline.v1.StopConditions
+	28, // 21: jackline.v1.StopCondition.negated:type_name -> jackline.v1.StopCondition
+	30, // 22: jackline.v1.StopCondition.tool_called:type_name -> jackline.v1.ToolCalledCondition
+	31, // 23: jackline.v1.StopCondition.text_mention:type_name -> jackline.v1.TextMentionCondition
+	32, // 24: jackline.v1.StopCondition.function:type_name -> jackline.v1.FunctionCondition
+	28, // 25: jackline.v1.StopConditions.conditions:type_name -> jackline.v1.StopCondition
+	9,  // 26: jackline.v1.CompactionPlan.mode:type_name -> jackline.v1.CompactionMode
+	33, // 27: jackline.v1.CompactionPlan.prune:type_name -> jackline.v1.PrunePlan
+	23, // 28: jackline.v1.ModelStepPlan.system:type_name -> jackline.v1.PromptSection
+	26, // 29: jackline.v1.ModelStepPlan.tools:type_name -> jackline.v1.ToolEntryPlan
+	74, // 30: jackline.v1.ModelStepPlan.allow_effects:type_name -> jackline.v1.Effect
+	3,  // 31: jackline.v1.ModelStepPlan.tool_choice:type_name -> jackline.v1.ToolChoiceMode
+	22, // 32: jackline.v1.ModelStepPlan.bounds:type_name -> jackline.v1.StepBounds
+	27, // 33: jackline.v1.ModelStepPlan.outcome:type_name -> jackline.v1.OutcomePlan
+	6,  // 34: jackline.v1.ModelStepPlan.on_limit:type_name -> jackline.v1.OnLimit
+	8,  // 35: jackline.v1.ModelStepPlan.tool_execution:type_name -> jackline.v1.ToolExecution
+	28, // 36: jackline.v1.ModelStepPlan.stop_when:type_name -> jackline.v1.StopCondition
+	5,  // 37: jackline.v1.ModelStepPlan.completion:type_name -> jackline.v1.Completion
+	36, // 38: jackline.v1.ModelStepPlan.repeat:type_name -> jackline.v1.RepeatPlan
+	37, // 39: jackline.v1.ModelStepPlan.reflect:type_name -> jackline.v1.ReflectPlan
+	38, // 40: jackline.v1.ModelStepPlan.ground:type_name -> jackline.v1.GroundPlan
+	4,  // 41: jackline.v1.ModelStepPlan.text_tool_calls:type_name -> jackline.v1.TextToolCalls
+	34, // 42: jackline.v1.ModelStepPlan.compaction:type_name -> jackline.v1.CompactionPlan
+	7,  // 43: jackline.v1.ModelStepPlan.on_model_unavailable:type_name -> jackline.v1.OnModelUnavailable
+	59, // 44: jackline.v1.ModelStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	43, // 45: jackline.v1.ModelStepPlan.as_tool:type_name -> jackline.v1.AgentTool
+	65, // 46: jackline.v1.ModelStepPlan.supervisor:type_name -> jackline.v1.SupervisorPlan
+	10, // 47: jackline.v1.RepeatPlan.by:type_name -> jackline.v1.RepeatBy
+	11, // 48: jackline.v1.GroundPlan.on_error:type_name -> jackline.v1.OnJudgeError
+	74, // 49: jackline.v1.ToolStepPlan.effect:type_name -> jackline.v1.Effect
+	12, // 50: jackline.v1.ToolStepPlan.on_unknown:type_name -> jackline.v1.OnUnknown
+	44, // 51: jackline.v1.ToolStepPlan.http:type_name -> jackline.v1.HttpAction
+	45, // 52: jackline.v1.ToolStepPlan.function:type_name -> jackline.v1.FunctionAction
+	46, // 53: jackline.v1.ToolStepPlan.mcp:type_name -> jackline.v1.McpAction
+	40, // 54: jackline.v1.ToolStepPlan.result:type_name -> jackline.v1.ResultAction
+	47, // 55: jackline.v1.ToolStepPlan.sql:type_name -> jackline.v1.SqlAction
+	48, // 56: jackline.v1.ToolStepPlan.grpc:type_name -> jackline.v1.GrpcAction
+	41, // 57: jackline.v1.ToolStepPlan.child:type_name -> jackline.v1.ChildAction
+	49, // 58: jackline.v1.ToolStepPlan.worker:type_name -> jackline.v1.WorkerAction
+	50, // 59: jackline.v1.ToolStepPlan.human:type_name -> jackline.v1.HumanAction
+	24, // 60: jackline.v1.ToolStepPlan.policy:type_name -> jackline.v1.ToolPolicy
+	59, // 61: jackline.v1.ToolStepPlan.gates:type_name -> jackline.v1.GatesPlan
+	25, // 62: jackline.v1.ToolStepPlan.approval:type_name -> jackline.v1.ApprovalPlan
+	42, // 63: jackline.v1.ChildAction.share:type_name -> jackline.v1.ChildShare
+	74, // 64: jackline.v1.AgentTool.effect:type_name -> jackline.v1.Effect
+	42, // 65: jackline.v1.AgentTool.share:type_name -> jackline.v1.ChildShare
+	69, // 66: jackline.v1.HttpAction.query:type_name -> jackline.v1.HttpAction.QueryEntry
+	70, // 67: jackline.v1.HttpAction.headers:type_name -> jackline.v1.HttpAction.HeadersEntry
+	51, // 68: jackline.v1.HumanAction.options:type_name -> jackline.v1.HumanOption
+	52, // 69: jackline.v1.RouterStepPlan.cases:type_name -> jackline.v1.RouterCase
+	75, // 70: jackline.v1.HookPlan.points:type_name -> jackline.v1.GatePoint
+	13, // 71: jackline.v1.HookPlan.on_error:type_name -> jackline.v1.OnHookError
+	14, // 72: jackline.v1.PolicyPlan.view:type_name -> jackline.v1.ArgumentsView
+	56, // 73: jackline.v1.GuardrailPlan.judged:type_name -> jackline.v1.JudgedCheck
+	15, // 74: jackline.v1.MaskPlan.kinds:type_name -> jackline.v1.Pii
+	54, // 75: jackline.v1.GatesPlan.hooks:type_name -> jackline.v1.HookPlan
+	55, // 76: jackline.v1.GatesPlan.policy:type_name -> jackline.v1.PolicyPlan
+	57, // 77: jackline.v1.GatesPlan.input:type_name -> jackline.v1.GuardrailPlan
+	57, // 78: jackline.v1.GatesPlan.output:type_name -> jackline.v1.GuardrailPlan
+	57, // 79: jackline.v1.GatesPlan.tools:type_name -> jackline.v1.GuardrailPlan
+	58, // 80: jackline.v1.GatesPlan.mask_input:type_name -> jackline.v1.MaskPlan
+	58, // 81: jackline.v1.GatesPlan.mask_replies:type_name -> jackline.v1.MaskPlan
+	58, // 82: jackline.v1.GatesPlan.mask_arguments:type_name -> jackline.v1.MaskPlan
+	58, // 83: jackline.v1.GatesPlan.mask_results:type_name -> jackline.v1.MaskPlan
+	10, // 84: jackline.v1.ToolRepeatedRule.by:type_name -> jackline.v1.RepeatBy
+	17, // 85: jackline.v1.BudgetFractionRule.of:type_name -> jackline.v1.BudgetKind
+	60, // 86: jackline.v1.RulePlan.tool_repeated:type_name -> jackline.v1.ToolRepeatedRule
+	61, // 87: jackline.v1.RulePlan.budget_fraction:type_name -> jackline.v1.BudgetFractionRule
+	62, // 88: jackline.v1.RulePlan.error_rate:type_name -> jackline.v1.ErrorRateRule
+	76, // 89: jackline.v1.RulePlan.stage:type_name -> jackline.v1.RuleStage
+	77, // 90: jackline.v1.RulePlan.then:type_name -> jackline.v1.RuleAction
+	77, // 91: jackline.v1.SupervisorJudgePlan.on_violation:type_name -> jackline.v1.RuleAction
+	16, // 92: jackline.v1.SupervisorJudgePlan.on_error:type_name -> jackline.v1.OnSupervisorError
+	14, // 93: jackline.v1.SupervisorJudgePlan.view:type_name -> jackline.v1.ArgumentsView
+	63, // 94: jackline.v1.SupervisorPlan.rules:type_name -> jackline.v1.RulePlan
+	64, // 95: jackline.v1.SupervisorPlan.judge:type_name -> jackline.v1.SupervisorJudgePlan
+	96, // [96:96] is the sub-list for method output_type
+	96, // [96:96] is the sub-list for method input_type
+	96, // [96:96] is the sub-list for extension type_name
+	96, // [96:96] is the sub-list for extension extendee
+	0,  // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_plan_proto_init() }
@@ -6355,9 +6448,9 @@ func file_jackline_v1_plan_proto_init() {
 		(*StepPlan_RouterStep)(nil),
 	}
 	file_jackline_v1_plan_proto_msgTypes[4].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[7].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[8].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[9].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[10].OneofWrappers = []any{
 		(*StopCondition_AnyOf)(nil),
 		(*StopCondition_AllOf)(nil),
 		(*StopCondition_Negated)(nil),
@@ -6373,9 +6466,9 @@ func file_jackline_v1_plan_proto_init() {
 		(*StopCondition_Expression)(nil),
 		(*StopCondition_Function)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[11].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[16].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[20].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[12].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[17].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[21].OneofWrappers = []any{
 		(*ToolStepPlan_Http)(nil),
 		(*ToolStepPlan_Function)(nil),
 		(*ToolStepPlan_Mcp)(nil),
@@ -6386,18 +6479,18 @@ func file_jackline_v1_plan_proto_init() {
 		(*ToolStepPlan_Worker)(nil),
 		(*ToolStepPlan_Human)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[23].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[25].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[28].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[30].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[24].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[26].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[29].OneofWrappers = []any{}
 	file_jackline_v1_plan_proto_msgTypes[31].OneofWrappers = []any{}
-	file_jackline_v1_plan_proto_msgTypes[38].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[32].OneofWrappers = []any{}
+	file_jackline_v1_plan_proto_msgTypes[39].OneofWrappers = []any{
 		(*GuardrailPlan_MaxChars)(nil),
 		(*GuardrailPlan_DenyPattern)(nil),
 		(*GuardrailPlan_SchemaJson)(nil),
 		(*GuardrailPlan_Judged)(nil),
 	}
-	file_jackline_v1_plan_proto_msgTypes[44].OneofWrappers = []any{
+	file_jackline_v1_plan_proto_msgTypes[45].OneofWrappers = []any{
 		(*RulePlan_ToolRepeated)(nil),
 		(*RulePlan_BudgetFraction)(nil),
 		(*RulePlan_IterationReached)(nil),
@@ -6410,7 +6503,7 @@ func file_jackline_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_plan_proto_rawDesc), len(file_jackline_v1_plan_proto_rawDesc)),
 			NumEnums:      18,
-			NumMessages:   52,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -552,6 +552,8 @@ const (
 	InterruptKind_INTERRUPT_KIND_LIMIT_REACHED InterruptKind = 2
 	// A tool asks something before it goes on.
 	InterruptKind_INTERRUPT_KIND_QUESTION InterruptKind = 3
+	// A tool call may start only if somebody lets it.
+	InterruptKind_INTERRUPT_KIND_APPROVAL InterruptKind = 4
 	// A rule or the judge of a supervisor asks how it goes on.
 	InterruptKind_INTERRUPT_KIND_SUPERVISION InterruptKind = 5
 )
@@ -563,6 +565,7 @@ var (
 		1: "INTERRUPT_KIND_UNKNOWN_OUTCOME",
 		2: "INTERRUPT_KIND_LIMIT_REACHED",
 		3: "INTERRUPT_KIND_QUESTION",
+		4: "INTERRUPT_KIND_APPROVAL",
 		5: "INTERRUPT_KIND_SUPERVISION",
 	}
 	InterruptKind_value = map[string]int32{
@@ -570,6 +573,7 @@ var (
 		"INTERRUPT_KIND_UNKNOWN_OUTCOME": 1,
 		"INTERRUPT_KIND_LIMIT_REACHED":   2,
 		"INTERRUPT_KIND_QUESTION":        3,
+		"INTERRUPT_KIND_APPROVAL":        4,
 		"INTERRUPT_KIND_SUPERVISION":     5,
 	}
 )
@@ -599,6 +603,63 @@ func (x InterruptKind) Number() protoreflect.EnumNumber {
 // Deprecated: Use InterruptKind.Descriptor instead.
 func (InterruptKind) EnumDescriptor() ([]byte, []int) {
 	return file_jackline_v1_run_proto_rawDescGZIP(), []int{6}
+}
+
+// What follows when nobody decides about a tool call in time.
+type ApprovalExpiry int32
+
+const (
+	// There is nothing to decide about a call.
+	ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED ApprovalExpiry = 0
+	// It may not start: the model is told so.
+	ApprovalExpiry_APPROVAL_EXPIRY_REJECT ApprovalExpiry = 1
+	// It starts.
+	ApprovalExpiry_APPROVAL_EXPIRY_APPROVE ApprovalExpiry = 2
+	// The step ends for review.
+	ApprovalExpiry_APPROVAL_EXPIRY_NEEDS_REVIEW ApprovalExpiry = 3
+)
+
+// Enum value maps for ApprovalExpiry.
+var (
+	ApprovalExpiry_name = map[int32]string{
+		0: "APPROVAL_EXPIRY_UNSPECIFIED",
+		1: "APPROVAL_EXPIRY_REJECT",
+		2: "APPROVAL_EXPIRY_APPROVE",
+		3: "APPROVAL_EXPIRY_NEEDS_REVIEW",
+	}
+	ApprovalExpiry_value = map[string]int32{
+		"APPROVAL_EXPIRY_UNSPECIFIED":  0,
+		"APPROVAL_EXPIRY_REJECT":       1,
+		"APPROVAL_EXPIRY_APPROVE":      2,
+		"APPROVAL_EXPIRY_NEEDS_REVIEW": 3,
+	}
+)
+
+func (x ApprovalExpiry) Enum() *ApprovalExpiry {
+	p := new(ApprovalExpiry)
+	*p = x
+	return p
+}
+
+func (x ApprovalExpiry) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalExpiry) Descriptor() protoreflect.EnumDescriptor {
+	return file_jackline_v1_run_proto_enumTypes[7].Descriptor()
+}
+
+func (ApprovalExpiry) Type() protoreflect.EnumType {
+	return &file_jackline_v1_run_proto_enumTypes[7]
+}
+
+func (x ApprovalExpiry) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalExpiry.Descriptor instead.
+func (ApprovalExpiry) EnumDescriptor() ([]byte, []int) {
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 // Where one tool call stands.
@@ -662,11 +723,11 @@ func (x ToolCallStatus) String() string {
 }
 
 func (ToolCallStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[7].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[8].Descriptor()
 }
 
 func (ToolCallStatus) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[7]
+	return &file_jackline_v1_run_proto_enumTypes[8]
 }
 
 func (x ToolCallStatus) Number() protoreflect.EnumNumber {
@@ -675,7 +736,7 @@ func (x ToolCallStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolCallStatus.Descriptor instead.
 func (ToolCallStatus) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 // What running a tool may change.
@@ -690,6 +751,8 @@ const (
 	Effect_EFFECT_IDEMPOTENT Effect = 2
 	// Changes something each time it runs.
 	Effect_EFFECT_WRITE Effect = 3
+	// Changes something that can't be undone each time it runs.
+	Effect_EFFECT_DESTRUCTIVE Effect = 4
 )
 
 // Enum value maps for Effect.
@@ -699,12 +762,14 @@ var (
 		1: "EFFECT_READ",
 		2: "EFFECT_IDEMPOTENT",
 		3: "EFFECT_WRITE",
+		4: "EFFECT_DESTRUCTIVE",
 	}
 	Effect_value = map[string]int32{
 		"EFFECT_UNSPECIFIED": 0,
 		"EFFECT_READ":        1,
 		"EFFECT_IDEMPOTENT":  2,
 		"EFFECT_WRITE":       3,
+		"EFFECT_DESTRUCTIVE": 4,
 	}
 )
 
@@ -719,11 +784,11 @@ func (x Effect) String() string {
 }
 
 func (Effect) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[8].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[9].Descriptor()
 }
 
 func (Effect) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[8]
+	return &file_jackline_v1_run_proto_enumTypes[9]
 }
 
 func (x Effect) Number() protoreflect.EnumNumber {
@@ -732,7 +797,7 @@ func (x Effect) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Effect.Descriptor instead.
 func (Effect) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 // What keeps a tool call from beginning.
@@ -780,11 +845,11 @@ func (x ToolWaitKind) String() string {
 }
 
 func (ToolWaitKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[9].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[10].Descriptor()
 }
 
 func (ToolWaitKind) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[9]
+	return &file_jackline_v1_run_proto_enumTypes[10]
 }
 
 func (x ToolWaitKind) Number() protoreflect.EnumNumber {
@@ -793,7 +858,7 @@ func (x ToolWaitKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolWaitKind.Descriptor instead.
 func (ToolWaitKind) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 // Who a message speaks as.
@@ -841,11 +906,11 @@ func (x MessageRole) String() string {
 }
 
 func (MessageRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[10].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[11].Descriptor()
 }
 
 func (MessageRole) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[10]
+	return &file_jackline_v1_run_proto_enumTypes[11]
 }
 
 func (x MessageRole) Number() protoreflect.EnumNumber {
@@ -854,7 +919,7 @@ func (x MessageRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MessageRole.Descriptor instead.
 func (MessageRole) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 // When a rule of a supervisor is asked.
@@ -894,11 +959,11 @@ func (x RuleStage) String() string {
 }
 
 func (RuleStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[11].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[12].Descriptor()
 }
 
 func (RuleStage) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[11]
+	return &file_jackline_v1_run_proto_enumTypes[12]
 }
 
 func (x RuleStage) Number() protoreflect.EnumNumber {
@@ -907,7 +972,7 @@ func (x RuleStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RuleStage.Descriptor instead.
 func (RuleStage) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{11}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 // What a supervisor does.
@@ -959,11 +1024,11 @@ func (x RuleAction) String() string {
 }
 
 func (RuleAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_jackline_v1_run_proto_enumTypes[12].Descriptor()
+	return file_jackline_v1_run_proto_enumTypes[13].Descriptor()
 }
 
 func (RuleAction) Type() protoreflect.EnumType {
-	return &file_jackline_v1_run_proto_enumTypes[12]
+	return &file_jackline_v1_run_proto_enumTypes[13]
 }
 
 func (x RuleAction) Number() protoreflect.EnumNumber {
@@ -972,7 +1037,7 @@ func (x RuleAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RuleAction.Descriptor instead.
 func (RuleAction) EnumDescriptor() ([]byte, []int) {
-	return file_jackline_v1_run_proto_rawDescGZIP(), []int{12}
+	return file_jackline_v1_run_proto_rawDescGZIP(), []int{13}
 }
 
 // The caps of a whole run. An unset field means no cap of that kind here. Counts are at least 1; a cost budget of 0 lets
@@ -1545,7 +1610,8 @@ type Interrupt struct {
 	Question string `protobuf:"bytes,9,opt,name=question,proto3" json:"question,omitempty"`
 	// Output only. The tool it is about.
 	Tool string `protobuf:"bytes,10,opt,name=tool,proto3" json:"tool,omitempty"`
-	// Output only. The arguments of that call, as JSON. View FULL only.
+	// Output only. The arguments of that call, as JSON; of an approval exactly what is decided about, with what the workflow
+	// gives the call. View FULL only.
 	ArgumentsJson []byte `protobuf:"bytes,11,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Output only. The scope and name of the bound it is about, such as `step.max_iterations`.
 	LimitLeaf string `protobuf:"bytes,12,opt,name=limit_leaf,json=limitLeaf,proto3" json:"limit_leaf,omitempty"`
@@ -1555,7 +1621,13 @@ type Interrupt struct {
 	ParentRunId string `protobuf:"bytes,20,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
 	// Output only. The JSON Schema of the object that the text of the answer `accept` has to be; empty where no data is
 	// wanted. View FULL only.
-	SchemaJson    []byte `protobuf:"bytes,14,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
+	SchemaJson []byte `protobuf:"bytes,14,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
+	// Output only. SHA-256 of `arguments_json` in hexadecimal, of an approval: whoever approves says by it what they saw.
+	ArgumentsDigest string `protobuf:"bytes,15,opt,name=arguments_digest,json=argumentsDigest,proto3" json:"arguments_digest,omitempty"`
+	// Output only. What follows from an approval's expiry.
+	OnExpiry ApprovalExpiry `protobuf:"varint,16,opt,name=on_expiry,json=onExpiry,proto3,enum=jackline.v1.ApprovalExpiry" json:"on_expiry,omitempty"`
+	// Output only. Who started the run that waits: nobody may approve a run of their own unless the operator lets them.
+	StartedBy     string `protobuf:"bytes,17,opt,name=started_by,json=startedBy,proto3" json:"started_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1693,6 +1765,27 @@ func (x *Interrupt) GetSchemaJson() []byte {
 		return x.SchemaJson
 	}
 	return nil
+}
+
+func (x *Interrupt) GetArgumentsDigest() string {
+	if x != nil {
+		return x.ArgumentsDigest
+	}
+	return ""
+}
+
+func (x *Interrupt) GetOnExpiry() ApprovalExpiry {
+	if x != nil {
+		return x.OnExpiry
+	}
+	return ApprovalExpiry_APPROVAL_EXPIRY_UNSPECIFIED
+}
+
+func (x *Interrupt) GetStartedBy() string {
+	if x != nil {
+		return x.StartedBy
+	}
+	return ""
 }
 
 // One execution of a workflow.
@@ -2804,7 +2897,7 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x06signal\x18\x04 \x01(\tR\x06signal\x12+\n" +
 	"\x06ledger\x18\x05 \x01(\v2\x13.jackline.v1.LedgerR\x06ledger\x12@\n" +
 	"\x0estarted_active\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rstartedActive\x12B\n" +
-	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\x8b\x04\n" +
+	"\x0ffinished_active\x18\a \x01(\v2\x19.google.protobuf.DurationR\x0efinishedActive\"\x8f\x05\n" +
 	"\tInterrupt\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12.\n" +
@@ -2824,7 +2917,11 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\braise_to\x18\r \x01(\x04R\araiseTo\x12\"\n" +
 	"\rparent_run_id\x18\x14 \x01(\tR\vparentRunId\x12\x1f\n" +
 	"\vschema_json\x18\x0e \x01(\fR\n" +
-	"schemaJson\"\xe9\f\n" +
+	"schemaJson\x12)\n" +
+	"\x10arguments_digest\x18\x0f \x01(\tR\x0fargumentsDigest\x128\n" +
+	"\ton_expiry\x18\x10 \x01(\x0e2\x1b.jackline.v1.ApprovalExpiryR\bonExpiry\x12\x1d\n" +
+	"\n" +
+	"started_by\x18\x11 \x01(\tR\tstartedBy\"\xe9\f\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1f\n" +
@@ -3027,13 +3124,19 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x17STEP_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATUS_RUNNING\x10\x01\x12\x19\n" +
 	"\x15STEP_STATUS_SUCCEEDED\x10\x02\x12\x16\n" +
-	"\x12STEP_STATUS_FAILED\x10\x03*\xbe\x01\n" +
+	"\x12STEP_STATUS_FAILED\x10\x03*\xd5\x01\n" +
 	"\rInterruptKind\x12\x1e\n" +
 	"\x1aINTERRUPT_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eINTERRUPT_KIND_UNKNOWN_OUTCOME\x10\x01\x12 \n" +
 	"\x1cINTERRUPT_KIND_LIMIT_REACHED\x10\x02\x12\x1b\n" +
-	"\x17INTERRUPT_KIND_QUESTION\x10\x03\x12\x1e\n" +
-	"\x1aINTERRUPT_KIND_SUPERVISION\x10\x05\"\x04\b\x04\x10\x04\"\x04\b\x06\x10\x0f*\xa5\x02\n" +
+	"\x17INTERRUPT_KIND_QUESTION\x10\x03\x12\x1b\n" +
+	"\x17INTERRUPT_KIND_APPROVAL\x10\x04\x12\x1e\n" +
+	"\x1aINTERRUPT_KIND_SUPERVISION\x10\x05\"\x04\b\x06\x10\x0f*\x8c\x01\n" +
+	"\x0eApprovalExpiry\x12\x1f\n" +
+	"\x1bAPPROVAL_EXPIRY_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16APPROVAL_EXPIRY_REJECT\x10\x01\x12\x1b\n" +
+	"\x17APPROVAL_EXPIRY_APPROVE\x10\x02\x12 \n" +
+	"\x1cAPPROVAL_EXPIRY_NEEDS_REVIEW\x10\x03*\xa5\x02\n" +
 	"\x0eToolCallStatus\x12 \n" +
 	"\x1cTOOL_CALL_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aTOOL_CALL_STATUS_REQUESTED\x10\x01\x12\x1c\n" +
@@ -3043,12 +3146,13 @@ const file_jackline_v1_run_proto_rawDesc = "" +
 	"\x17TOOL_CALL_STATUS_DENIED\x10\x05\x12\x1e\n" +
 	"\x1aTOOL_CALL_STATUS_CANCELLED\x10\x06\x12\x1c\n" +
 	"\x18TOOL_CALL_STATUS_UNKNOWN\x10\a\x12\x1b\n" +
-	"\x17TOOL_CALL_STATUS_ASKING\x10\b*`\n" +
+	"\x17TOOL_CALL_STATUS_ASKING\x10\b*r\n" +
 	"\x06Effect\x12\x16\n" +
 	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vEFFECT_READ\x10\x01\x12\x15\n" +
 	"\x11EFFECT_IDEMPOTENT\x10\x02\x12\x10\n" +
-	"\fEFFECT_WRITE\x10\x03\"\x04\b\x04\x10\x04*\x9d\x01\n" +
+	"\fEFFECT_WRITE\x10\x03\x12\x16\n" +
+	"\x12EFFECT_DESTRUCTIVE\x10\x04*\x9d\x01\n" +
 	"\fToolWaitKind\x12\x1e\n" +
 	"\x1aTOOL_WAIT_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TOOL_WAIT_KIND_PLACE\x10\x01\x12\x17\n" +
@@ -3087,7 +3191,7 @@ func file_jackline_v1_run_proto_rawDescGZIP() []byte {
 	return file_jackline_v1_run_proto_rawDescData
 }
 
-var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
+var file_jackline_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
 var file_jackline_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_jackline_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: jackline.v1.RunState
@@ -3097,81 +3201,83 @@ var file_jackline_v1_run_proto_goTypes = []any{
 	(OnQuestion)(0),               // 4: jackline.v1.OnQuestion
 	(StepStatus)(0),               // 5: jackline.v1.StepStatus
 	(InterruptKind)(0),            // 6: jackline.v1.InterruptKind
-	(ToolCallStatus)(0),           // 7: jackline.v1.ToolCallStatus
-	(Effect)(0),                   // 8: jackline.v1.Effect
-	(ToolWaitKind)(0),             // 9: jackline.v1.ToolWaitKind
-	(MessageRole)(0),              // 10: jackline.v1.MessageRole
-	(RuleStage)(0),                // 11: jackline.v1.RuleStage
-	(RuleAction)(0),               // 12: jackline.v1.RuleAction
-	(*RunBounds)(nil),             // 13: jackline.v1.RunBounds
-	(*VisitBounds)(nil),           // 14: jackline.v1.VisitBounds
-	(*Usage)(nil),                 // 15: jackline.v1.Usage
-	(*Ledger)(nil),                // 16: jackline.v1.Ledger
-	(*Outcome)(nil),               // 17: jackline.v1.Outcome
-	(*StepSummary)(nil),           // 18: jackline.v1.StepSummary
-	(*Interrupt)(nil),             // 19: jackline.v1.Interrupt
-	(*Run)(nil),                   // 20: jackline.v1.Run
-	(*ChildRun)(nil),              // 21: jackline.v1.ChildRun
-	(*ForkOrigin)(nil),            // 22: jackline.v1.ForkOrigin
-	(*ToolCall)(nil),              // 23: jackline.v1.ToolCall
-	(*ToolWait)(nil),              // 24: jackline.v1.ToolWait
-	(*WaitingCall)(nil),           // 25: jackline.v1.WaitingCall
-	(*RunMessageToolCall)(nil),    // 26: jackline.v1.RunMessageToolCall
-	(*RunMessage)(nil),            // 27: jackline.v1.RunMessage
-	nil,                           // 28: jackline.v1.Run.LabelsEntry
-	nil,                           // 29: jackline.v1.Run.MetadataEntry
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
+	(ApprovalExpiry)(0),           // 7: jackline.v1.ApprovalExpiry
+	(ToolCallStatus)(0),           // 8: jackline.v1.ToolCallStatus
+	(Effect)(0),                   // 9: jackline.v1.Effect
+	(ToolWaitKind)(0),             // 10: jackline.v1.ToolWaitKind
+	(MessageRole)(0),              // 11: jackline.v1.MessageRole
+	(RuleStage)(0),                // 12: jackline.v1.RuleStage
+	(RuleAction)(0),               // 13: jackline.v1.RuleAction
+	(*RunBounds)(nil),             // 14: jackline.v1.RunBounds
+	(*VisitBounds)(nil),           // 15: jackline.v1.VisitBounds
+	(*Usage)(nil),                 // 16: jackline.v1.Usage
+	(*Ledger)(nil),                // 17: jackline.v1.Ledger
+	(*Outcome)(nil),               // 18: jackline.v1.Outcome
+	(*StepSummary)(nil),           // 19: jackline.v1.StepSummary
+	(*Interrupt)(nil),             // 20: jackline.v1.Interrupt
+	(*Run)(nil),                   // 21: jackline.v1.Run
+	(*ChildRun)(nil),              // 22: jackline.v1.ChildRun
+	(*ForkOrigin)(nil),            // 23: jackline.v1.ForkOrigin
+	(*ToolCall)(nil),              // 24: jackline.v1.ToolCall
+	(*ToolWait)(nil),              // 25: jackline.v1.ToolWait
+	(*WaitingCall)(nil),           // 26: jackline.v1.WaitingCall
+	(*RunMessageToolCall)(nil),    // 27: jackline.v1.RunMessageToolCall
+	(*RunMessage)(nil),            // 28: jackline.v1.RunMessage
+	nil,                           // 29: jackline.v1.Run.LabelsEntry
+	nil,                           // 30: jackline.v1.Run.MetadataEntry
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 33: google.protobuf.Struct
 }
 var file_jackline_v1_run_proto_depIdxs = []int32{
-	30, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
-	30, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
+	31, // 0: jackline.v1.RunBounds.run_timeout:type_name -> google.protobuf.Duration
+	31, // 1: jackline.v1.VisitBounds.timeout:type_name -> google.protobuf.Duration
 	5,  // 2: jackline.v1.StepSummary.status:type_name -> jackline.v1.StepStatus
-	16, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
-	30, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
-	30, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
+	17, // 3: jackline.v1.StepSummary.ledger:type_name -> jackline.v1.Ledger
+	31, // 4: jackline.v1.StepSummary.started_active:type_name -> google.protobuf.Duration
+	31, // 5: jackline.v1.StepSummary.finished_active:type_name -> google.protobuf.Duration
 	6,  // 6: jackline.v1.Interrupt.kind:type_name -> jackline.v1.InterruptKind
-	31, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
-	31, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: jackline.v1.Run.state:type_name -> jackline.v1.RunState
-	1,  // 10: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
-	17, // 11: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
-	15, // 12: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
-	16, // 13: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
-	16, // 14: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
-	13, // 15: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
-	18, // 16: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
-	19, // 17: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
-	31, // 18: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	31, // 19: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
-	30, // 20: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
-	28, // 21: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
-	31, // 22: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	32, // 23: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
-	22, // 24: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
-	14, // 25: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
-	29, // 26: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
-	21, // 27: jackline.v1.Run.children:type_name -> jackline.v1.ChildRun
-	25, // 28: jackline.v1.Run.waiting_calls:type_name -> jackline.v1.WaitingCall
-	31, // 29: jackline.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	0,  // 30: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
-	30, // 31: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
-	7,  // 32: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
-	8,  // 33: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
-	30, // 34: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
-	30, // 35: jackline.v1.ToolCall.waited:type_name -> google.protobuf.Duration
-	24, // 36: jackline.v1.ToolCall.wait:type_name -> jackline.v1.ToolWait
-	9,  // 37: jackline.v1.ToolWait.kind:type_name -> jackline.v1.ToolWaitKind
-	31, // 38: jackline.v1.ToolWait.since:type_name -> google.protobuf.Timestamp
-	24, // 39: jackline.v1.WaitingCall.wait:type_name -> jackline.v1.ToolWait
-	10, // 40: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
-	26, // 41: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	32, // 7: jackline.v1.Interrupt.raised_at:type_name -> google.protobuf.Timestamp
+	32, // 8: jackline.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 9: jackline.v1.Interrupt.on_expiry:type_name -> jackline.v1.ApprovalExpiry
+	0,  // 10: jackline.v1.Run.state:type_name -> jackline.v1.RunState
+	1,  // 11: jackline.v1.Run.stop_reason:type_name -> jackline.v1.StopReason
+	18, // 12: jackline.v1.Run.outcome:type_name -> jackline.v1.Outcome
+	16, // 13: jackline.v1.Run.usage:type_name -> jackline.v1.Usage
+	17, // 14: jackline.v1.Run.ledger:type_name -> jackline.v1.Ledger
+	17, // 15: jackline.v1.Run.visit_ledger:type_name -> jackline.v1.Ledger
+	14, // 16: jackline.v1.Run.bounds:type_name -> jackline.v1.RunBounds
+	19, // 17: jackline.v1.Run.steps:type_name -> jackline.v1.StepSummary
+	20, // 18: jackline.v1.Run.interrupts:type_name -> jackline.v1.Interrupt
+	32, // 19: jackline.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	32, // 20: jackline.v1.Run.finished_at:type_name -> google.protobuf.Timestamp
+	31, // 21: jackline.v1.Run.active_time:type_name -> google.protobuf.Duration
+	29, // 22: jackline.v1.Run.labels:type_name -> jackline.v1.Run.LabelsEntry
+	32, // 23: jackline.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	33, // 24: jackline.v1.Run.subject:type_name -> google.protobuf.Struct
+	23, // 25: jackline.v1.Run.forked_from:type_name -> jackline.v1.ForkOrigin
+	15, // 26: jackline.v1.Run.visit_bounds:type_name -> jackline.v1.VisitBounds
+	30, // 27: jackline.v1.Run.metadata:type_name -> jackline.v1.Run.MetadataEntry
+	22, // 28: jackline.v1.Run.children:type_name -> jackline.v1.ChildRun
+	26, // 29: jackline.v1.Run.waiting_calls:type_name -> jackline.v1.WaitingCall
+	32, // 30: jackline.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	0,  // 31: jackline.v1.ChildRun.state:type_name -> jackline.v1.RunState
+	31, // 32: jackline.v1.ChildRun.active_time:type_name -> google.protobuf.Duration
+	8,  // 33: jackline.v1.ToolCall.status:type_name -> jackline.v1.ToolCallStatus
+	9,  // 34: jackline.v1.ToolCall.effect:type_name -> jackline.v1.Effect
+	31, // 35: jackline.v1.ToolCall.duration:type_name -> google.protobuf.Duration
+	31, // 36: jackline.v1.ToolCall.waited:type_name -> google.protobuf.Duration
+	25, // 37: jackline.v1.ToolCall.wait:type_name -> jackline.v1.ToolWait
+	10, // 38: jackline.v1.ToolWait.kind:type_name -> jackline.v1.ToolWaitKind
+	32, // 39: jackline.v1.ToolWait.since:type_name -> google.protobuf.Timestamp
+	25, // 40: jackline.v1.WaitingCall.wait:type_name -> jackline.v1.ToolWait
+	11, // 41: jackline.v1.RunMessage.role:type_name -> jackline.v1.MessageRole
+	27, // 42: jackline.v1.RunMessage.tool_calls:type_name -> jackline.v1.RunMessageToolCall
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_jackline_v1_run_proto_init() }
@@ -3187,7 +3293,7 @@ func file_jackline_v1_run_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jackline_v1_run_proto_rawDesc), len(file_jackline_v1_run_proto_rawDesc)),
-			NumEnums:      13,
+			NumEnums:      14,
 			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,

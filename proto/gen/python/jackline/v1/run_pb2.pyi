@@ -376,6 +376,8 @@ class _InterruptKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Interru
     """A bound was reached: shall it be raised?"""
     INTERRUPT_KIND_QUESTION: _InterruptKind.ValueType  # 3
     """A tool asks something before it goes on."""
+    INTERRUPT_KIND_APPROVAL: _InterruptKind.ValueType  # 4
+    """A tool call may start only if somebody lets it."""
     INTERRUPT_KIND_SUPERVISION: _InterruptKind.ValueType  # 5
     """A rule or the judge of a supervisor asks how it goes on."""
 
@@ -390,9 +392,39 @@ INTERRUPT_KIND_LIMIT_REACHED: InterruptKind.ValueType  # 2
 """A bound was reached: shall it be raised?"""
 INTERRUPT_KIND_QUESTION: InterruptKind.ValueType  # 3
 """A tool asks something before it goes on."""
+INTERRUPT_KIND_APPROVAL: InterruptKind.ValueType  # 4
+"""A tool call may start only if somebody lets it."""
 INTERRUPT_KIND_SUPERVISION: InterruptKind.ValueType  # 5
 """A rule or the judge of a supervisor asks how it goes on."""
 Global___InterruptKind: _TypeAlias = InterruptKind  # noqa: Y015
+
+class _ApprovalExpiry:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ApprovalExpiryEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ApprovalExpiry.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    APPROVAL_EXPIRY_UNSPECIFIED: _ApprovalExpiry.ValueType  # 0
+    """There is nothing to decide about a call."""
+    APPROVAL_EXPIRY_REJECT: _ApprovalExpiry.ValueType  # 1
+    """It may not start: the model is told so."""
+    APPROVAL_EXPIRY_APPROVE: _ApprovalExpiry.ValueType  # 2
+    """It starts."""
+    APPROVAL_EXPIRY_NEEDS_REVIEW: _ApprovalExpiry.ValueType  # 3
+    """The step ends for review."""
+
+class ApprovalExpiry(_ApprovalExpiry, metaclass=_ApprovalExpiryEnumTypeWrapper):
+    """What follows when nobody decides about a tool call in time."""
+
+APPROVAL_EXPIRY_UNSPECIFIED: ApprovalExpiry.ValueType  # 0
+"""There is nothing to decide about a call."""
+APPROVAL_EXPIRY_REJECT: ApprovalExpiry.ValueType  # 1
+"""It may not start: the model is told so."""
+APPROVAL_EXPIRY_APPROVE: ApprovalExpiry.ValueType  # 2
+"""It starts."""
+APPROVAL_EXPIRY_NEEDS_REVIEW: ApprovalExpiry.ValueType  # 3
+"""The step ends for review."""
+Global___ApprovalExpiry: _TypeAlias = ApprovalExpiry  # noqa: Y015
 
 class _ToolCallStatus:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -456,6 +488,8 @@ class _EffectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Effect.ValueTy
     """May be repeated with the same call key and counts once."""
     EFFECT_WRITE: _Effect.ValueType  # 3
     """Changes something each time it runs."""
+    EFFECT_DESTRUCTIVE: _Effect.ValueType  # 4
+    """Changes something that can't be undone each time it runs."""
 
 class Effect(_Effect, metaclass=_EffectEnumTypeWrapper):
     """What running a tool may change."""
@@ -468,6 +502,8 @@ EFFECT_IDEMPOTENT: Effect.ValueType  # 2
 """May be repeated with the same call key and counts once."""
 EFFECT_WRITE: Effect.ValueType  # 3
 """Changes something each time it runs."""
+EFFECT_DESTRUCTIVE: Effect.ValueType  # 4
+"""Changes something that can't be undone each time it runs."""
 Global___Effect: _TypeAlias = Effect  # noqa: Y015
 
 class _ToolWaitKind:
@@ -917,6 +953,9 @@ class Interrupt(_message.Message):
     RAISE_TO_FIELD_NUMBER: _builtins.int
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     SCHEMA_JSON_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    ON_EXPIRY_FIELD_NUMBER: _builtins.int
+    STARTED_BY_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """Output only. Unique within the run."""
     run_id: _builtins.str
@@ -932,7 +971,9 @@ class Interrupt(_message.Message):
     tool: _builtins.str
     """Output only. The tool it is about."""
     arguments_json: _builtins.bytes
-    """Output only. The arguments of that call, as JSON. View FULL only."""
+    """Output only. The arguments of that call, as JSON; of an approval exactly what is decided about, with what the workflow
+    gives the call. View FULL only.
+    """
     limit_leaf: _builtins.str
     """Output only. The scope and name of the bound it is about, such as `step.max_iterations`."""
     raise_to: _builtins.int
@@ -943,6 +984,12 @@ class Interrupt(_message.Message):
     """Output only. The JSON Schema of the object that the text of the answer `accept` has to be; empty where no data is
     wanted. View FULL only.
     """
+    arguments_digest: _builtins.str
+    """Output only. SHA-256 of `arguments_json` in hexadecimal, of an approval: whoever approves says by it what they saw."""
+    on_expiry: Global___ApprovalExpiry.ValueType
+    """Output only. What follows from an approval's expiry."""
+    started_by: _builtins.str
+    """Output only. Who started the run that waits: nobody may approve a run of their own unless the operator lets them."""
     @_builtins.property
     def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Output only. The answers that are possible, by name."""
@@ -973,10 +1020,13 @@ class Interrupt(_message.Message):
         raise_to: _builtins.int = ...,
         parent_run_id: _builtins.str = ...,
         schema_json: _builtins.bytes = ...,
+        arguments_digest: _builtins.str = ...,
+        on_expiry: Global___ApprovalExpiry.ValueType = ...,
+        started_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "raised_at", b"raised_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_json", b"arguments_json", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit_leaf", b"limit_leaf", "options", b"options", "parent_run_id", b"parent_run_id", "question", b"question", "raise_to", b"raise_to", "raised_at", b"raised_at", "run_id", b"run_id", "schema_json", b"schema_json", "step_id", b"step_id", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "arguments_json", b"arguments_json", "call_id", b"call_id", "expires_at", b"expires_at", "interrupt_id", b"interrupt_id", "kind", b"kind", "limit_leaf", b"limit_leaf", "on_expiry", b"on_expiry", "options", b"options", "parent_run_id", b"parent_run_id", "question", b"question", "raise_to", b"raise_to", "raised_at", b"raised_at", "run_id", b"run_id", "schema_json", b"schema_json", "started_by", b"started_by", "step_id", b"step_id", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
