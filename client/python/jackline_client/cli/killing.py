@@ -8,13 +8,12 @@ import typer
 from jackline.v1.kill_switch_pb2 import KillSwitchState
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.json_lines import json_line
-from jackline_client.cli.listings import stamp
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption
 from jackline_client.cli.printable import printable
 from jackline_client.cli.screen import Screen
 from jackline_client.cli.server_choice import Named
 from jackline_client.cli.session import carry_out
-from jackline_client.cli.wording import count
+from jackline_client.cli.wording import count, stamp
 
 if TYPE_CHECKING:
     from jackline_client import JacklineClient
