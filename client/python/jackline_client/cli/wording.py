@@ -79,17 +79,27 @@ def answer_commands(
         yield _command("answer", run_id, asked.interrupt_id, option) + flag
         if option in explained:
             yield f"  means: {printable(explained[option], limit=_WORDS)}"
-        if asked.kind == InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME and option in _MEANINGS:
+        for line in _consequences(run_id, asked, option, flag=flag, form=form):
+            yield "  " + line
+
+
+def _consequences(
+    run_id: str, asked: Interrupt | InterruptRaised, option: str, *, flag: str, form: bytes
+) -> Iterator[str]:
+    """What an option of a question of this kind brings about, or takes."""
+    match asked.kind:
+        case InterruptKind.INTERRUPT_KIND_UNKNOWN_OUTCOME if option in _MEANINGS:
             submit = _command("submit", run_id, asked.call_id) + " --output JSON" + flag
-            yield "  " + _MEANINGS[option].format(submit=submit)
-        if asked.kind == InterruptKind.INTERRUPT_KIND_LIMIT_REACHED and option in _AT_A_LIMIT:
-            yield "  " + _AT_A_LIMIT[option].format(bound=_raised(asked))
-        if asked.kind == InterruptKind.INTERRUPT_KIND_SUPERVISION and option in _OF_A_SUPERVISOR:
-            yield "  " + _OF_A_SUPERVISOR[option]
-        if asked.kind == InterruptKind.INTERRUPT_KIND_QUESTION and list(asked.options) == [ACCEPT, DECLINE]:
+            yield _MEANINGS[option].format(submit=submit)
+        case InterruptKind.INTERRUPT_KIND_LIMIT_REACHED if option in _AT_A_LIMIT:
+            yield _AT_A_LIMIT[option].format(bound=_raised(asked))
+        case InterruptKind.INTERRUPT_KIND_SUPERVISION if option in _OF_A_SUPERVISOR:
+            yield _OF_A_SUPERVISOR[option]
+        case InterruptKind.INTERRUPT_KIND_QUESTION if list(asked.options) == [ACCEPT, DECLINE]:
             own = asked.schema_json if isinstance(asked, Interrupt) else form
-            for line in form_of(own).lines if option == ACCEPT else ("whoever asks hears no",):
-                yield "  " + line
+            yield from form_of(own).lines if option == ACCEPT else ("whoever asks hears no",)
+        case _:
+            pass
 
 
 def _decisions(run_id: str, interrupt_id: str, flag: str) -> Iterator[str]:
