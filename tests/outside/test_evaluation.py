@@ -10,8 +10,9 @@ from xml.etree import ElementTree as ET
 
 from jackline.v1.run_pb2 import RunState
 from jackline_client import JacklineClient, RunFilter
-from jackline_server.commands.evaluation.cases import load_cases
+from jackline_server.commands.evaluation.cases import load_cases, parse_cases
 from jackline_server.commands.evaluation.door import Door
+from jackline_server.commands.evaluation.recording import recording
 from jackline_server.commands.evaluation.results import Results, load_results
 from jackline_server.commands.evaluation.running import Evaluation
 from jackline_server.expressions.cel import CelExpressions
@@ -19,6 +20,7 @@ from tests.cli.console import Console, Done
 from tests.docs.pages import ROOT, blocks, page
 from tests.outside import worlds
 from tests.support.server_process import ServerProcess, Servers
+from tests.support.tool_service import ToolService
 
 EXAMPLE = ROOT / "examples" / "evaluation"
 
@@ -156,6 +158,74 @@ async def test_what_happened_once_is_a_case_that_a_script_plays(servers: Servers
     async with server.client() as client:
         assert verdicts(await evaluated(server, client, "cases-once.yaml")) == {"once": "passed"}
     assert [case.reviewed for case in load_cases(server.folder / "cases-once.yaml").cases] == [""]
+
+
+APPROVED = """\
+name: paying
+model: fast
+flow: [handle]
+steps:
+  handle:
+    kind: agent
+    steering: Pay.
+    tools: [{ref: pay, approval: required}]
+    answer: text
+  pay:
+    kind: http
+    effect: write
+    description: Pays.
+    connection: shop
+    method: POST
+    path: /pay
+    body: {sum: "{{ sum }}"}
+"""
+DECIDED = """\
+defaults: {file: paying.yaml}
+cases:
+  - name: approved
+    answers: [{tool: pay, option: approve}]
+    expect: {tools: {called: [{name: pay, with: {sum: "5"}}]}}
+  - name: edited
+    answers: [{step: handle, option: approve, value: {sum: "4"}}]
+    expect: {tools: {called: [{name: pay, with: {sum: "4"}}]}}
+  - name: rejected
+    answers: [{option: reject, text: Too dear.}]
+    expect: {tools: {not_called: [pay]}}
+  - name: undecided
+    expect: {state: succeeded}
+  - name: wrong
+    answers: [{option: accept}]
+"""
+
+
+async def test_a_case_decides_about_calls_that_somebody_has_to_approve(
+    servers: Servers, shop: ToolService, tmp_path: Path
+) -> None:
+    script = [
+        {"when": {"turn": 1}, "tool_calls": [{"name": "pay", "arguments": {"sum": "5"}}]},
+        {"text": "Done."},
+    ]
+    server = servers.make(worlds.scripted(tmp_path, script, shop=shop.base_url))
+    await server.start("--volatile")
+    (server.folder / "paying.yaml").write_text(APPROVED, "utf-8")
+    (server.folder / "cases.yaml").write_text(DECIDED, "utf-8")
+    async with server.client() as client:
+        results = await evaluated(server, client, "cases.yaml")
+        tried = {name: case.tries[0] for (_, name), case in results.cases().items()}
+        assert verdicts(results) == {
+            "approved": "passed",
+            "edited": "passed",
+            "rejected": "passed",
+            "undecided": "failed",
+            "wrong": "error",
+        }, [(name, one.missed, one.problem) for name, one in tried.items()]
+        assert [one.what for one in tried["undecided"].missed] == ["answers"]
+        assert len(shop.of("pay")) == 2, "nothing was paid but what was approved"
+        edited = recording(await Door(client).recorded(tried["edited"].run_id), name="again")
+    (case,) = parse_cases(
+        edited.cases.replace("file: paying", f"file: {server.folder}/paying"), path=Path()
+    ).cases
+    assert [(one.option, one.value) for one in case.answers] == [("edit_and_approve", {"sum": "4"})]
 
 
 async def test_an_interrupt_ends_what_was_started_and_nothing_else(servers: Servers, tmp_path: Path) -> None:

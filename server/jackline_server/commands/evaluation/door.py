@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from jackline.v1.control_pb2 import ReceiptStage
 from jackline.v1.run_pb2 import (
     Interrupt,
+    InterruptKind,
     MessageRole,
     OnQuestion,
     Run,
@@ -24,7 +25,7 @@ from jackline.v1.run_pb2 import (
     ToolCallStatus,
     View,
 )
-from jackline_client import JacklineClient, RunFilter, StartOptions
+from jackline_client import ControlOptions, JacklineClient, RunFilter, StartOptions
 from jackline_client.errors import AlreadyDecided, RunTerminal, ScopeMissing
 from jackline_server.commands.evaluation.cases import Case, Existing, Given, Stored
 from jackline_server.commands.evaluation.event_reading import EventReading
@@ -45,7 +46,9 @@ _LIVING = (
 )
 _DATA = re.compile(r"<data>\s*(.*?)\s*</data>", re.DOTALL)
 _LONGEST_OPENING = 500
-_WHY = "answered by a case of jackline eval"
+_EFFECTIVE = ControlOptions(
+    reason="answered by a case of jackline eval", wait=ReceiptStage.RECEIPT_STAGE_EFFECTIVE
+)
 
 
 class NotEnded(Exception):
@@ -130,20 +133,34 @@ class Door:
         return next((one for one in found if one.interrupt_id == asked.interrupt_id), asked)
 
     async def _answer(self, asked: Interrupt, answer: AnswerShape) -> None:
-        text = answer.text or ""
-        if answer.value is not None:
-            text = json_text.write(as_json(answer.value))
         try:
-            await self._client.answer(
-                asked.run_id,
-                asked.interrupt_id,
-                answer.option,
-                text=text,
-                reason=_WHY,
-                wait=ReceiptStage.RECEIPT_STAGE_EFFECTIVE,
-            )
+            if asked.kind == InterruptKind.INTERRUPT_KIND_APPROVAL:
+                await self._decide(asked, answer)
+            else:
+                text = answer.text or ""
+                if answer.value is not None:
+                    text = json_text.write(as_json(answer.value))
+                await self._client.answer(
+                    asked.run_id, asked.interrupt_id, answer.option, text=text, **_EFFECTIVE
+                )
         except (AlreadyDecided, RunTerminal):
             return  # somebody was faster, or it ended meanwhile: there is nothing to answer any more
+
+    async def _decide(self, asked: Interrupt, answer: AnswerShape) -> None:
+        """Decide about a call by what was just shown of it. An option of no approval is refused there."""
+        run_id, interrupt_id, digest = asked.run_id, asked.interrupt_id, asked.arguments_digest
+        match answer.option, answer.value:
+            case "approve", None:
+                await self._client.approve(run_id, interrupt_id, digest, **_EFFECTIVE)
+            case "approve" | "edit_and_approve", dict() as value:
+                arguments = json_text.write(as_json(value))
+                await self._client.edit_and_approve(
+                    run_id, interrupt_id, digest, arguments=arguments, **_EFFECTIVE
+                )
+            case "reject", None:
+                await self._client.reject(run_id, interrupt_id, text=answer.text or "", **_EFFECTIVE)
+            case option, _:
+                await self._client.answer(run_id, interrupt_id, option, **_EFFECTIVE)
 
     async def abort(self, run_id: str, reason: str) -> None:
         """End the run, and return when that is accepted."""

@@ -49,8 +49,11 @@ class EventReading:
             case "interrupt_resolved" if event.interrupt_resolved.option:
                 resolved = event.interrupt_resolved
                 step = self._asked.get((event.run_id, resolved.interrupt_id), event.step_id)
-                said = event.content.answer.text
-                self.answers.append(Answered(step=step, option=resolved.option, text=said))
+                said = event.content.answer
+                output = said.output_json.decode(errors="replace")
+                self.answers.append(
+                    Answered(step=step, option=resolved.option, text=said.text, output=output)
+                )
             case _:
                 pass
 

@@ -54,6 +54,8 @@ class Answered:
     step: str
     option: str
     text: str
+    output: str = ""
+    """The data put in place, such as other arguments of a call that was approved; empty without."""
 
 
 @frozen
@@ -198,7 +200,9 @@ def _case(run: Recorded, name: str) -> dict[str, object]:
 
 def _answer(answered: Answered) -> dict[str, object]:
     answer: dict[str, object] = {"step": answered.step, "option": answered.option}
-    if answered.text:
+    if answered.output:
+        answer["value"] = _arguments(answered.output)
+    elif answered.text:
         value = _arguments(answered.text)
         answer["text" if isinstance(value, str) else "value"] = value
     return answer
