@@ -76,7 +76,7 @@ def _judge(chance: random.Random) -> SupervisorJudgePlan:
         every=chance.choice((1, 2, 5)),
         on_violation=chance.choice((RuleAction.STEER, RuleAction.PAUSE, RuleAction.ABORT, RuleAction.ASK)),
         on_error=chance.choice(tuple(OnSupervisorError)),
-        view=chance.choice(tuple(ArgumentsView)),
+        view=chance.choice((ArgumentsView.REDACTED, ArgumentsView.FULL)),  # without content no mark is told
         timeout_ms=chance.choice((500, 30_000)),
         blocking=chance.random() < 0.5,  # noqa: PLR2004 - as often as not
         expiry_ms=chance.randint(500, 20_000),

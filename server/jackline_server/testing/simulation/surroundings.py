@@ -13,7 +13,7 @@ from jackline_server.core import json_text
 from jackline_server.core.facts import ConsultKind, FailureClass, FinishReason, ToolAsk, Usage
 from jackline_server.core.gate_plans import Point
 from jackline_server.core.messages import UserMessage
-from jackline_server.core.plan import ASK_PERSON, FINISH, READ_RESULT, HumanAction, ToolStep
+from jackline_server.core.plan import ASK_PERSON, FINISH, READ_RESULT, Effect, HumanAction, ToolStep
 from jackline_server.runtime.ports import (
     Consultation,
     ConsultReply,
@@ -62,6 +62,7 @@ _READ_ON = 0.5
 _INSISTS = 0.15
 _LONG = 0.5
 _ASKS = 0.08
+_ASKS_BEFORE_A_CHANGE = 0.25
 _ASKS_AGAIN = 0.2
 _WANTS_DATA = 0.5
 _LINES = "".join(f"line {number}: the berth is free\n" for number in range(30))
@@ -306,7 +307,8 @@ def _question(invocation: Invocation) -> ToolAsk | None:
     if reply is not None and reply.state_json != json_text.write(key):
         raise AssertionError("a call was given back what another one asked")
     own = random.Random(f"{key} asks {invocation.attempt if reply else 0}")  # noqa: S311 - of a simulation
-    if own.random() >= (_ASKS_AGAIN if reply else _ASKS):
+    asks = _ASKS if invocation.step.effect is Effect.READ else _ASKS_BEFORE_A_CHANGE
+    if own.random() >= (_ASKS_AGAIN if reply else asks):
         return None
     schema = NAMED if own.random() < _WANTS_DATA else ""
     return ToolAsk(text="Really?", schema_json=schema, state_json=json_text.write(key))

@@ -17,6 +17,7 @@ from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import Plan
 from jackline_server.models.places import Places
 from jackline_server.models.profile import ModelProfile
+from jackline_server.policies.masking import PiiMasks
 from jackline_server.runtime.assembly import Ring, Runtime, assemble
 from jackline_server.runtime.scheduler import SchedulerSettings
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
@@ -195,6 +196,7 @@ class Worker:
     def _build(self, name: str, store: Store) -> Runtime:
         deployment, weather = self._deployment, self._deployment.weather
         ring = Ring(
+            masks=PiiMasks(),
             store=store,
             models=SimulatedModels(weather=weather, books=deployment.books),
             toolbox=SimulatedTools(weather=weather, books=deployment.books),
