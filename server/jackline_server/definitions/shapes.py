@@ -442,6 +442,14 @@ class SupervisorJudgeShape(Shape):
 class SupervisorShape(Shape):
     """`supervisor`: who watches an agent from beside."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["rules"], "properties": {"rules": {"minItems": 1}}},
+                {"required": ["judge"]},
+            ]
+        }
+    )
     rules: Annotated[tuple[RuleShape, ...], Field(max_length=20)] = ()
     judge: SupervisorJudgeShape | None = None
 
