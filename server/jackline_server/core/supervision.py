@@ -20,7 +20,8 @@ class Supervision:
     asked, and `unanswered` is who had asked and heard nothing in time.
 
     `trial` is set while the judge is at work. It has looked at the first `judged_turns` turns, and at the
-    first `judged_entries` entries of the conversation.
+    first `judged_entries` entries of the conversation. `sent_back` is true from an answer that it did not
+    pass to the next reply.
     """
 
     counts: Mapping[bytes, int]
@@ -32,3 +33,4 @@ class Supervision:
     trial: Trial | None = None
     judged_turns: int = 0
     judged_entries: int = 0
+    sent_back: bool = False

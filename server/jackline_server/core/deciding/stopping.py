@@ -84,9 +84,11 @@ def ask(
 
 
 def _at_top_of_a_turn(visit: Visit) -> bool:
-    """True before a new turn, unless guidance waits to be answered: that comes first."""
+    """True before a new turn, unless guidance, or the word of a supervisor's judge, waits to be answered."""
     newest = visit.entries[-1] if visit.entries else None
     if isinstance(newest, Note) and newest.is_guidance:
+        return False
+    if visit.supervision is not None and visit.supervision.sent_back:
         return False
     return (
         visit.ledger.iterations > 0

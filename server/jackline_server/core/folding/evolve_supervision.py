@@ -153,6 +153,11 @@ def reserved(seen: Supervision, started: ModelCallStarted) -> Supervision:
     return change(seen, trial=Trial(failed=started.attempt - 1))
 
 
+def sent_back(seen: Supervision | None, *, sent: bool) -> Supervision | None:
+    """An answer was sent back in the judge's name, or the reply that follows has come."""
+    return seen if seen is None or seen.sent_back is sent else change(seen, sent_back=sent)
+
+
 def replied(visit: Visit, text: str) -> Visit:
     """The judge has replied; its words wait to be read and are no part of the conversation."""
     return _trying(visit, Trial(said=text))

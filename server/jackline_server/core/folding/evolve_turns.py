@@ -175,6 +175,7 @@ def _heard(visit: Visit, said: Reply, purpose: Purpose) -> Visit:
                 repairing=False,
                 answer=said,
                 took_no_turn=purpose is Purpose.REPAIR,
+                supervision=evolve_supervision.sent_back(visit.supervision, sent=False),
             )
             return evolve_history.answered(heard)
 
@@ -236,6 +237,8 @@ def reject(state: RunState, fact: AnswerRejected) -> RunState:
         repairs=visit.repairs + (not empty and not fact.problem.costs_a_turn),
         empty_replies=visit.empty_replies + empty,
     )
+    if fact.problem is AnswerProblem.SUPERVISOR:
+        rejected = change(rejected, supervision=evolve_supervision.sent_back(visit.supervision, sent=True))
     return change(state, visit=rejected)
 
 

@@ -2,7 +2,8 @@
 
 Owns the cadence: every so many turns, and, for a blocking one, before an answer stands that it has not seen.
 It can do no more than its plan says: whatever its reply holds is read as passed, not passed, or nothing
-usable. A judge that fails, says nothing usable, or has no room under the bounds follows `on_error`. Does not
+usable. A judge that fails, says nothing usable, has no room under the bounds, or can't be shown all that is
+new follows `on_error`. Does not
 own how the call is made (`side_calls`) or how its reply is read (`verdicts`).
 """
 
@@ -44,11 +45,15 @@ def has_seen_all(visit: Visit, seen: Supervision) -> bool:
 def ask(state: RunState, visit: Visit, step: ModelStep, plan: SupervisorJudgePlan, *, now: Moment) -> Step:
     """The next attempt at it, or what follows where there is no room for one."""
     trial = None if visit.supervision is None else visit.supervision.trial
+    case = judge_views.case(state, visit, step, plan)
+    if case is None:
+        problem = "what the step did since the judge last looked is more than it can be shown"
+        return _failed(state, visit, step, plan, problem, now)
     asked = SideCall(
         purpose=Purpose.SUPERVISE,
         model=plan.model,
         instructions=verdicts.instructions(plan.criteria),
-        case=judge_views.case(state, visit, step, plan),
+        case=case,
         failed=0 if trial is None else trial.failed,
         timeout_ms=plan.timeout_ms,
     )
