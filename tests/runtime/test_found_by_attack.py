@@ -3,10 +3,26 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from jackline_server import failpoints
-from jackline_server.core.commands import Abort, Steer
-from jackline_server.core.facts import AbortMode, Phase, RunFinished, RunRecovered
+from jackline_server.core.commands import Abort, Pause, Steer
+from jackline_server.core.decide import decide
+from jackline_server.core.facts import (
+    AbortMode,
+    CommandKind,
+    CommandRejected,
+    Phase,
+    Rejection,
+    RunFinished,
+    RunRecovered,
+    StopReason,
+)
+from jackline_server.core.instruments import Instruments
 from jackline_server.core.plan import Effect
+from jackline_server.core.state import RunState
+from jackline_server.core.steps import Moment, Step
+from jackline_server.runtime import runner
 from jackline_server.runtime.ports import ModelRequest
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Store
@@ -101,3 +117,27 @@ async def test_a_run_is_never_read_as_running_once_its_end_is_in_the_store(tmp_p
     finally:
         failpoints.configure("")
         await opened.close()
+
+
+async def test_a_bug_ends_a_run_whatever_was_noted_of_a_command_just_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(state: RunState, *, now: Moment, instruments: Instruments) -> Step:
+        if state.oversight.paused:
+            raise ZeroDivisionError  # the pause is noted by now, and not durable
+        return decide(state, now=now, instruments=instruments)
+
+    monkeypatch.setattr(runner, "decide", broken)
+    opened, tools = await open_sqlite(tmp_path / "data"), tools_that_take(300)
+    try:
+        async with process(world(tools, opened.store)) as jackline, asyncio.timeout(20):
+            run_id = await jackline.start()
+            await tools.called.wait()
+            await jackline.control(run_id, Pause())
+            facts = [record.fact for record in await jackline.follow(run_id)]
+    finally:
+        await opened.close()
+    (rejected,) = (fact for fact in facts if isinstance(fact, CommandRejected))
+    assert (rejected.kind, rejected.rejection) == (CommandKind.PAUSE, Rejection.RUN_TERMINAL)
+    assert isinstance(facts[-1], RunFinished)
+    assert facts[-1].stop_reason is StopReason.INTERNAL

@@ -72,6 +72,10 @@ class Inbox:
                 self._waiting.append(await self._arriving(command))
                 self._seen = row.ordinal
 
+    def start_over(self) -> None:
+        """Take every command for one that was never looked at: what was noted of them is dropped."""
+        self._waiting, self._seen, self._nudged = [], 0, True
+
     def settle(self, run: LiveRun, *, aborts_only: bool = False) -> None:
         """Note the facts of every command that can be settled now, in the order they were accepted.
 

@@ -208,6 +208,7 @@ class Runner:
             "a run met a bug of the server", extra={"run_id": self._run.run_id, "incident_id": incident}
         )
         self._run.discard()
+        self._inbox.start_over()
         end = exits.abnormal(StopReason.INTERNAL, leaf=incident, error=f"internal error; incident {incident}")
         visit = self._run.state.visit
         if visit is not None:
