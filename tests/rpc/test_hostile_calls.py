@@ -121,6 +121,11 @@ ROWS = [
     Row(name="BI7 empty start", request=StartRunRequest(), fields=("source",)),
     Row(name="BI7 empty control", request=ControlRequest(), fields=("run_id", "command")),
     Row(
+        name="an expectation of a later version, which would be none",
+        request=control(pause=PauseCommand(), expect=Expectation.FromString(b"\x9a\x06\x01a")),
+        fields=("expect",),
+    ),
+    Row(
         name="BI7 all at once",
         request=StartRunRequest(
             inline_workflow=InlineWorkflow(),

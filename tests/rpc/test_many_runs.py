@@ -123,6 +123,10 @@ async def test_a_token_of_one_request_is_none_of_another(door: Harness):
             {"request_id": "r", "filter": bulk.BulkFilter(states=[99]), "abort": ABORT},  # pyright: ignore[reportArgumentType] - a value of no version
             "filter.states[0]",
         ),
+        (
+            {"request_id": "r", "filter": bulk.BulkFilter.FromString(b"\x9a\x06\x01a"), "abort": ABORT},
+            "filter",  # a condition of a later version: overlooked, it would be every run
+        ),
     ],
 )
 async def test_what_is_not_said_well_is_refused_by_its_field(

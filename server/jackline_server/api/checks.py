@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from jackline_server.api.limits import LIMITS
 from jackline_server.api.refusals import DoorReason, DoorRefused
@@ -178,6 +179,11 @@ class Checks:
         self._count(message, "")
         self.finish()
         self._contents(message, "")
+
+    def understood(self, field: str, message: Message) -> None:
+        """Note fields that this version does not know, where overlooking a condition means more, not less."""
+        if len(UnknownFieldSet(message)):
+            self.fail(field, "says something that this version does not know", "UNKNOWN_FIELD")
 
     def _count(self, message: Message, path: str) -> None:
         for field, value in message.ListFields():

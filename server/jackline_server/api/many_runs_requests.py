@@ -25,6 +25,7 @@ def read_bulk(
     if not request.request_id and not request.preview:
         checks.fail("request_id", "required: without it a repeat would be another command", "REQUIRED")
     checks.text("reason", request.reason, LIMITS.reason_bytes)
+    checks.understood("filter", request.filter)
     query = read_filter(checks, "filter.", request.filter, tenant=caller.tenant)
     for phase in query.phases - LIVING:
         checks.fail("filter.states", f"{phase.value} runs take no command", "TERMINAL")

@@ -112,6 +112,7 @@ def read_control(
     checks.run_id("run_id", request.run_id)
     checks.idempotency_key("command_id", request.command_id)
     checks.text("reason", request.reason, LIMITS.reason_bytes)
+    checks.understood("expect", request.expect)
     checks.sequence("expect.sequence", request.expect.sequence)
     _check_action(checks, request)
     checks.finish()
