@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jackline.v1.kill_switch_pb2 import KillSwitchState
+from jackline.v1.kill_switch_pb2 import GetKillSwitchResponse, KillSwitchState
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.json_lines import json_line
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption
@@ -37,6 +37,8 @@ def kill(
     context: ContextOption = None,
 ) -> None:
     """End every run, and let none begin until the switch is released. Alone: say where the switch stands."""
+    if sure and not (reason or release):
+        raise typer.BadParameter("say why, with --reason: nothing was done")
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         if release or (reason and sure):
@@ -50,18 +52,21 @@ def kill(
             for line in _standing(done.state):
                 screen.line(line, style="dim")
             return ExitCode.OK
-        found = await client.kill_switch.get()
-        if as_json:
-            screen.raw(json_line(found))
-        else:
-            for line in _standing(found.state):
-                screen.line(line)
-            screen.line(f"{count(found.living_runs, 'run')} live", style="dim")
+        _show(await client.kill_switch.get(), screen, as_json=as_json)
         if reason:
             screen.problem("jackline: nothing was done: --yes ends them and lets no run begin")
         return ExitCode.USAGE if reason else ExitCode.OK
 
     carry_out(work, server=Named(address=address, context=context))
+
+
+def _show(found: GetKillSwitchResponse, screen: Screen, *, as_json: bool) -> None:
+    if as_json:
+        screen.raw(json_line(found))
+        return
+    for line in _standing(found.state):
+        screen.line(line)
+    screen.line(f"{count(found.living_runs, 'run')} live", style="dim")
 
 
 def _done(*, release: bool, changed: bool, told: int) -> str:
