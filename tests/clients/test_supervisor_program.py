@@ -8,12 +8,27 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
-from jackline.v1.event_pb2 import StepEvent
-from jackline.v1.run_pb2 import RunState
+from jackline.v1.event_pb2 import ModelReplied, StepEvent
+from jackline.v1.run_pb2 import Run, RunState
+from jackline.v1.run_service_pb2 import (
+    ControlRequest,
+    ListRunsResponse,
+    StreamProgressResponse,
+)
 from tests.clients import building
 from tests.clients.test_programs import EXAMPLE, orders_served
+from tests.support.scripted_service import (
+    RUN_ID,
+    TOKEN,
+    Failure,
+    ScriptedService,
+    StreamScript,
+    receipt,
+    serving,
+)
 from tests.support.server_process import ServerProcess, servers_in
 from tests.support.warm_server import shared
 
@@ -36,14 +51,16 @@ def program() -> str:
 
 
 @asynccontextmanager
-async def supervising(program: str, server: ServerProcess) -> AsyncGenerator[asyncio.StreamReader]:
+async def supervising(
+    program: str, address: str, token: str, rules: list[dict[str, Any]] = RULES
+) -> AsyncGenerator[asyncio.StreamReader]:
     process = await asyncio.create_subprocess_exec(
         program,
         "-rules",
-        json.dumps(RULES),
+        json.dumps(rules),
         "-every",
         "200ms",
-        env={"PATH": os.environ["PATH"], "JACKLINE_ADDRESS": server.address, "JACKLINE_TOKEN": server.token},
+        env={"PATH": os.environ["PATH"], "JACKLINE_ADDRESS": address, "JACKLINE_TOKEN": token},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -95,14 +112,14 @@ async def test_it_acts_once_by_what_it_sees_also_when_it_or_the_server_starts_an
         where = {"ORDERS_URL": orders, "HELPDESK_URL": f"{orders}/helpdesk"}
         await server.start("--workflows", str(EXAMPLE / "workflows"), **where)
 
-        async with supervising(program, server) as lines:
+        async with supervising(program, server.address, server.token) as lines:
             await said(lines, "watching")
             run_id = await started(server)
             first = await said(lines, "pause")
             assert first["run_id"] == run_id
         await log_until(server, run_id, "paused")
 
-        async with supervising(program, server) as lines:
+        async with supervising(program, server.address, server.token) as lines:
             again = await said(lines, "pause")
             assert again["command_id"] == first["command_id"]
             await server.kill()
@@ -116,3 +133,17 @@ async def test_it_acts_once_by_what_it_sees_also_when_it_or_the_server_starts_an
     found = kinds(log)
     assert (found.count("paused"), found.count("steered")) == (1, 1)
     assert log[-1].run_finished.state == RunState.RUN_STATE_SUCCEEDED
+
+
+async def test_a_command_is_sent_until_the_server_has_answered_however_often_that_fails(program: str) -> None:
+    service = ScriptedService()
+    async with serving(service) as address:
+        service.script("ListRuns", *[ListRunsResponse(runs=[Run(run_id=RUN_ID)])] * 1_000)
+        spent = StepEvent(sequence=3, model_replied=ModelReplied(tokens_used=10))
+        service.streams.append(StreamScript(frames=[StreamProgressResponse(events=[spent])], hang=True))
+        away = Failure(code=grpc.StatusCode.UNAVAILABLE)
+        service.script("Control", *[away] * 9, receipt())
+        async with supervising(program, address, TOKEN, rules=RULES[1:]) as lines:
+            line = await said(lines, "pause")
+    assert line["command_id"] == f"supervisor-{RUN_ID}-0-3"
+    assert len(service.requests(ControlRequest)) == 10

@@ -34,11 +34,11 @@ import (
 )
 
 const (
-	callTimeout  = 15 * time.Second
-	firstWait    = 200 * time.Millisecond
-	longestWait  = 10 * time.Second
-	runsPerPage  = 200
-	mostAttempts = 8
+	callTimeout    = 15 * time.Second
+	firstWait      = 200 * time.Millisecond
+	longestWait    = 10 * time.Second
+	longestActWait = 2 * time.Second
+	runsPerPage    = 200
 )
 
 var live = []jacklinev1.RunState{
@@ -141,7 +141,7 @@ func (s *supervisor) follow(ctx context.Context, run *watched) {
 			attempt = 0
 		}
 		show(fields{"step": "broken", "run_id": run.runID, "code": status.Code(err).String(), "after": run.position})
-		wait(ctx, attempt)
+		wait(ctx, attempt, longestWait)
 	}
 }
 
@@ -172,9 +172,10 @@ func (s *supervisor) stream(ctx context.Context, run *watched) error {
 	}
 }
 
-// act sends a command until the server has answered, whatever it answers. To send it again changes nothing.
+// act sends a command until the server has answered, whatever it answers and however long it is away: nothing would send it
+// later. To send it again changes nothing.
 func (s *supervisor) act(ctx context.Context, runID string, decided decision) {
-	for attempt := range mostAttempts {
+	for attempt := 0; ctx.Err() == nil; attempt++ {
 		called, cancel := context.WithTimeout(ctx, callTimeout)
 		answer, err := s.runs.Control(called, decided.request(runID))
 		cancel()
@@ -185,19 +186,18 @@ func (s *supervisor) act(ctx context.Context, runID string, decided decision) {
 			show(told)
 			return
 		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
-			wait(ctx, attempt)
+			wait(ctx, attempt, longestActWait)
 		default: // The run has ended, or may not be touched: a later command would fare no better.
 			told["refused"] = status.Code(err).String()
 			show(told)
 			return
 		}
 	}
-	show(fields{"step": "given_up", "run_id": runID, "command_id": decided.commandID})
 }
 
 // wait sleeps ever longer, half of it by chance, unless the context ends first.
-func wait(ctx context.Context, attempt int) {
-	longest := min(firstWait<<min(attempt, 6), longestWait)
+func wait(ctx context.Context, attempt int, most time.Duration) {
+	longest := min(firstWait<<min(attempt, 6), most)
 	select {
 	case <-ctx.Done():
 	case <-time.After(longest/2 + rand.N(longest/2)):
