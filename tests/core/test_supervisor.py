@@ -247,6 +247,18 @@ def test_an_expression_before_a_call_sees_what_the_call_is_given() -> None:
     check_same_again(driver)
 
 
+def test_arguments_that_are_too_large_for_an_expression_are_no_way_past_its_rule() -> None:
+    plan = watched(
+        rule(RuleExpression(cel='call.tool == "look" && call.arguments.sum > 7'), RuleAction.DENY_CALL)
+    )
+    padded = Says(calls=(Call("look", f'{{"sum":8,"pad":[{"0," * 50_000}0]}}'),))
+    driver = drive(plan, padded, padded, DONE)
+    assert statuses(driver) == [CallStatus.DENIED] * 2
+    (notice,) = [fact for fact in driver.facts if isinstance(fact, Noticed)]
+    assert notice.text.startswith(f"the rule {RULE} counts as met")
+    check_same_again(driver)
+
+
 def test_a_call_that_a_rule_held_up_for_a_pause_starts_when_the_run_goes_on() -> None:
     driver = held(
         watched(rule(THRICE, RuleAction.PAUSE, stage=RuleStage.BEFORE_CALL)), LOOK, LOOK, LOOK, DONE

@@ -15,6 +15,10 @@ class ExpressionError(Exception):
     """An expression can't be evaluated: a missing name, a wrong type, or over its cost."""
 
 
+class DataTooLarge(ExpressionError):
+    """It has no value because what it looks at is too large for it."""
+
+
 class ExpressionEvaluator(Protocol):
     """CEL conditions."""
 
@@ -22,7 +26,7 @@ class ExpressionEvaluator(Protocol):
         """Evaluate a condition that was checked when the plan was compiled.
 
         Raises:
-            ExpressionError: it has no boolean value for these variables.
+            ExpressionError: it has no boolean value for these variables; DataTooLarge: because of their size.
         """
         ...
 

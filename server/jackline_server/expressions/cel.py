@@ -6,7 +6,7 @@ Owns the only use of the CEL library. Does not own the bound of cost (`cel_cost`
 from collections.abc import Mapping
 from typing import cast
 
-from jackline_server.core.instruments import ExpressionError
+from jackline_server.core.instruments import DataTooLarge, ExpressionError
 from jackline_server.core.plan import JsonValue
 from jackline_server.expressions import linear_regex
 from jackline_server.expressions.cel_cost import Shape, Token, TooCostly, check_cost, shape
@@ -86,7 +86,7 @@ class CelExpressions:
         """Evaluate a condition; the work is bounded before it starts.
 
         Raises:
-            ExpressionError: no boolean for these variables, or the bound of its cost is over the budget.
+            ExpressionError: no boolean for these variables; DataTooLarge: its cost may be over the budget.
         """
         compiled = self._compiled(expression)
         if compiled.problem:
@@ -96,7 +96,7 @@ class CelExpressions:
             check_cost(compiled.shape, known)
             answer = cast("object", compiled.program.execute(dict(known)))
         except TooCostly as error:
-            raise ExpressionError(str(error)) from None
+            raise DataTooLarge(str(error)) from None
         except _FAILURES as error:
             raise ExpressionError(_said(error)) from None
         if not isinstance(answer, bool):

@@ -8,7 +8,7 @@ watches never comes here.
 from jackline_server.core.deciding import leaving
 from jackline_server.core.deciding.partial import with_best
 from jackline_server.core.facts import NoticeCode, Noticed, StepFinished
-from jackline_server.core.instruments import ExpressionError, ExpressionEvaluator
+from jackline_server.core.instruments import DataTooLarge, ExpressionError, ExpressionEvaluator
 from jackline_server.core.plan import ModelStep
 from jackline_server.core.state import RunState, Visit
 from jackline_server.core.steps import CallTools, Moment, Record, Step
@@ -103,7 +103,10 @@ def _is_between_turns(visit: Visit) -> bool:
 def _first(
     plan: SupervisorPlan, stage: RuleStage, sight: Sight, expressions: ExpressionEvaluator
 ) -> Record | None:
-    """What the first rule leads to that holds and may fire."""
+    """What the first rule leads to that holds and may fire.
+
+    The size of a call's arguments is the model's choice, so it is no way past a rule that looks at them.
+    """
     for rule in plan.rules:
         if rule.stage is not stage or not rules.is_armed(rule, sight):
             continue
@@ -111,11 +114,14 @@ def _first(
             if rules.holds(rule, sight, expressions):
                 return Record(facts=firing.fired(rule, sight))
         except ExpressionError as error:
+            met = isinstance(error, DataTooLarge) and stage is RuleStage.BEFORE_CALL
             if rule.place not in sight.seen.unsound:
-                return Record(facts=(_unsound(rule.place, error),))
+                return Record(facts=(_unsound(rule.place, error, met=met),))
+            if met:
+                return Record(facts=firing.fired(rule, sight))
     return None
 
 
-def _unsound(place: str, error: ExpressionError) -> Noticed:
-    text = f"the rule {place} counts as not met: {error}"
+def _unsound(place: str, error: ExpressionError, *, met: bool) -> Noticed:
+    text = f"the rule {place} counts as {'met' if met else 'not met'}: {error}"
     return Noticed(code=NoticeCode.CONDITION_FAILED, subject=place, text=text)
