@@ -245,6 +245,21 @@ def test_what_the_workflow_gives_may_stand_in_an_edit_as_it_was_and_no_other_way
     assert (attempt.arguments, attempt.bound) == ({"sum": 5}, {"shop": "north"})
 
 
+def test_an_edit_brings_nothing_into_a_call_that_was_not_shown() -> None:
+    plan = paying()
+    pay = plans.tool("pay", Effect.DESTRUCTIVE, input={"shop": "/input/shop"})
+    call = Call("pay", '{"sum":7,"shop":"written"}')
+    driver = driven(replace(plan, steps={**plan.steps, "pay": pay}), call, input={"shop": "of the context"})
+    question = asked(driver)
+    assert question.arguments_json == '{"shop":"written","sum":7}'
+    driver.send(
+        EditAndApprove(interrupt_id=question.interrupt_id, digest=question.digest, arguments_json='{"sum":5}')
+    )
+    driver.run()
+    (rejected,) = [fact for fact in driver.facts if isinstance(fact, CommandRejected)]
+    assert (rejected.rejection, begun(driver)) == (Rejection.INVALID_ANSWER, [])
+
+
 def test_an_edit_that_does_not_fit_the_schema_never_reaches_the_tool() -> None:
     driver = driven(paying(), SEVEN)
     edit(driver, '{"sum":"all"}')

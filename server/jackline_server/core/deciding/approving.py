@@ -83,6 +83,9 @@ def _kept(state: RunState, interrupt: Interrupt, arguments_json: str) -> JsonObj
     closed = sorted(name for name in kept if name in bound or (name.startswith("_") and name not in written))
     if closed:
         raise NotTaken(f"these arguments can't be set: {', '.join(closed)}")
+    hidden = sorted(name for name in written if name in own and name not in given)
+    if hidden:
+        raise NotTaken(f"without these the call has values that were not shown: {', '.join(hidden)}")
     return kept
 
 
