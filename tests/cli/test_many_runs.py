@@ -72,6 +72,15 @@ async def test_no_filter_has_to_be_said_and_goes_with_no_other(console: Console)
         assert (await console.run("bulk", *words)).code == 2
 
 
+async def test_an_empty_part_of_a_filter_is_not_taken_for_none(
+    console: Console, service: ScriptedService
+) -> None:
+    for flag in ("--older-than", "--newer-than", "--thread", "--parent", "--label", "--state"):
+        done = await console.run("bulk", "abort", "--workflow", "refunds", flag, "", "--yes")
+        assert done.code == 2, flag
+    assert not service.requests(bulk.BulkControlRequest)
+
+
 async def test_the_switch_is_engaged_only_with_a_reason_and_yes(
     console: Console, service: ScriptedService
 ) -> None:

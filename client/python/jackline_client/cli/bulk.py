@@ -41,7 +41,7 @@ StateOption = Annotated[
     typer.Option("--state", metavar="STATE", help="Such as paused.", autocompletion=completing.run_states),
 ]
 WorkflowOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--workflow", metavar="NAME", help="Only of this workflow.", autocompletion=completing.workflows
     ),
@@ -50,20 +50,21 @@ LabelOption = Annotated[
     list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only with these.")
 ]
 ThreadOption = Annotated[
-    str,
+    str | None,
     typer.Option("--thread", metavar="ID", help="Only of this thread.", autocompletion=completing.threads),
 ]
 ParentOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--parent", metavar="RUN", help="Only those that this one started.", autocompletion=completing.runs
     ),
 ]
 OlderOption = Annotated[
-    str, typer.Option("--older-than", metavar="TIME", help="Only those that began so long ago, such as 1h.")
+    str | None,
+    typer.Option("--older-than", metavar="TIME", help="Only those that began so long ago, such as 1h."),
 ]
 NewerOption = Annotated[
-    str, typer.Option("--newer-than", metavar="TIME", help="Only those that began since, such as 10m.")
+    str | None, typer.Option("--newer-than", metavar="TIME", help="Only those that began since, such as 10m.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Give the command; without it nothing is sent.")]
 
@@ -74,23 +75,29 @@ class _Wanted:
 
     every: bool
     states: list[str] | None
-    workflow: str
+    workflow: str | None
     labels: list[str] | None
-    thread: str
-    parent: str
-    older: str
-    newer: str
+    thread: str | None
+    parent: str | None
+    older: str | None
+    newer: str | None
 
     def runs(self) -> "RunFilter | None":
-        """The filter; None for every run. Refuses none at all, and one beside --all."""
+        """The filter; None for every run. Refuses none at all, one beside --all, and an option with nothing.
+
+        A script gives that whose variable is empty; overlooked, it would be more runs than were meant.
+        """
+        said = (self.workflow, self.thread, self.parent, self.older, self.newer)
+        if "" in said:
+            raise typer.BadParameter("an option of the filter is empty: nothing was done")
         found = jackline_client.RunFilter(
             states=read_states(self.states or []),
-            workflow=self.workflow,
+            workflow=self.workflow or "",
             labels=read_labels(self.labels or ()),
             created_before=_ago(self.older, "--older-than"),
             created_after=_ago(self.newer, "--newer-than"),
-            thread_id=self.thread,
-            parent_run_id=self.parent,
+            thread_id=self.thread or "",
+            parent_run_id=self.parent or "",
         )
         empty = found == jackline_client.RunFilter()
         if empty and not self.every:
@@ -114,7 +121,7 @@ _Give = Callable[["JacklineClient", bool], AsyncGenerator[BulkResult]]
 """Gives the command, or only says to which runs."""
 
 
-def _ago(text: str, flag: str) -> datetime | None:
+def _ago(text: str | None, flag: str) -> datetime | None:
     return datetime.now(UTC) - timedelta(seconds=read_seconds(text, flag=flag)) if text else None
 
 
@@ -145,12 +152,12 @@ def pause(
     *,
     every: AllOption = False,
     state: StateOption = None,
-    workflow: WorkflowOption = "",
+    workflow: WorkflowOption = None,
     label: LabelOption = None,
-    thread: ThreadOption = "",
-    parent: ParentOption = "",
-    older: OlderOption = "",
-    newer: NewerOption = "",
+    thread: ThreadOption = None,
+    parent: ParentOption = None,
+    older: OlderOption = None,
+    newer: NewerOption = None,
     reason: ReasonOption = "",
     sure: YesOption = False,
     output: OutputOption = None,
@@ -182,12 +189,12 @@ def resume(
     *,
     every: AllOption = False,
     state: StateOption = None,
-    workflow: WorkflowOption = "",
+    workflow: WorkflowOption = None,
     label: LabelOption = None,
-    thread: ThreadOption = "",
-    parent: ParentOption = "",
-    older: OlderOption = "",
-    newer: NewerOption = "",
+    thread: ThreadOption = None,
+    parent: ParentOption = None,
+    older: OlderOption = None,
+    newer: NewerOption = None,
     reason: ReasonOption = "",
     sure: YesOption = False,
     output: OutputOption = None,
@@ -222,12 +229,12 @@ def steer(
     *,
     every: AllOption = False,
     state: StateOption = None,
-    workflow: WorkflowOption = "",
+    workflow: WorkflowOption = None,
     label: LabelOption = None,
-    thread: ThreadOption = "",
-    parent: ParentOption = "",
-    older: OlderOption = "",
-    newer: NewerOption = "",
+    thread: ThreadOption = None,
+    parent: ParentOption = None,
+    older: OlderOption = None,
+    newer: NewerOption = None,
     reason: ReasonOption = "",
     sure: YesOption = False,
     output: OutputOption = None,
@@ -260,12 +267,12 @@ def abort(
     *,
     every: AllOption = False,
     state: StateOption = None,
-    workflow: WorkflowOption = "",
+    workflow: WorkflowOption = None,
     label: LabelOption = None,
-    thread: ThreadOption = "",
-    parent: ParentOption = "",
-    older: OlderOption = "",
-    newer: NewerOption = "",
+    thread: ThreadOption = None,
+    parent: ParentOption = None,
+    older: OlderOption = None,
+    newer: NewerOption = None,
     graceful: Annotated[
         bool, typer.Option("--graceful", help="At the next boundary instead of at once.")
     ] = False,
