@@ -107,6 +107,31 @@ def _hold_each_race_of_a_command(outcomes: list[Outcome]) -> None:
     assert any("step_started" not in [kind for kind, _ in log] for log in delayed)
 
 
+def _hold_each_race_of_an_approval(outcomes: list[Outcome]) -> None:
+    """Decisions of each kind that are taken, stale, late, second and for nobody, and times that pass."""
+    ends = Counter[str]()
+    for run in (run for one in outcomes for run in one.history.runs):
+        asked = dict[object, object]()
+        for event in run.events:
+            if event.kind == "interrupt_raised" and event.fields["kind"] == "approval":
+                asked[event.fields["interrupt_id"]] = event.fields["on_expiry"]
+            elif event.kind == "interrupt_resolved" and event.fields["interrupt_id"] in asked:
+                after = asked[event.fields["interrupt_id"]]
+                ends[str(event.fields["option"]) or f"nobody: {after}"] += 1
+    assert set(ends) == {
+        *("approve", "edit_and_approve", "reject"),
+        *("nobody: approve", "nobody: reject", "nobody: needs_review"),
+    }
+    decisions = [one for outcome in outcomes for one in outcome.history.controls if one.kind in ends]
+    refused = {one.reason or one.rejection for one in decisions}
+    assert {
+        *("ARGUMENTS_CHANGED", "INVALID_ANSWER"),
+        *("INTERRUPT_EXPIRED", "ALREADY_DECIDED", "RUN_TERMINAL"),
+    } <= refused
+    late = {one.rejection for one in decisions if one.ending == OK}
+    assert "INTERRUPT_EXPIRED" in late  # accepted in time, and nobody came to it before its time was over
+
+
 def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     """What a few hundred worlds hold together: else a green run would say little."""
     outcomes = [simulate(seed) for seed in range(800)]
@@ -148,6 +173,7 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     } <= kinds
     assert {"reflected", "grounded"} <= kinds
     _hold_each_race_of_a_command(outcomes)
+    _hold_each_race_of_an_approval(outcomes)
     assert {"tool_loop", "grounding_failed", "hook_veto", "guardrail", "policy_denied"} <= reasons
     busy = {(start.on_busy, start.disposition) for one in outcomes for start in one.history.starts}
     assert {("enqueue", "queued"), ("steer", "steered"), ("replace", "replaced")} <= busy
@@ -227,7 +253,7 @@ def _is_call(event: Event) -> bool:
 
 
 def _questions_were_answered_and_their_calls_went_on(outcomes: list[Outcome]) -> bool:
-    """True if there are calls of each common effect that asked, went on with an answer, and came to an end."""
+    """True if calls of each common effect asked, went on with an answer, and came to an end."""
     ended: set[str] = set()
     for run in (run for one in outcomes for run in one.history.runs):
         asked: set[object] = set()

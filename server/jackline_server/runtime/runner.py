@@ -158,11 +158,12 @@ class Runner:
         return Ending.SUSPENDED
 
     async def _settle_what_came(self) -> None:
+        if self._inbox.nudged:
+            await self._hear()
+        # Only now: reading may have taken long, and nothing that was sent later decides what has expired.
         due = timing.due(self._run.state, self._tools.clock.unix_ms())
         if due:
             self._run.note(*due)
-        if self._inbox.nudged:
-            await self._hear()
         if self._run.state.finished is None:
             self._inbox.settle(self._run)
 

@@ -283,6 +283,8 @@ class Scheduler:
         row, state, turn = await self._read(claim)
         if row is None or state is None:
             return None
+        if state.epoch > claim.epoch:
+            return None  # another worker has driven it while this one read: the claim is over
         with self._live(row, state, epoch=claim.epoch) as run:
             if claim.gap_ms is not None:
                 run.charge(claim.gap_ms)

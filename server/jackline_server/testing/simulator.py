@@ -26,6 +26,7 @@ from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, RunRow
 from jackline_server.storage.clocks import StoreClock
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.instruments import instruments
+from jackline_server.testing.simulation.approving import approves, with_approvals
 from jackline_server.testing.simulation.asking import asks, with_people
 from jackline_server.testing.simulation.chaos import Chaos
 from jackline_server.testing.simulation.clients import Client, Notebook
@@ -34,7 +35,7 @@ from jackline_server.testing.simulation.families import mark_of, with_families
 from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualLoop
 from jackline_server.testing.simulation.scenery import draw_plans
 from jackline_server.testing.simulation.surroundings import Books
-from jackline_server.testing.simulation.weather import Kind, SimulatedChance, Weather
+from jackline_server.testing.simulation.weather import START_UNIX_MS, Kind, SimulatedChance, Weather
 from jackline_server.testing.simulation.wishes import draw_wish
 from jackline_server.testing.simulation.workers import LEASE_MS, LONG_LEASE_MS, Deployment, Worker
 from jackline_server.testing.validators import judge
@@ -100,7 +101,7 @@ class _Simulation:
         clock = StoreClock(unix_ms=self._now_ms, monotonic_ms=self._now_ms)
         lease_ms = LEASE_MS if kind is Kind.CHAOS else LONG_LEASE_MS
         self.books = Books(now_ms=self._now_ms)
-        plans = with_people(with_families(draw_plans(self.chance, 2)))
+        plans = with_approvals(with_people(with_families(draw_plans(self.chance, 2))))
         self.deployment = Deployment(
             loop=self.loop,
             weather=weather,
@@ -138,7 +139,7 @@ class _Simulation:
         clients = [
             asyncio.create_task(self._client(number)) for number in range(self.chance.choice((1, 2, 3)))
         ]
-        if any(asks(plan) for plan in self.deployment.plans.values()):
+        if any(asks(plan) or approves(plan) for plan in self.deployment.plans.values()):
             clients.append(asyncio.create_task(self._person()))
         done, _ = await asyncio.wait(clients, timeout=60)
         chaos.cancel()
@@ -327,6 +328,7 @@ class _Simulation:
                 call_after_abort_ms=100 if calm else None,
                 heartbeat_within_ms=None,
                 quiescent=True,
+                zero_unix_ms=None if self.weather.clocks_jumped else START_UNIX_MS,
             ),
         )
 

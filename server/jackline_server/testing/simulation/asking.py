@@ -20,6 +20,7 @@ from jackline_server.core.plan import (
     ModelStep,
     OnQuestion,
     Plan,
+    StepBounds,
     StepPlan,
     ToolStep,
 )
@@ -58,6 +59,17 @@ def question_arguments(chance: random.Random) -> str:
     return chance.choice(('{"question":"May I?","options":["yes","no"]}', '{"question":"Why?"}'))
 
 
+def roomy(own: StepBounds) -> StepBounds:
+    """Bounds under which an agent asks, and goes on with what it is told."""
+    return replace(
+        own,
+        max_iterations=max(own.max_iterations, 3),
+        model_requests=max(own.model_requests, 4),
+        tool_calls=max(own.tool_calls, 3),
+        token_budget=None,
+    )
+
+
 def answered(interrupt: Interrupt, chance: random.Random) -> Answer:
     """What somebody says to a question of a call: mostly what it asks for."""
     option = chance.choice(interrupt.options)
@@ -86,15 +98,8 @@ def _asking(plan: Plan) -> Plan:
     steps |= {name: _step(chance, name, plan) for name in names}
     entries = tuple(plans.entry(name, writes_context=True) for name in names if name != PERMIT)
     own = agent.bounds
-    roomy = replace(
-        own,
-        max_iterations=max(own.max_iterations, 3),
-        model_requests=max(own.model_requests, 4),
-        tool_calls=max(own.tool_calls, 3),
-        token_budget=None,
-    )
     tools = (*agent.tools, *entries)
-    steps[plans.AGENT] = replace(agent, tools=tools, bounds=roomy if entries else own)
+    steps[plans.AGENT] = replace(agent, tools=tools, bounds=roomy(own) if entries else own)
     bounds = replace(plan.bounds, steps=max(plan.bounds.steps, 2))
     alone = plan.on_question is OnQuestion.REVIEW and _happens(chance, 0.4)
     on_question = OnQuestion.REVIEW if alone else OnQuestion.WAIT

@@ -54,6 +54,7 @@ class Chaos:
             case "storm":
                 await self._storm()
             case "clock":
+                self._weather.clocks_jumped = True
                 self._weather.wall_ms[worker.slot] = self._chance.randint(-DAY_MS, DAY_MS)
             case "drain":
                 await worker.drain()

@@ -16,6 +16,7 @@ from jackline_server.core.commands import (
     Action,
     AdjustBounds,
     Answer,
+    Decision,
     Pause,
     Resume,
     Steer,
@@ -38,7 +39,9 @@ from jackline_server.runtime.use_cases import (
     Started,
     StartRun,
 )
+from jackline_server.testing.simulation.approving import decided, thought_ms
 from jackline_server.testing.simulation.asking import answered
+from jackline_server.testing.simulation.weather import START_UNIX_MS
 from jackline_server.testing.simulation.wishes import Wish, caller, wished
 from jackline_server.testing.simulation.workers import ConnectionLost, Deployment, Worker
 from jackline_server.testing.validators.history import (
@@ -302,16 +305,28 @@ class Client:
         if interrupt.kind is InterruptKind.QUESTION:
             self._seen[run_id] = interrupt
             return answered(interrupt, self._own(run_id))
+        if interrupt.kind is InterruptKind.APPROVAL:
+            return await self._a_decision(run_id, interrupt)
         if self._dice.happens(0.2):
             return SubmitToolResult(call_id=interrupt.call_id, output_json='{"ok":1}', error="")
         option = self._dice.chance.choice(interrupt.options)
         return Answer(interrupt_id=interrupt.interrupt_id, option=option, text="")
 
+    async def _a_decision(self, run_id: str, interrupt: Interrupt) -> Decision:
+        """What this client decides about a call, once it has thought about it."""
+        self._seen[run_id] = interrupt
+        own = self._own(run_id)
+        unix_ms = START_UNIX_MS + self._deployment.now_ms()
+        await asyncio.sleep(thought_ms(interrupt, own, unix_ms=unix_ms) / 1000)
+        return decided(interrupt, own)
+
     async def answer_again(self, run_id: str, command_id: str) -> None:
         """Answer a question that was seen before, whatever has become of it since; nothing without one."""
         interrupt, own = self._seen.get(run_id), self._own(run_id)
         if interrupt is not None and own.random() < _AGAIN:
-            await self.control(run_id, answered(interrupt, own), command_id)
+            asked = interrupt.kind is InterruptKind.QUESTION
+            said = answered(interrupt, own) if asked else decided(interrupt, own)
+            await self.control(run_id, said, command_id)
 
     def _own(self, run_id: str) -> random.Random:
         """Dice of this moment, so that all others fall as they fell where nobody is asked."""

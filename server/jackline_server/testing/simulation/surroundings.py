@@ -5,6 +5,7 @@ cancelled. An adapter keeps its timeouts, as the ports demand.
 """
 
 import asyncio
+import hashlib
 import random
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from jackline_server.runtime.ports import (
     ToolEnding,
     ToolResult,
 )
+from jackline_server.testing.simulation.approving import PAY, payment
 from jackline_server.testing.simulation.asking import ASKING, NAMED, question_arguments
 from jackline_server.testing.simulation.families import STARTING, WISHES, child_arguments, mark_in
 from jackline_server.testing.simulation.weather import Weather
@@ -116,7 +118,7 @@ class SimulatedModels:
         if again:
             call = ToolCallChunk(0, "", again, _sound(again, random.Random(again)))  # noqa: S311 - as above
             return [call, EndChunk(FinishReason.TOOL_CALLS, self._usage(request), "", "")]
-        starts = any(tool.ref in STARTING | ASKING for tool in request.tools)
+        starts = any(tool.ref in STARTING | ASKING | {PAY} for tool in request.tools)
         if request.tools and weather.happens(0.8 if starts else 0.6):
             calls = weather.chance.choice((1, 1, 2, 3))
         own = random.Random(f"{len(self.books.hits)} {_mark(request)}")  # noqa: S311 - of a simulation
@@ -134,17 +136,7 @@ class SimulatedModels:
 
     def _call(self, request: ModelRequest, index: int, own: random.Random, *, as_text: bool) -> ModelChunk:
         weather = self.weather
-        name = weather.chance.choice(request.tools).ref
-        if weather.happens(0.03):
-            name = "made_up"
-        if any(tool.ref == READ_RESULT for tool in request.tools) and own.random() < _READ_ON:
-            name = READ_RESULT
-        starting = sorted(STARTING & {tool.ref for tool in request.tools})
-        if starting and own.random() < WISHES:
-            name = own.choice(starting)
-        people = sorted(ASKING & {tool.ref for tool in request.tools})
-        if people and own.random() < WISHES:
-            name = own.choice(people)
+        name = self._name({tool.ref for tool in request.tools}, weather.chance.choice(request.tools).ref, own)
         arguments = _sound(name, own)
         if name in STARTING:
             arguments = child_arguments(_mark(request), len(self.books.hits), index)
@@ -154,6 +146,18 @@ class SimulatedModels:
         if as_text:
             return TextChunk(f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>')
         return ToolCallChunk(index, call_id, name, arguments)
+
+    def _name(self, known: set[str], name: str, own: random.Random) -> str:
+        """The tool that is called: that one, unless another is called for."""
+        if self.weather.happens(0.03):
+            name = "made_up"
+        if READ_RESULT in known and own.random() < _READ_ON:
+            name = READ_RESULT
+        for wanted in (STARTING, ASKING, {PAY}):
+            found = sorted(wanted & known)
+            if found and own.random() < WISHES:
+                name = own.choice(found)
+        return name
 
     def _usage(self, request: ModelRequest) -> Usage | None:
         if self.weather.happens(0.1):
@@ -263,6 +267,7 @@ def _entry(invocation: Invocation, at_ms: int) -> ToolEntry:
         call_key=invocation.call_key,
         attempt=invocation.attempt,
         at_ms=at_ms,
+        given=hashlib.sha256(json_text.write(invocation.values).encode()).hexdigest(),
     )
 
 
@@ -289,6 +294,8 @@ def _sound(name: str, chance: random.Random) -> str:
         return _ANSWER
     if name == ASK_PERSON:
         return question_arguments(chance)
+    if name == PAY:
+        return payment(chance)
     if name != READ_RESULT:
         return "{}"
     where = chance.choice(('"offset": 100', '"line": 20', '"search": "line 7"'))

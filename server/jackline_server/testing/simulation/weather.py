@@ -23,7 +23,10 @@ class Kind(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Weather:
-    """The state of the world, which `chaos` changes. `fault` is the chance that a store call fails."""
+    """The state of the world, which `chaos` changes. `fault` is the chance that a store call fails.
+
+    `clocks_jumped` says that a wall clock was wrong at some time.
+    """
 
     chance: random.Random
     kind: Kind
@@ -31,6 +34,7 @@ class Weather:
     down: bool = False
     full: bool = False
     wall_ms: dict[str, int] = field(default_factory=dict[str, int])
+    clocks_jumped: bool = False
 
     @property
     def calm(self) -> bool:

@@ -7,6 +7,7 @@ works, so the same ones judge the simulator, a real process and a soak.
 from collections.abc import Callable, Mapping
 
 from jackline_server.testing.validators import (
+    approvals,
     cancelling,
     families,
     log,
@@ -49,6 +50,7 @@ VALIDATORS: Mapping[str, Validator] = {
     "T1": threads.t1,
     "T2": threads.t2,
     "W1": supervision.w1,
+    "A1": approvals.a1,
 }
 """Every validator by the promise it judges, and its part."""
 

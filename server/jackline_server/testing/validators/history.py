@@ -72,7 +72,8 @@ class Asks:
 class RunCaps:
     """What a run may spend, in all and by visit. `retried` are tools whose unknown writes are repeated.
 
-    `asks` are the steps that only ask a person, by name.
+    `asks` are the steps that only ask a person, by name. `approves` are the tools whose every call somebody
+    has to let start, by the step that calls them.
     """
 
     steps: int | None = None
@@ -81,6 +82,7 @@ class RunCaps:
     visits: Mapping[str, StepCaps]
     retried: tuple[str, ...] = ()
     asks: Mapping[str, Asks] = field(default_factory=dict[str, Asks])
+    approves: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +183,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEntry:
-    """An attempt as the tool itself noted it, when it began."""
+    """An attempt as the tool itself noted it, when it began.
+
+    `given` is the SHA-256 in hexadecimal of all that it was given; empty where the tool does not say.
+    """
 
     run: str
     tool: str
@@ -189,6 +194,7 @@ class ToolEntry:
     call_key: str
     attempt: int
     at_ms: int
+    given: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,12 +255,14 @@ class Limits:
     """How soon things have to happen. None where the observer's own faults forbid to judge it.
 
     `quiescent` says that everything was healed at the end and every run had the time to finish.
+    `zero_unix_ms` is what the clocks that questions expire by read at the observer's zero, if none jumps.
     """
 
     abort_within_ms: int | None = None
     call_after_abort_ms: int | None = None
     heartbeat_within_ms: int | None = None
     quiescent: bool = False
+    zero_unix_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import cast
 from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core import json_text
 from jackline_server.core.facts import Fact, RunStarted, ToolCallFinished
-from jackline_server.core.plan import HumanAction, ModelStep, OnUnknown, Plan, RunBounds, ToolStep
+from jackline_server.core.plan import HumanAction, ModelStep, OnUnknown, Plan, RunBounds, StepPlan, ToolStep
 from jackline_server.runtime.store_ports import StoredEvent
 from jackline_server.testing.validators.history import Asks, Event, FieldValue, RunCaps, Scalar, StepCaps
 
@@ -119,7 +119,16 @@ def caps_of(plan: Plan, bounds: RunBounds) -> RunCaps:
             for name, step in plan.steps.items()
             if isinstance(step, ToolStep) and isinstance(step.action, HumanAction)
         },
+        approves={name: found for name, step in plan.steps.items() if (found := _approved(name, step))},
     )
+
+
+def _approved(name: str, step: StepPlan) -> tuple[str, ...]:
+    """The tools of which this step makes no call without somebody's word, whatever the call is given."""
+    if isinstance(step, ModelStep):
+        return tuple(tool.ref for tool in step.tools if tool.approval is not None and not tool.approval.when)
+    approval = step.approval if isinstance(step, ToolStep) else None
+    return (name,) if approval is not None and not approval.when else ()
 
 
 def _asks(action: HumanAction) -> Asks:
