@@ -147,3 +147,64 @@ async def test_a_command_is_sent_until_the_server_has_answered_however_often_tha
             line = await said(lines, "pause")
     assert line["command_id"] == f"supervisor-{RUN_ID}-0-3"
     assert len(service.requests(ControlRequest)) == 10
+
+
+async def ended(program: str, *flags: str, address: str = "", token: str = TOKEN) -> tuple[int | None, str]:
+    """How a supervisor ends that nobody stops, and what it says on standard error."""
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *flags,
+        env={"PATH": os.environ["PATH"], "JACKLINE_ADDRESS": address, "JACKLINE_TOKEN": token},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            _, problem = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, problem.decode()
+
+
+async def test_a_token_that_the_server_refuses_ends_it_with_a_word_and_an_exit_code(program: str) -> None:
+    service = ScriptedService()
+    async with serving(service) as address:
+        code, said = await ended(program, address=address, token="another")
+        assert (code, "JACKLINE_TOKEN" in said, "Unauthenticated" in said) == (77, True, True)
+
+        service.script("ListRuns", ListRunsResponse(runs=[Run(run_id=RUN_ID)]), *[ListRunsResponse()] * 1_000)
+        spent = StepEvent(sequence=3, model_replied=ModelReplied(tokens_used=10))
+        service.streams.append(StreamScript(frames=[StreamProgressResponse(events=[spent])], hang=True))
+        lacks = Failure(code=grpc.StatusCode.PERMISSION_DENIED, reason="SCOPE_MISSING")
+        service.script("Control", lacks)
+        code, said = await ended(program, "-rules", json.dumps(RULES[1:]), address=address)
+    assert (code, "runs:control" in said) == (77, True)
+
+
+async def test_a_run_that_may_not_be_touched_ends_the_supervision_of_no_other(program: str) -> None:
+    service = ScriptedService()
+    async with serving(service) as address:
+        service.script("ListRuns", *[ListRunsResponse(runs=[Run(run_id=RUN_ID)])] * 1_000)
+        spent = [StepEvent(sequence=at, model_replied=ModelReplied(tokens_used=10 * at)) for at in (3, 4)]
+        service.streams.append(StreamScript(frames=[StreamProgressResponse(events=spent)], hang=True))
+        own = Failure(code=grpc.StatusCode.PERMISSION_DENIED, reason="OWN_RUN")
+        service.script("Control", own, receipt())
+        rules = [
+            {"when": "tokens", "count": 30, "then": "abort"},
+            {"when": "tokens", "count": 40, "then": "pause"},
+        ]
+        async with supervising(program, address, TOKEN, rules=rules) as lines:
+            assert (await said(lines, "abort"))["refused"] == "PermissionDenied"
+            assert "stage" in await said(lines, "pause")
+
+
+async def test_help_says_every_condition_and_every_action_of_a_rule(program: str) -> None:
+    code, said = await ended(program, "-help")
+    assert code == 0
+    assert [
+        word for word in ("calls", "failures", "tokens", "pause", "steer", "abort") if word not in said
+    ] == []
+    assert (await ended(program, "-rules", '[{"when": "never"}]'))[0] == 2

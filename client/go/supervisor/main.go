@@ -6,9 +6,12 @@
 //
 //	go run ./supervisor -rules '[{"when": "calls", "tool": "lookup_order", "count": 3, "then": "pause", "text": "It loops."}]'
 //
-// What it does stands on standard output, a JSON object a line. JACKLINE_ADDRESS names the server, 127.0.0.1:50051 unless
-// set; JACKLINE_TOKEN is required, with the scopes runs:observe and runs:control. It acts when it has seen an event, not
-// before: a rule that has to stop a call itself stands in the workflow, under `supervisor`.
+// What a rule says stands in -help. What the supervisor does stands on standard output, a JSON object a line.
+// JACKLINE_ADDRESS names the server, 127.0.0.1:50051 unless set; JACKLINE_TOKEN is required, with the scopes runs:observe and
+// runs:control. A server that is away is waited for; one that refuses the token ends the supervisor, with the exit code 77.
+//
+// It acts when it has seen an event, not before, and sees no run that begins and ends between two looks (-every): a rule
+// that has to stop a call itself, or has to hold for every run, stands in the workflow, under `supervisor`.
 package main
 
 import (
@@ -25,6 +28,7 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -41,6 +45,12 @@ const (
 	runsPerPage    = 200
 )
 
+// The exit codes, as the `jackline` command has them.
+const (
+	exitUsage  = 2
+	exitDenied = 77
+)
+
 var live = []jacklinev1.RunState{
 	jacklinev1.RunState_RUN_STATE_QUEUED,
 	jacklinev1.RunState_RUN_STATE_RUNNING,
@@ -49,25 +59,38 @@ var live = []jacklinev1.RunState{
 }
 
 func main() {
-	rulesText := flag.String("rules", "[]", "the rules, a JSON list of {when, tool, count, then, text}")
+	rulesText := flag.String("rules", "[]", "the rules, a JSON `list`")
 	workflow := flag.String("workflow", "", "only runs of this workflow; all unless set")
-	every := flag.Duration("every", time.Second, "how often to look for new runs")
+	every := flag.Duration("every", time.Second, "how often to look for new runs; one that ends sooner is not seen")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "Usage: supervisor -rules LIST [-workflow NAME] [-every TIME]")
+		flag.PrintDefaults()
+		fmt.Fprint(flag.CommandLine.Output(), rulesHelp)
+	}
 	flag.Parse()
 	rules, err := parseRules(*rulesText)
 	if err != nil {
-		fail(err)
+		fail(exitUsage, err)
 	}
 	connection, err := connect()
 	if err != nil {
-		fail(err)
+		fail(exitDenied, err)
 	}
 	defer connection.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s := &supervisor{runs: jacklinev1.NewRunServiceClient(connection), rules: rules, workflow: *workflow}
+	ctx, end := context.WithCancelCause(ctx)
+	s := &supervisor{runs: jacklinev1.NewRunServiceClient(connection), rules: rules, workflow: *workflow, end: end}
 	show(fields{"step": "watching", "rules": len(rules)})
 	s.supervise(ctx, *every)
 	s.followers.Wait()
+	if cause := context.Cause(ctx); isDenied(cause) {
+		said := status.Convert(cause)
+		fail(exitDenied, fmt.Errorf(
+			"%s refuses the token in JACKLINE_TOKEN (%s: %s); it has to be one of that server, with the scopes runs:observe and runs:control",
+			connection.Target(), said.Code(), said.Message(),
+		))
+	}
 }
 
 // A supervisor follows each live run in a goroutine of its own, until the run has ended.
@@ -75,16 +98,20 @@ type supervisor struct {
 	runs      jacklinev1.RunServiceClient
 	rules     []rule
 	workflow  string
+	end       context.CancelCauseFunc // Ends all of it, for a reason that no waiting mends.
 	followed  sync.Map
 	followers sync.WaitGroup
 }
 
-// supervise looks for new runs until it is stopped. A list that can't be had is tried again at the next time.
+// supervise looks for new runs until it is stopped, or the server refuses it. A list that can't be had for another reason
+// is tried again at the next time.
 func (s *supervisor) supervise(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		if err := s.find(ctx); err != nil && ctx.Err() == nil {
+		if err := s.find(ctx); isDenied(err) {
+			s.end(err)
+		} else if err != nil && ctx.Err() == nil {
 			show(fields{"step": "unreachable", "code": status.Code(err).String()})
 		}
 		select {
@@ -187,12 +214,30 @@ func (s *supervisor) act(ctx context.Context, runID string, decided decision) {
 			return
 		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
 			wait(ctx, attempt, longestActWait)
-		default: // The run has ended, or may not be touched: a later command would fare no better.
+		default:
+			if isDenied(err) { // What can't act need not watch.
+				s.end(err)
+			}
+			// The run has ended, or may not be touched: a later command would fare no better.
 			told["refused"] = status.Code(err).String()
 			show(told)
 			return
 		}
 	}
+}
+
+// isDenied tells that the server refuses the token whatever is asked with it: it is wrong, or lacks a scope. That a single
+// run may not be touched is another thing.
+func isDenied(err error) bool {
+	said := status.Convert(err)
+	if said.Code() == codes.PermissionDenied {
+		for _, detail := range said.Details() {
+			if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "jackline" {
+				return info.GetReason() == "SCOPE_MISSING"
+			}
+		}
+	}
+	return said.Code() == codes.Unauthenticated
 }
 
 // wait sleeps ever longer, half of it by chance, unless the context ends first.
@@ -244,7 +289,7 @@ func show(values fields) {
 	fmt.Println(string(line))
 }
 
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
+func fail(code int, err error) {
+	fmt.Fprintln(os.Stderr, "supervisor:", err)
+	os.Exit(code)
 }

@@ -17,6 +17,19 @@ type rule struct {
 	Text  string `json:"text"`  // What a steered model is told, and the reason of a pause or an abort.
 }
 
+const rulesHelp = `
+A rule is {"when": …, "tool": …, "count": …, "then": …, "text": …}, and acts once a run:
+
+  when   calls: so many tool calls have ended; failures: so many in a row did not succeed; tokens: so many are used
+  tool   of calls and failures: of this tool alone; left out: of any
+  count  from so many on, at least 1
+  then   pause, steer or abort
+  text   what a steered model is told, which steer needs; else the reason of the pause or the abort
+
+A run that begins and ends between two looks (-every) is not seen. Exit code: 0 stopped, 2 the command line is wrong,
+77 no token, or one that the server refuses.
+`
+
 // A decision is one command. Its id is made of what led to it alone: whoever sees the same events, at any time, makes the
 // same command of them, and the server carries it out once.
 type decision struct {
