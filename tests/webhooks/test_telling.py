@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jackline.v1 import run_pb2
-from jackline_server.core.facts import FailureClass, InterruptKind, Phase, StopReason
+from jackline_server.core.commands import Abort
+from jackline_server.core.facts import AbortMode, FailureClass, InterruptKind, Phase, StopReason
 from jackline_server.core.plan import END, HumanAction
 from jackline_server.runtime.ports import ModelFailure, ModelRequest
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
@@ -103,6 +104,20 @@ async def test_a_question_its_answer_and_the_end_are_told_in_that_order_with_ids
         (delivery_id(run_id, one["data"]["sequence"], "ops"), one["data"]["sequence"])
         for one in (raised, resolved, finished)
     ]
+
+
+async def test_a_question_that_the_end_of_its_run_closes_is_closed_by_the_word_of_that_end() -> None:
+    here = world(endpoint())
+    async with process(here) as jackline, asyncio.timeout(20):
+        run_id = await jackline.start(name="Ann")
+        await asked(jackline, run_id)
+        await jackline.control(run_id, Abort(mode=AbortMode.NOW, skip_routes=False))
+        await jackline.follow(run_id)
+
+    raised, finished = await told(here, "ops")
+    assert (raised["type"], finished["type"]) == ("interrupt.raised", "run.finished")
+    assert finished["data"]["run_id"] == raised["data"]["run_id"] == run_id
+    assert finished["data"]["sequence"] > raised["data"]["sequence"]
 
 
 async def test_only_who_wants_content_is_told_content() -> None:
