@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jackline_server.commands.evaluation.cases import CasesRefused, Existing, Given, Stored, load_cases
+from jackline_server.commands.evaluation.sight import Used
 from tests.evaluation.sights import RUN, findings, suite
 
 TWO = """\
@@ -76,6 +77,8 @@ CASE = "cases:\n  - {name: x, workflow: a, "
         (CASE + "answers: [{option: a, text: a, value: {}}]}\n", [(2, 38, "bad_value")]),
         (CASE + "expect: {that: exit == }}\n", [(2, 43, "bad_expression")]),
         (CASE + "expect: {that: exti == 'a'}}\n", [(2, 43, "bad_expression")]),
+        (CASE + "expect: {that: used.token < 3}}\n", [(2, 43, "bad_expression")]),
+        (CASE + "expect: {that: 'used[\"cost\"] < 3'}}\n", [(2, 43, "bad_expression")]),
         (CASE + "expect: {judge: {criteria: c}}}\n", [(2, 37, "missing_key")]),
         (CASE + "expect: {tools: {called: [{name: t, times: 1, at_most: 2}]}}}\n", [(2, 54, "bad_value")]),
         (
@@ -110,6 +113,20 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         "bad_name",
         "unreadable",
     ]
+
+
+def test_a_name_that_is_there_twice_is_told_beside_a_key_that_is_none(tmp_path: Path) -> None:
+    text = "cases:\n  - {name: x, workflow: a, inptu: 1}\n  - {name: x, workflow: a}\n  - {name: 3}\n"
+    found = findings(text, tmp_path)
+    assert (3, 12, "bad_name") in found
+    assert (2, 28, "unknown_key") in found
+
+
+def test_what_a_run_has_used_may_be_read_by_every_name_that_it_has() -> None:
+    that = " && ".join(f"used.{name} >= {value!r}" for name, value in Used().variables().items())
+    (case,) = suite(f"cases: [{{name: x, workflow: a, expect: {{that: '{that}'}}}}]").cases
+    assert case.expect.that == that
+    suite("cases: [{name: x, workflow: a, expect: {that: 'calls.all(used, used.tool != exit)'}}]")
 
 
 def test_an_unknown_key_is_told_what_it_may_be_or_where_it_stands() -> None:

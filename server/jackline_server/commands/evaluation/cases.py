@@ -20,7 +20,7 @@ from jackline_server.commands.evaluation.shapes import (
     ExpectShape,
     SuiteShape,
 )
-from jackline_server.commands.evaluation.sight import VARIABLES
+from jackline_server.commands.evaluation.sight import USED, VARIABLES
 from jackline_server.core.frozen import change, frozen
 from jackline_server.core.plan import JsonValue
 from jackline_server.definitions import yaml_text
@@ -30,7 +30,7 @@ from jackline_server.definitions.parameters import as_json
 from jackline_server.definitions.reading import validated
 from jackline_server.definitions.report import Report, TooManyErrors
 from jackline_server.definitions.yaml_nodes import Path as Place
-from jackline_server.definitions.yaml_nodes import Problem, plain
+from jackline_server.definitions.yaml_nodes import Plain, Problem, plain
 from jackline_server.expressions.cel import CelExpressions
 from jackline_server.plain_files import read_regular
 from jackline_server.runtime.ports import Finding, Severity, Source
@@ -152,8 +152,23 @@ def _shape(text: str, report: Report) -> SuiteShape | None:
         report.error_at(problem.code, _words(problem), problem.mark)
     if parsed.root is None:
         return None
-    found = validated(SuiteShape, plain(parsed.root), (), report, place_of=_nowhere)
-    return None if report.has_errors else found
+    written = plain(parsed.root)
+    found = validated(SuiteShape, written, (), report, place_of=_nowhere)
+    _check_names(written, report)
+    return found
+
+
+def _check_names(written: Plain, report: Report) -> None:
+    """Report cases of one name, also of a file in which something else keeps it from being read."""
+    cases = written.get("cases") if isinstance(written, dict) else None
+    names: set[str] = set()
+    for index, case in enumerate(cases if isinstance(cases, tuple) else ()):
+        name = case.get("name") if isinstance(case, dict) else None
+        if not isinstance(name, str):
+            continue
+        if name in names:
+            report.error("bad_name", f"the case `{name[:64]}` is there twice", ("cases", index, "name"))
+        names.add(name)
 
 
 def _words(problem: Problem) -> str:
@@ -190,13 +205,9 @@ class _Reader:
         self._files: dict[str, Given | None] = {}
 
     def cases(self) -> Iterator[Case]:
-        names: set[str] = set()
         self._check_common(self._defaults, ("defaults",))
         for index, shape in enumerate(self._suite.cases):
             place: Place = ("cases", index)
-            if shape.name in names:
-                self._report.error("bad_name", f"the case `{shape.name}` is there twice", (*place, "name"))
-            names.add(shape.name)
             self._check_common(shape, place)
             self._check_expect(shape.expect, (*place, "expect"))
             origin = self._origin(shape, place)
@@ -332,6 +343,11 @@ class _Reader:
         for name in sorted(self._expressions.variables(expression) - VARIABLES):
             hint = nearest(name, VARIABLES) or f"; there are {', '.join(sorted(VARIABLES))}"
             self._report.error("bad_expression", f"there is no `{name}`{hint}", place)
+        for members in sorted(self._expressions.members(expression)):
+            if members[0] == "used" and members[1:] and members[1] not in USED:
+                hint = nearest(members[1], USED) or f"; there are {', '.join(sorted(USED))}"
+                message = f"`used` has no `{members[1][:64]}`{hint}"
+                self._report.error("bad_expression", message, place)
 
 
 def only_cases(suites: Sequence[Suite], names: Collection[str]) -> list[Suite]:

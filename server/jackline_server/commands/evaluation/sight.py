@@ -28,6 +28,16 @@ class Used:
     tool_calls: int = 0
     active_ms: int = 0
 
+    def variables(self) -> dict[str, JsonValue]:
+        """It as an expression reads it: money in US dollars, time in seconds."""
+        return {
+            "tokens": self.tokens,
+            "cost_usd": self.cost_micros / 1_000_000,
+            "iterations": self.iterations,
+            "tool_calls": self.tool_calls,
+            "seconds": self.active_ms / 1_000,
+        }
+
 
 @frozen
 class Sight:
@@ -57,13 +67,7 @@ class Sight:
             "calls": [
                 {"tool": one.tool, "status": one.status, "arguments": one.arguments} for one in self.calls
             ],
-            "used": {
-                "tokens": self.used.tokens,
-                "cost_usd": self.used.cost_micros / 1_000_000,
-                "iterations": self.used.iterations,
-                "tool_calls": self.used.tool_calls,
-                "seconds": self.used.active_ms / 1_000,
-            },
+            "used": self.used.variables(),
         }
 
 
@@ -71,3 +75,6 @@ VARIABLES = frozenset(
     {"state", "exit", "stop_reason", "steps", "input", "result", "calls", "used"},
 )
 """The names of an expression's variables."""
+
+USED = frozenset(Used().variables())
+"""The names of what there is of `used`."""
