@@ -7,6 +7,8 @@ import pytest
 from jackline.v1.control_pb2 import CommandKind
 from jackline.v1.event_pb2 import (
     AnswerContent,
+    AnswerProblem,
+    AnswerRejected,
     CallContent,
     CommandApplied,
     ConsultAnswer,
@@ -28,6 +30,7 @@ from jackline.v1.event_pb2 import (
     StepFinished,
     ToolCallFinished,
     ToolCallRequested,
+    ToolCallStarted,
 )
 from jackline.v1.run_pb2 import GatePoint, InterruptKind, RunState, StopReason, ToolCallStatus, Usage
 from jackline_client.cli.event_lines import EventLines
@@ -100,6 +103,45 @@ def test_a_call_that_a_person_answered_for_says_so_and_keeps_its_arguments() -> 
         ]
     )
     assert shown[-1] == "  book(seat=7) → ok, as answered by local"
+
+
+def test_a_call_is_shown_with_the_arguments_that_an_approval_has_put_in_place() -> None:
+    shown = lines(
+        [
+            StepEvent(
+                tool_call_requested=ToolCallRequested(call_id="c1", tool="wipe"),
+                content=Content(call=CallContent(tool="wipe", arguments=b'{"host":"web-1"}')),
+            ),
+            StepEvent(
+                interrupt_raised=InterruptRaised(interrupt_id="int_1", call_id="c1", options=["reject"])
+            ),
+            StepEvent(
+                interrupt_resolved=InterruptResolved(
+                    interrupt_id="int_1",
+                    option="edit_and_approve",
+                    principal="ann",
+                    arguments_digest="ab" * 32,
+                ),
+                content=Content(answer=AnswerContent(output_json=b'{"host":"web-2"}')),
+            ),
+            StepEvent(tool_call_started=ToolCallStarted(call_id="c1", tool="wipe", attempt=1)),
+            StepEvent(
+                tool_call_finished=ToolCallFinished(
+                    call_id="c1", tool="wipe", status=ToolCallStatus.TOOL_CALL_STATUS_COMPLETED, duration_ms=3
+                )
+            ),
+        ]
+    )
+    assert shown[-1] == "  wipe(host=web-2) → ok 3 ms"
+
+
+def test_words_of_a_judge_for_the_model_are_not_shown_beside_the_judge_s_own() -> None:
+    by_judge, by_schema = (
+        StepEvent(answer_rejected=AnswerRejected(problem=problem), content=Content(text="it looks\n<data>"))
+        for problem in (AnswerProblem.ANSWER_PROBLEM_SUPERVISOR, AnswerProblem.ANSWER_PROBLEM_SCHEMA)
+    )
+    assert lines([by_judge]) == ["  answer rejected (supervisor)"]
+    assert "it looks" in lines([by_schema])[0]
 
 
 def test_an_abort_is_said_once_with_its_reason() -> None:

@@ -5,9 +5,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from jackline.v1.control_pb2 import CommandKind
 from jackline.v1.event_pb2 import (
+    AnswerContent,
     CallContent,
+    CallProblem,
+    CommandApplied,
     Content,
+    InterruptRaised,
+    InterruptResolved,
     ModelCallPurpose,
     ModelCallStarted,
     ModelReplied,
@@ -15,6 +21,8 @@ from jackline.v1.event_pb2 import (
     StepEvent,
     StepFinished,
     StepStarted,
+    TimerFired,
+    TimerKind,
     ToolCallFinished,
     ToolCallRequested,
     ToolCallStarted,
@@ -143,6 +151,63 @@ def test_an_answer_after_all_tools_failed_stands_on_nothing() -> None:
     exhausted = begun()
     exhausted.turn(("look", "{}", READ, FAILED, ""))
     assert exhausted.ends(StopReason.STOP_REASON_MAX_ITERATIONS).contradictions == ()
+
+
+@pytest.mark.parametrize(
+    ("problem", "found"),
+    [
+        (CallProblem.CALL_PROBLEM_NOT_APPROVED, []),
+        (CallProblem.CALL_PROBLEM_SUPERVISOR, []),
+        (CallProblem.CALL_PROBLEM_POLICY_DENIED, []),
+        (CallProblem.CALL_PROBLEM_GUARDRAIL, []),
+        (CallProblem.CALL_PROBLEM_INVALID_ARGUMENTS, ["answer_without_result"]),
+    ],
+)
+def test_an_answer_after_a_no_is_no_contradiction(problem: CallProblem.ValueType, found: list[str]) -> None:
+    log = begun()
+    log.turn(("wipe", "{}", WRITE, DENIED, ""))
+    log.events[-1].tool_call_finished.problem = problem
+    log.turn()
+    assert kinds(log.ends().contradictions) == found
+
+
+def test_a_call_with_other_arguments_that_a_person_gave_it_is_another_call() -> None:
+    def asked_and_edited(log: Log, arguments: str) -> None:
+        """A write that the model asks for with the same arguments each time, and a person changes."""
+        log.turn(("wipe", '{"host":"web-1"}', WRITE, OK, "1"))
+        name = f"call-{log.calls}"
+        started, finished = log.events.pop(-2), log.events.pop()
+        log.add(StepEvent(interrupt_raised=InterruptRaised(interrupt_id=f"of {name}", call_id=name)))
+        resolved = InterruptResolved(
+            interrupt_id=f"of {name}", option="edit_and_approve", arguments_digest="ab"
+        )
+        answer = AnswerContent(output_json=arguments.encode())
+        log.add(StepEvent(interrupt_resolved=resolved, content=Content(answer=answer)))
+        log.add(started)
+        log.add(finished)
+
+    differ, same = begun(), begun()
+    for log, second in ((differ, '{"host":"web-3"}'), (same, '{"host":"web-2"}')):
+        asked_and_edited(log, '{"host":"web-2"}')
+        asked_and_edited(log, second)
+    assert kinds(differ.ends().contradictions) == []
+    assert kinds(same.ends().contradictions) == ["write_repeated"]
+
+
+def test_a_decision_and_an_expiry_are_one_line_each_with_the_reason() -> None:
+    log = begun()
+    for kind, option in (
+        (CommandKind.COMMAND_KIND_APPROVE, "approve"),
+        (CommandKind.COMMAND_KIND_EDIT_AND_APPROVE, "edit_and_approve"),
+        (CommandKind.COMMAND_KIND_REJECT, "reject"),
+    ):
+        log.add(StepEvent(command_applied=CommandApplied(kind=kind), content=Content(text="looked at")))
+        log.add(StepEvent(interrupt_resolved=InterruptResolved(option=option, principal="ann")))
+    log.add(StepEvent(timer_fired=TimerFired(kind=TimerKind.TIMER_KIND_INTERRUPT)))
+    log.add(StepEvent(interrupt_resolved=InterruptResolved()))
+    found = list(on_the_way(read(log.events)))
+    assert [cause.sequence for cause in found] == [3, 5, 7, 9]
+    assert ["looked at" in cause.text for cause in found] == [True, True, True, False]
 
 
 def test_an_answer_over_a_call_of_unknown_outcome() -> None:

@@ -43,22 +43,7 @@ from jackline_client.cli.wording import (
     stamp,
 )
 from jackline_client.explaining.causes import BY_COMMAND
-from jackline_client.explaining.telling import tell
-
-_SAID_BY_WHAT_FOLLOWS = frozenset(
-    {
-        CommandKind.COMMAND_KIND_PAUSE,
-        CommandKind.COMMAND_KIND_RESUME,
-        CommandKind.COMMAND_KIND_STEER,
-        CommandKind.COMMAND_KIND_ANSWER,
-        CommandKind.COMMAND_KIND_APPROVE,
-        CommandKind.COMMAND_KIND_EDIT_AND_APPROVE,
-        CommandKind.COMMAND_KIND_REJECT,
-        CommandKind.COMMAND_KIND_SUBMIT_TOOL_RESULT,
-        CommandKind.COMMAND_KIND_ADJUST_BOUNDS,
-    }
-)
-"""Commands whose effect has an event of its own right after; without one they changed nothing."""
+from jackline_client.explaining.telling import SAID_BY_WHAT_CAME_BEFORE, TOLD_BY_WHAT_FOLLOWS, tell
 
 _OBJECTIONS = frozenset(
     {
@@ -268,7 +253,8 @@ class EventLines:
         fact = event.answer_rejected
         problem = enum_word(AnswerProblem.Name, fact.problem, "ANSWER_PROBLEM_")
         repair = f", repair {fact.repair}" if fact.repair else ""
-        words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""
+        said = "" if fact.problem in SAID_BY_WHAT_CAME_BEFORE else event.content.text
+        words = f": {printable(said, limit=LONG)}" if said else ""
         yield Line(text=f"  {self._turn(event)}answer rejected ({problem}){repair}{words}", style="bad")
 
     def _interrupt_raised(self, event: StepEvent) -> Iterator[Line]:
@@ -299,6 +285,9 @@ class EventLines:
         call_id = self._asked.pop(fact.interrupt_id, "")
         if call_id and fact.option:
             self._answered[call_id] = fact.principal
+        call = self._calls.get(call_id)
+        if call is not None and fact.arguments_digest:
+            self._calls[call_id] = _Call(tool=call.tool, arguments=event.content.answer.output_json)
         if not fact.option:
             yield Line(text="  ? nobody answered in time")
             return
@@ -311,7 +300,7 @@ class EventLines:
         fact = event.command_applied
         kind = enum_word(CommandKind.Name, fact.kind, "COMMAND_KIND_")
         self._is_aborted = self._is_aborted or fact.kind == CommandKind.COMMAND_KIND_ABORT
-        if fact.kind in _SAID_BY_WHAT_FOLLOWS:
+        if fact.kind in TOLD_BY_WHAT_FOLLOWS:
             self._reason = event.sequence, printable(event.content.text, limit=LONG)
             return
         words = f": {printable(event.content.text, limit=LONG)}" if event.content.text else ""

@@ -13,7 +13,15 @@ from jackline.v1.event_pb2 import ModelCallPurpose, NoticeCode, RecoveryCause, S
 from jackline.v1.run_pb2 import RunState, StopReason, ToolCallStatus
 from jackline_client.explaining.findings import cycles
 from jackline_client.explaining.history import OPEN, Call, History, Turn, Visit, is_turn, word
-from jackline_client.explaining.telling import Cause, counted, ending, said, tell, tell_call
+from jackline_client.explaining.telling import (
+    TOLD_BY_WHAT_FOLLOWS,
+    Cause,
+    counted,
+    ending,
+    said,
+    tell,
+    tell_call,
+)
 
 _FEW = 3
 _LONG_MS = 1_000
@@ -63,15 +71,6 @@ _FACTS_OF: Mapping[StopReason.ValueType, tuple[str, ...]] = {
     StopReason.STOP_REASON_JUDGE: ("judge_returned", "interrupt_raised", "interrupt_resolved"),
 }
 """The facts of a visit that an exit follows from."""
-_TOLD_BY_WHAT_FOLLOWS = frozenset(
-    {
-        CommandKind.COMMAND_KIND_PAUSE,
-        CommandKind.COMMAND_KIND_STEER,
-        CommandKind.COMMAND_KIND_RESUME,
-        CommandKind.COMMAND_KIND_ANSWER,
-        CommandKind.COMMAND_KIND_SUBMIT_TOOL_RESULT,
-    }
-)
 
 
 def standing(history: History) -> str:
@@ -114,13 +113,17 @@ def chain(history: History) -> Cause | None:
 def on_the_way(history: History) -> Iterator[Cause]:
     """What happened beside the plain course: failures, refusals, retries, commands, recoveries, questions."""
     found: list[Cause] = []
+    reason_of, reason = 0, ""
     for event in history.events:
-        quiet = event.WhichOneof("fact") == "command_applied" and (
-            event.command_applied.kind in _TOLD_BY_WHAT_FOLLOWS
-        )
-        cause = None if quiet else tell(event)
+        if event.WhichOneof("fact") == "command_applied" and (
+            event.command_applied.kind in TOLD_BY_WHAT_FOLLOWS
+        ):
+            reason_of, reason = event.sequence + 1, event.content.text
+            continue
+        cause = tell(event)
         if cause is not None:
-            found.append(cause)
+            why = f" ({reason})" if reason and event.sequence == reason_of else ""
+            found.append(replace(cause, text=cause.text + why))
     found += [tell_call(call) for call in history.calls.values() if _went_wrong(call)]
     yield from sorted(found, key=lambda cause: cause.sequence)
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from jackline.v1.event_pb2 import CallProblem
 from jackline.v1.run_pb2 import Effect, StopReason, ToolCallStatus
 from jackline_client.explaining.history import OPEN, Call, History, Turn, Visit, times
 
@@ -21,6 +22,15 @@ _ANSWERED = frozenset(
         StopReason.STOP_REASON_STOP_CONDITION,
     }
 )
+_OBEYED = frozenset(
+    {
+        CallProblem.CALL_PROBLEM_NOT_APPROVED,
+        CallProblem.CALL_PROBLEM_SUPERVISOR,
+        CallProblem.CALL_PROBLEM_POLICY_DENIED,
+        CallProblem.CALL_PROBLEM_GUARDRAIL,
+    }
+)
+"""Why a call was not made that somebody said no to: a model that then answers does as it was told."""
 _WRITES = (Effect.EFFECT_WRITE, Effect.EFFECT_DESTRUCTIVE)
 _HAPPENED = frozenset({ToolCallStatus.TOOL_CALL_STATUS_COMPLETED, ToolCallStatus.TOOL_CALL_STATUS_UNKNOWN})
 
@@ -85,11 +95,17 @@ def _answers(visit: Visit) -> Iterator[Finding]:
     if end is None or not visit.turns or end.step_finished.stop_reason not in _ANSWERED:
         return
     ended = [call for call in visit.calls if call.status not in OPEN]
-    if ended and not any(call.completed for call in ended):
+    missed = [call for call in ended if call.problem not in _OBEYED]
+    if missed and not any(call.completed for call in missed):
+        none = (
+            "its tool call did not succeed"
+            if len(missed) == 1
+            else f"none of its {len(missed)} tool calls succeeded"
+        )
         yield Finding(
             kind="answer_without_result",
-            text=f"step {visit.step_id} answered although none of its {len(ended)} tool calls succeeded",
-            sequences=(*(call.ended for call in ended), end.sequence),
+            text=f"step {visit.step_id} answered although {none}",
+            sequences=(*(call.ended for call in missed), end.sequence),
         )
     unknown = [call for call in ended if call.status == ToolCallStatus.TOOL_CALL_STATUS_UNKNOWN]
     if unknown:

@@ -136,6 +136,7 @@ class _Reader:
         self._history = history
         self._visits: dict[tuple[str, int], Visit] = {}
         self._purpose = 0
+        self._asked: dict[str, str] = {}
 
     def take(self, event: StepEvent) -> None:
         """Put one event where it belongs."""
@@ -154,12 +155,14 @@ class _Reader:
                 self._purpose = event.model_call_started.purpose
             case "tool_call_requested" | "tool_call_started" | "tool_call_finished":
                 self._call(event, visit)
-            case fact if visit is not None:
+            case "interrupt_raised" | "interrupt_resolved":
+                self._question(event)
+            case fact:
                 self._step(fact, event, visit)
-            case _:
-                pass
 
-    def _step(self, fact: str, event: StepEvent, visit: Visit) -> None:
+    def _step(self, fact: str, event: StepEvent, visit: Visit | None) -> None:
+        if visit is None:
+            return
         if fact == "step_finished":
             visit.end = event
         elif fact == "model_replied":
@@ -174,6 +177,16 @@ class _Reader:
             visit = self._visits[key] = Visit(step_id=event.step_id, number=event.visit)
             self._history.visits.append(visit)
         return visit
+
+    def _question(self, event: StepEvent) -> None:
+        """Where a person puts other arguments in place of the model's, the call is made with those."""
+        if event.HasField("interrupt_raised"):
+            self._asked[event.interrupt_raised.interrupt_id] = event.interrupt_raised.call_id
+            return
+        call = self._history.calls.get(self._asked.pop(event.interrupt_resolved.interrupt_id, ""))
+        if call is not None and event.interrupt_resolved.arguments_digest:
+            seen = event.content.HasField("answer")
+            call.arguments = event.content.answer.output_json if seen else None
 
     def _call(self, event: StepEvent, visit: Visit | None) -> None:
         fact = event.WhichOneof("fact")

@@ -83,6 +83,24 @@ def _model_failed(event: StepEvent) -> str:
     return f"a call of the model failed ({failure}){retried}{said(event.content.text)}"
 
 
+TOLD_BY_WHAT_FOLLOWS = frozenset(
+    {
+        CommandKind.COMMAND_KIND_PAUSE,
+        CommandKind.COMMAND_KIND_RESUME,
+        CommandKind.COMMAND_KIND_STEER,
+        CommandKind.COMMAND_KIND_ANSWER,
+        CommandKind.COMMAND_KIND_APPROVE,
+        CommandKind.COMMAND_KIND_EDIT_AND_APPROVE,
+        CommandKind.COMMAND_KIND_REJECT,
+        CommandKind.COMMAND_KIND_SUBMIT_TOOL_RESULT,
+        CommandKind.COMMAND_KIND_ADJUST_BOUNDS,
+    }
+)
+"""Commands whose effect has an event of its own right after; without one they changed nothing."""
+
+SAID_BY_WHAT_CAME_BEFORE = frozenset({AnswerProblem.ANSWER_PROBLEM_SUPERVISOR})
+"""Rejections whose words are for the model alone: the event of the judge before them has the reason."""
+
 _GOES_ON = frozenset(
     {
         AnswerProblem.ANSWER_PROBLEM_NOT_FINISHED,
@@ -98,7 +116,8 @@ def _rejected(event: StepEvent) -> str:
     problem = word(AnswerProblem.Name, found.problem, "ANSWER_PROBLEM_")
     went_on = found.repair or found.problem in _GOES_ON
     sent_back = ", sent back" if went_on else ", not sent back again"
-    return f"an answer was rejected ({problem}){sent_back}{said(event.content.text)}"
+    words = "" if found.problem in SAID_BY_WHAT_CAME_BEFORE else event.content.text
+    return f"an answer was rejected ({problem}){sent_back}{said(words)}"
 
 
 def _grounded(event: StepEvent) -> str:
@@ -175,12 +194,12 @@ def _command_rejected(event: StepEvent) -> str:
     )
 
 
-def _timer(event: StepEvent) -> str:
+def _timer(event: StepEvent) -> str | None:
     match event.timer_fired.kind:
         case TimerKind.TIMER_KIND_PAUSE:
             return "it was paused for as long as it may be"
         case TimerKind.TIMER_KIND_INTERRUPT:
-            return "nobody answered in time"
+            return None  # the end of the question follows, and says so
         case TimerKind.TIMER_KIND_START:
             return "the time to begin had come"
         case _:
