@@ -267,6 +267,7 @@ def agents(draw: st.DrawFn) -> ModelStep:
     """An agent with every tool, and those that ask people."""
     schemas = st.sampled_from([plans.ANY_OBJECT, NUMBER])
     caps = st.sampled_from([None, None, 1, 0, 2])
+    approved = draw(st.dictionaries(st.sampled_from(sorted(TOOLS)), people.APPROVALS, max_size=2))
     entries = [
         plans.entry(
             name,
@@ -274,6 +275,7 @@ def agents(draw: st.DrawFn) -> ModelStep:
             parameters_json=draw(schemas),
             writes_context=draw(st.booleans()),
             poll=draw(st.booleans()),
+            approval=approved.get(name),
         )
         for name in TOOLS
     ]
@@ -367,5 +369,6 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
         lambda option: Answer(interrupt_id="unknown-1-1", option=option, text="")
     ),
     people.ANSWERS,
+    people.DECISIONS,
 )
 SENT: st.SearchStrategy[Mapping[int, Action]] = st.dictionaries(st.integers(0, 25), ACTIONS, max_size=4)

@@ -42,7 +42,7 @@ from jackline_server.core.state import RunState, bounds_of
 from jackline_server.testing.driving import Driver, Reply, Says, Scenario, ToolScript, then_for_ever
 from jackline_server.testing.instruments import instruments
 from tests.core import people
-from tests.core.scripts import REPLIES, SENT, TOOLBOXES, an_answer, tiny_plans
+from tests.core.scripts import ASKS, REPLIES, SENT, TOOLBOXES, TOOLS, an_answer, tiny_plans
 
 INSTRUMENTS = instruments()
 SLOW = [HealthCheck.too_slow]
@@ -411,14 +411,16 @@ def test_the_same_script_gives_the_same_log(
 
 def test_the_people_of_these_scripts_decide_in_every_way() -> None:
     """Else what holds for their answers would say little."""
-    found = {step: set[str]() for step in people.PEOPLE}
+    found = {step: set[str]() for step in (*people.PEOPLE, *TOOLS)}
 
-    @given(tiny_plans(), REPLIES, TOOLBOXES)
-    @settings(max_examples=300, deadline=None, suppress_health_check=SLOW, derandomize=True, database=None)
+    @given(tiny_plans(), st.lists(ASKS, min_size=2, max_size=4), TOOLBOXES)
+    @settings(max_examples=500, deadline=None, suppress_health_check=SLOW, derandomize=True, database=None)
     def explore(plan: Plan, replies: list[Reply], tools: Toolbox) -> None:
-        for step, options in people.decided(run(plan, replies, tools)).items():
+        for step, options in people.decided(run(people.guarded(plan), replies, tools)).items():
             found.get(step, set[str]()).update(options)
 
     explore()
     assert {"approve", "reject", ""} <= found[people.PERMIT]
     assert {"accept", "decline"} <= set[str]().union(*(found[name] for name in people.ASKING))
+    calls = set[str]().union(*(found[name] for name in TOOLS))
+    assert {"approve", "edit_and_approve", "reject", ""} <= calls
