@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.core.commands import Abort, Pause, Resume
+from jackline_server.core.evolve import evolve
 from jackline_server.core.facts import (
     AbortMode,
     Paused,
     Phase,
     RecoveryCause,
     Resumed,
+    RunRecovered,
+    RunSuspended,
     StepStarted,
     StopReason,
     TimerFired,
@@ -173,3 +176,24 @@ def test_a_fork_of_a_paused_run_is_paused_for_as_long_from_then_on() -> None:
     )
     entry = Entry(fact=Paused(principal="operator", expires_unix_ms=1_700), active_ms=5, unix_ms=700)
     assert taken_over(entry, fork) == Paused(principal="operator", expires_unix_ms=51_000)
+
+
+def test_a_run_is_where_it_was_while_only_its_driver_changes() -> None:
+    seen = paused(pausing(OnPauseMax.RESUME)).state
+    state = seen
+    for fact in (
+        RunSuspended(epoch=1),
+        RunRecovered(epoch=2, cause=RecoveryCause.WAKE),
+        RunSuspended(epoch=2),
+        RunRecovered(epoch=3, cause=RecoveryCause.DRAIN),
+    ):
+        state = evolve(state, fact, active_ms=state.active_ms)
+        assert state.is_still_at(seen.sequence)
+        assert state.is_still_at(state.sequence)
+        assert not state.is_still_at(seen.sequence - 1)
+    crashed = evolve(state, RunRecovered(epoch=4, cause=RecoveryCause.CRASH), active_ms=state.active_ms)
+    resumed = evolve(state, Resumed(principal="ops"), active_ms=state.active_ms)
+    assert not any(one.is_still_at(seen.sequence) for one in (crashed, resumed))
+    again = evolve(resumed, RunSuspended(epoch=3), active_ms=state.active_ms)
+    assert again.is_still_at(resumed.sequence)
+    assert not again.is_still_at(state.sequence)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from jackline_server.codec.run_view import interrupt_messages
 from jackline_server.core import json_text
 from jackline_server.core.commands import Abort, Action, Answer, Pause, Resume, Steer
 from jackline_server.core.conditions import Iterations
@@ -23,6 +24,7 @@ from jackline_server.core.facts import (
     Purpose,
     RuleFired,
     StopReason,
+    ToolCallFinished,
     ToolCallStarted,
 )
 from jackline_server.core.gate_plans import ArgumentsView
@@ -313,12 +315,34 @@ def answered(plan: Plan, option: str, *replies: Reply) -> Driver:
     return then(driver, Answer(interrupt_id="supervisor-1", option=option, text="as you say"))
 
 
+def test_an_expression_before_a_call_asks_about_each_call_that_it_holds_for() -> None:
+    each = RuleExpression(cel="call.arguments.n > 5")
+    plan = watched(rule(each, RuleAction.ASK, stage=RuleStage.BEFORE_CALL))
+    large = Says(calls=(Call("look", '{"n":6}'), Call("look", '{"n":1}'), Call("look", '{"n":7}')))
+    driver = held(plan, large, Says(calls=(Call("look", '{"n":8}'),)), DONE)
+    for ordinal in (1, 2, 3):
+        driver.send(Answer(interrupt_id=f"supervisor-{ordinal}", option=supervisor_words.GO_ON, text=""))
+        driver.run()
+    assert driver.finished.phase is Phase.SUCCEEDED
+    assert len({fact.call_id for fact in fired(driver)}) == len(fired(driver)) == 3
+    assert statuses(driver) == [CallStatus.COMPLETED] * 4
+    check_same_again(driver)
+
+
 def test_a_person_who_is_asked_may_let_it_go_on() -> None:
     driver = answered(watched(ASKING), supervisor_words.GO_ON, LOOK, DONE)
     (asked,) = [fact for fact in driver.facts if isinstance(fact, InterruptRaised)]
     assert (asked.options, asked.limit_leaf) == (supervisor_words.AFTER_TURN_OPTIONS, RULE)
     assert driver.finished.phase is Phase.SUCCEEDED
     check_same_again(driver)
+
+
+@pytest.mark.parametrize("stage", RuleStage)
+def test_a_question_of_a_rule_is_told_with_when_it_was_raised(stage: RuleStage) -> None:
+    driver = held(watched(rule(IterationReached(gte=1), RuleAction.ASK, stage=stage)), LOOK)
+    (interrupt,) = interrupt_messages(driver.state, full=False)
+    assert interrupt.raised_at.ToMilliseconds() == driver.unix_ms
+    assert interrupt.expires_at.ToMilliseconds() > driver.unix_ms
 
 
 def test_a_person_who_is_asked_may_end_the_run() -> None:
@@ -332,6 +356,9 @@ def test_a_person_who_is_asked_before_a_call_may_deny_it_and_it_never_starts() -
     driver = answered(watched(ASKING_BEFORE), supervisor_words.DENY, LOOK, DONE)
     assert statuses(driver) == [CallStatus.DENIED]
     assert not any(isinstance(fact, ToolCallStarted) for fact in driver.facts)
+    (ended,) = [fact for fact in driver.facts if isinstance(fact, ToolCallFinished)]
+    assert ended.error == supervisor_words.denied(RULE, "as you say")
+    assert ended.error.endswith(": as you say")
     check_same_again(driver)
 
 

@@ -451,6 +451,8 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("rule_stage", E, watched("{rules: [{when: iteration_reached, gte: 2, then: deny_call, stage: after_turn}]}"), "steps.handle.supervisor.rules[0].stage"),
     ("rule_stage", E, watched("{rules: [{when: iteration_reached, gte: 2, then: steer, stage: before_call}]}"), "steps.handle.supervisor.rules[0].stage"),
     ("rule_stage", E, watched("{rules: [{when: iteration_reached, gte: 2, then: deny_call, rearm: 1}]}"), "steps.handle.supervisor.rules[0].rearm"),
+    ("rule_stage", E, watched("{rules: [{when: expression, expression: 'true', stage: before_call, then: ask, rearm: 1}]}"), "steps.handle.supervisor.rules[0].rearm"),
+    ("bad_rule", E, watched("{rules: [{when: error_rate, window: 4, gte: 0.5}]}"), "steps.handle.supervisor.rules[0]"),
     ("rule_stage", E, watched("{judge: {criteria: c, expiry: 1h}}"), "steps.handle.supervisor.judge.expiry"),
     ("rule_tool_unknown", E, watched("{rules: [{when: tool_repeated, tool: convrt, count: 2}]}", top=True), "supervisor.rules[0].tool"),
     ("rule_never", W, watched("{rules: [{when: iteration_reached, gte: 9}]}", top=True), "supervisor.rules[0]"),

@@ -463,5 +463,5 @@ async def test_the_server_says_what_it_is_to_any_credential(door: Harness) -> No
     assert (info.version, info.durability) == ("1.2.3", run_service_pb2.DURABILITY_CLASS_FSYNC)
     assert {limit.name: limit.value for limit in info.limits} == LIMITS.published()
     assert (list(info.step_kinds), list(info.models), sorted(info.commands)) == (
-        ["agent"], ["fast"], [1, 2, 3, 4, 5, 6, 7],
+        ["agent"], ["fast"], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     )  # fmt: skip

@@ -9,12 +9,13 @@ import pytest
 import pytest_asyncio
 
 from jackline_server.core.commands import Pause, Resume, Steer
-from jackline_server.core.facts import CommandApplied, Paused, Phase, RunFinished, Steered
+from jackline_server.core.facts import CommandApplied, Paused, Phase, RunFinished, RunRecovered, Steered
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect
 from jackline_server.runtime.ports import Invocation, ModelRequest, ToolResult
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, Claim, Leases, Store
+from jackline_server.runtime.use_cases import Stage
 from jackline_server.storage.memory import memory_store
 from jackline_server.storage.sqlite import open_sqlite
 from jackline_server.testing.doubles import FakeModels, ScriptedReply, returns
@@ -109,3 +110,24 @@ async def test_a_pause_pins_nothing_though_guidance_waits_for_its_place(store: S
     assert "Be quick." in models.requests[-1].messages[-1].text
     assert isinstance(log[-1].fact, RunFinished)
     assert log[-1].fact.phase is Phase.SUCCEEDED
+
+
+async def test_a_held_run_that_is_taken_up_for_a_command_is_where_its_sender_saw_it(store: Store) -> None:
+    seen, models = Seen(store.leases), FakeModels(answering=answer)
+    gate = Gate()
+    world = World(store=change(store, leases=seen), models=models, toolbox=gate, plans={"plan": PLAN})
+    async with asyncio.timeout(20), process(world) as jackline:
+        run_id = await jackline.start()
+        await gate.called.wait()
+        await jackline.control(run_id, Pause(), command_id="pause")
+        gate.open.set()
+        await seen.let_go.wait()
+        sequence = len(await jackline.log(run_id))
+        receipt = await jackline.control(
+            run_id, Resume(), command_id="resume", expect_sequence=sequence, wait=Stage.EFFECTIVE
+        )
+        facts = [one.fact for one in await jackline.follow(run_id)]
+    assert receipt.rejection == ""
+    assert isinstance(facts[sequence], RunRecovered)
+    assert isinstance(facts[-1], RunFinished)
+    assert facts[-1].phase is Phase.SUCCEEDED

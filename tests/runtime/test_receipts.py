@@ -8,7 +8,13 @@ from dataclasses import replace
 import pytest
 
 from jackline_server.core.commands import Abort, Action, Pause, Resume, Steer
-from jackline_server.core.facts import AbortMode, CommandApplied, CommandRejected, ModelCallStarted, Rejection
+from jackline_server.core.facts import (
+    AbortMode,
+    CommandApplied,
+    CommandRejected,
+    ModelCallStarted,
+    Rejection,
+)
 from jackline_server.core.plan import Effect
 from jackline_server.models.limits import Guarded
 from jackline_server.runtime.ports import ModelRequest

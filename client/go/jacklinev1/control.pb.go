@@ -858,7 +858,8 @@ type Expectation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The state the run must be in; any when unspecified.
 	State RunState `protobuf:"varint,1,opt,name=state,proto3,enum=jackline.v1.RunState" json:"state,omitempty"`
-	// The newest durable event must be this one; any when unset.
+	// The newest durable event must be this one; any when unset. Events that only say who drives the run do not count:
+	// a run_suspended, and a run_recovered that no crash was the cause of, as when a paused run is taken up for the command.
 	Sequence      *uint64 `protobuf:"varint,2,opt,name=sequence,proto3,oneof" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,6 +4,7 @@ Owns what each view shows. Labels are the store row's and are merged by whoever 
 """
 
 from jackline.v1 import run_pb2
+from jackline_server.codec import question_times
 from jackline_server.codec.children import child_messages
 from jackline_server.codec.enums import CALL_STATUS, EFFECT, INTERRUPT_KIND, ON_EXPIRY, PHASE, STOP_REASON
 from jackline_server.codec.values import (
@@ -17,9 +18,8 @@ from jackline_server.codec.values import (
 )
 from jackline_server.core.evolve import summary_of
 from jackline_server.core.exits import RUNNING, is_abnormal
-from jackline_server.core.facts import CallStatus, InterruptKind, RunFinished
-from jackline_server.core.folding.evolve_calls import entry_of
-from jackline_server.core.plan import ModelStep, ToolEntry, ToolStep
+from jackline_server.core.facts import CallStatus, RunFinished
+from jackline_server.core.plan import ModelStep
 from jackline_server.core.reading.given_arguments import given_arguments
 from jackline_server.core.reading.transcript import shown
 from jackline_server.core.state import Interrupt, RunState, StepSummary, ToolCall, bounds_of
@@ -213,19 +213,6 @@ def _set_times(
     if interrupt.expires_unix_ms is None:
         return
     set_time(message.expires_at, interrupt.expires_unix_ms)
-    open_ms = _open_ms(state, interrupt, call)
+    open_ms = question_times.open_ms(state, interrupt, call)
     if open_ms is not None:
         set_time(message.raised_at, interrupt.expires_unix_ms - open_ms)
-
-
-def _open_ms(state: RunState, interrupt: Interrupt, call: ToolCall | None) -> int | None:
-    """How long it is open in all: the state keeps only when it expires."""
-    own = state.plan.steps.get(interrupt.step_id)
-    if interrupt.kind is InterruptKind.APPROVAL and call is not None:
-        entry = entry_of(own, call) if isinstance(own, ModelStep) else own
-        approval = entry.approval if isinstance(entry, ToolEntry | ToolStep) else None
-        return None if approval is None else approval.expiry_ms
-    step = own if call is None else state.plan.steps.get(call.tool)
-    if isinstance(step, ToolStep):
-        return step.unknown_expiry_ms
-    return step.limit_expiry_ms if isinstance(step, ModelStep) else None

@@ -131,7 +131,7 @@ def _apply(state: RunState, fact: Fact) -> RunState:  # noqa: C901, PLR0911, PLR
         case RunRecovered():
             return _recover(state, fact)
         case RunSuspended():
-            return change(state, suspended=True)
+            return change(state, suspended=True, lull=_lull(state))
         case RunFinished():
             return change(state, finished=fact)
         case StepStarted():
@@ -196,6 +196,7 @@ def _recover(state: RunState, fact: RunRecovered) -> RunState:
         epoch=fact.epoch,
         recoveries=state.recoveries + crashed,
         suspended=False,
+        lull=None if crashed else _lull(state),
         calls={name: evolve_calls.cut(call) for name, call in state.calls.items()},
     )
     if state.visit is None:
@@ -204,6 +205,13 @@ def _recover(state: RunState, fact: RunRecovered) -> RunState:
         state = evolve_turns.settle_lost(state, state.visit.model_call)
     visit = current(state)
     return change(state, visit=change(visit, crashes=visit.crashes + crashed))
+
+
+def _lull(state: RunState) -> tuple[int, int]:
+    """The last fact that moved the run, and this one, which does not."""
+    before = state.sequence - 1
+    since = state.lull[0] if state.lull is not None and state.lull[1] == before else before
+    return since, state.sequence
 
 
 def _enter(state: RunState, fact: StepStarted) -> RunState:

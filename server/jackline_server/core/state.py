@@ -397,7 +397,8 @@ class RunState:
     `sequence` is that of the last fact folded, `active_ms` the active time it carried. `suspended` is
     true from RunSuspended until a worker takes over. `bounds` are those that hold now: the ones it was
     started with, as they were adjusted since. `talk` is None for a run without a thread, `gates`
-    where the plan asks nobody, `family` for a run that has started no other. `stored_bytes` is what its
+    where the plan asks nobody, `family` for a run that has started no other. `lull` has the sequences between
+    which the run was only let go of and taken up again. `stored_bytes` is what its
     results come to that are kept outside the log.
     """
 
@@ -420,11 +421,18 @@ class RunState:
     last_exit: Exit | None = None
     recoveries: int = 0
     suspended: bool = False
+    lull: tuple[int, int] | None = None
     stored_bytes: int = 0
     finished: RunFinished | None = None
     talk: Talk | None = None
     gates: Gates | None = None
     family: Family | None = None
+
+    def is_still_at(self, sequence: int) -> bool:
+        """True if nothing has happened to the run since that fact, but for who drives it."""
+        if sequence == self.sequence:
+            return True
+        return self.lull is not None and self.lull[1] == self.sequence and sequence >= self.lull[0]
 
     @property
     def in_thread(self) -> bool:

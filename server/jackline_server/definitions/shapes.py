@@ -6,7 +6,8 @@ Owns the pydantic models and the names that are known but not built. Does not ow
 Lists arrive as tuples and fractions as Decimal (`yaml_nodes.plain`), so strict mode coerces nothing.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -401,16 +402,22 @@ class RuleShape(Shape):
     rearm: Positive | None = None
     expiry: Milliseconds | None = None
 
-    @model_validator(mode="after")
-    def _has_what_its_condition_looks_at(self) -> Self:
-        needed, allowed = _RULE_KEYS[self.when]
-        given = {key for key in _ANY_RULE_KEY if getattr(self, key) is not None}
+    @model_validator(mode="before")
+    @classmethod
+    def _has_what_its_condition_looks_at(cls, given_keys: object) -> object:
+        """Looked at first: a key of another condition has another form, of which nothing needs to be said."""
+        document = cast("Mapping[str, object]", given_keys) if isinstance(given_keys, Mapping) else {}
+        when = document.get("when")
+        if not isinstance(when, str) or when not in _RULE_KEYS:
+            return given_keys
+        needed, allowed = _RULE_KEYS[when]
+        given = {key for key in _ANY_RULE_KEY if document.get(key) is not None}
         if not needed <= given or not given <= needed | allowed:
-            words = f"`{self.when}` has {' and '.join(f'`{key}`' for key in sorted(needed))}"
+            words = f"`{when}` has {' and '.join(f'`{key}`' for key in sorted(needed))}"
             if allowed:
                 words += f", may have {' and '.join(f'`{key}`' for key in sorted(allowed))},"
             raise PydanticCustomError("bad_rule", "{words} and no key of another condition", {"words": words})
-        return self
+        return given_keys
 
 
 _RULE_KEYS: dict[str, tuple[set[str], set[str]]] = {

@@ -108,8 +108,9 @@ class Supervising:
                 "a call waits for its result, and nothing is said before: take `deny_call` or `after_turn`"
             )
             self.report.error("rule_stage", message, (*place, "stage"))
-        if then is RuleAction.DENY_CALL and shape.rearm is not None:
-            message = "a rule that denies is asked about every call; leave `rearm` out"
+        each = stage is RuleStage.BEFORE_CALL and shape.when == "expression"
+        if shape.rearm is not None and (each or then is RuleAction.DENY_CALL):
+            message = "the rule is asked about every call; leave `rearm` out"
             self.report.error("rule_stage", message, (*place, "rearm"))
         self._check_expiry(shape.expiry, then, place)
         when = _condition(shape)

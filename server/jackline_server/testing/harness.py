@@ -87,6 +87,7 @@ class Process:
         command_id: str = "",
         wait: Stage = Stage.ACCEPTED,
         wait_ms: int = 10_000,
+        expect_sequence: int | None = None,
     ) -> Receipt:
         """Send a command."""
         return await self.runtime.runs.control(
@@ -96,7 +97,7 @@ class Process:
                 command_id=command_id,
                 reason="",
                 expect_phase=None,
-                expect_sequence=None,
+                expect_sequence=expect_sequence,
                 action=action,
                 wait=wait,
                 wait_ms=wait_ms,

@@ -111,7 +111,7 @@ def _too_late(state: RunState, command: Command, action: Steer) -> CommandReject
 def _as_expected(state: RunState, command: Command) -> bool:
     if command.expect_phase is not None and command.expect_phase is not state.phase:
         return False
-    return command.expect_sequence is None or command.expect_sequence == state.sequence
+    return command.expect_sequence is None or state.is_still_at(command.expect_sequence)
 
 
 def _applied(command: Command, *consequences: Fact) -> Settled:

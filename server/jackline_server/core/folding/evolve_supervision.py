@@ -80,7 +80,10 @@ def fire(state: RunState, fact: RuleFired) -> RunState:
     visit, seen, plan = _watched(state)
     if plan.rule(fact.rule) is None:
         raise CorruptLog("a rule fires that the plan has not")
-    fired = change(visit, supervision=change(seen, fired={**seen.fired, fact.rule: visit.ledger.iterations}))
+    seen = change(seen, fired={**seen.fired, fact.rule: visit.ledger.iterations})
+    if fact.call_id:
+        seen = change(seen, held=seen.held | {(fact.rule, fact.call_id)})
+    fired = change(visit, supervision=seen)
     if fact.action is RuleAction.STEER:
         fired = _told(fired, fact.words, fact.rule)
     state = change(state, visit=fired)
@@ -114,7 +117,8 @@ def resolve(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> R
             cause = StopReason.JUDGE if is_judge else StopReason.SUPERVISOR
             return _aborted(state, cause, who=who, reason=fact.text or f"{fact.principal} ended it")
         case supervisor_words.DENY:
-            seen = change(seen, denied={**seen.denied, interrupt.call_id: who})
+            words = supervisor_words.denied(who, fact.text)
+            seen = change(seen, denied={**seen.denied, interrupt.call_id: words})
         case "":
             seen = change(seen, unanswered=who)
         case _:

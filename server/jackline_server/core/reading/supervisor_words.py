@@ -20,6 +20,11 @@ def violation(reason: str) -> str:
     return f"{words} Why:\n{transcript.fenced(reason)}" if reason else words
 
 
+def denied(who: str, text: str) -> str:
+    """What the model is told of a call that a person denied, with that person's words."""
+    return f"the supervisor ({who}) does not allow this call" + (f": {text}" if text else "")
+
+
 def is_at_its_end(visit: Visit) -> bool:
     """True if an answer is about to stand, in text or by a call: between turns neither is there."""
     return visit.answer is not None or bool(visit.open_calls)

@@ -52,8 +52,7 @@ def before_calls(
         sight = Sight(state=state, visit=visit, step=step, seen=seen, now=now, attempt=attempt)
         call = state.calls[attempt.started.call_id]
         if call.call_id in seen.denied:
-            words = f"the supervisor ({seen.denied[call.call_id]}) does not allow this call"
-            return Record(facts=(firing.denied(call, words),))
+            return Record(facts=(firing.denied(call, seen.denied[call.call_id]),))
         held = _first(plan, RuleStage.BEFORE_CALL, sight, expressions)
         if held is not None:
             return held

@@ -55,9 +55,14 @@ class Sight:
 
 
 def is_armed(rule: RulePlan, sight: Sight) -> bool:
-    """True if the rule may fire: it has not yet, or long enough ago. One that denies is asked each time."""
+    """True if the rule may fire: it has not yet, or long enough ago.
+
+    Each call is a matter of its own for a rule that denies, and for an expression before a call.
+    """
     if rule.then is RuleAction.DENY_CALL:
         return True
+    if sight.call is not None and isinstance(rule.when, RuleExpression):
+        return (rule.place, sight.call.call_id) not in sight.seen.held
     fired = sight.seen.fired.get(rule.place)
     if fired is None:
         return True

@@ -440,7 +440,9 @@ class Expectation(_message.Message):
     state: _run_pb2.RunState.ValueType
     """The state the run must be in; any when unspecified."""
     sequence: _builtins.int
-    """The newest durable event must be this one; any when unset."""
+    """The newest durable event must be this one; any when unset. Events that only say who drives the run do not count:
+    a run_suspended, and a run_recovered that no crash was the cause of, as when a paused run is taken up for the command.
+    """
     def __init__(
         self,
         *,

@@ -315,7 +315,8 @@ export type Expectation = Message<"jackline.v1.Expectation"> & {
   state: RunState;
 
   /**
-   * The newest durable event must be this one; any when unset.
+   * The newest durable event must be this one; any when unset. Events that only say who drives the run do not count:
+   * a run_suspended, and a run_recovered that no crash was the cause of, as when a paused run is taken up for the command.
    *
    * @generated from field: optional uint64 sequence = 2;
    */
