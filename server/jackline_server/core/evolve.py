@@ -195,8 +195,8 @@ def _recover(state: RunState, fact: RunRecovered) -> RunState:
         state,
         epoch=fact.epoch,
         recoveries=state.recoveries + crashed,
-        suspended=False,
         lull=None if crashed else _lull(state),
+        suspended=False,
         calls={name: evolve_calls.cut(call) for name, call in state.calls.items()},
     )
     if state.visit is None:
