@@ -9,20 +9,23 @@ import pytest
 from jackline.v1 import run_service_pb2 as wire
 from jackline.v1 import tool_worker_pb2
 from jackline.v1.control_pb2 import CommandKind
+from jackline.v1.event_pb2 import Content, Paused, Resumed, RuleFired, StepEvent
 from jackline.v1.run_pb2 import (
     Effect,
     Interrupt,
     InterruptKind,
     MessageRole,
+    Run,
     RunMessage,
     RunMessageToolCall,
+    RunState,
     ToolCall,
     ToolCallStatus,
     View,
 )
 from jackline_client.cli.exit_codes import ExitCode
 from tests.cli.console import Console
-from tests.support.scripted_service import RUN_ID, Failure, ScriptedService
+from tests.support.scripted_service import RUN_ID, Failure, ScriptedService, StreamScript, frame_of
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e"
 
@@ -101,6 +104,62 @@ async def test_the_inbox_lists_open_questions_with_the_commands_that_answer_them
     assert "about notify(queue=refunds)" in done.out
     assert f"jackline answer {RUN_ID} int_1 succeeded\n" in done.out
     assert not done.hidden_bytes
+
+
+BY_A_RULE = StepEvent(sequence=4, rule_fired=RuleFired(), content=Content(text="three in a row"))
+HELD = StepEvent(sequence=5, paused=Paused(principal="supervisor.rules[0]"))
+LET_GO = StepEvent(sequence=6, resumed=Resumed(principal="ann"))
+
+
+@pytest.mark.parametrize(
+    ("state", "delayed", "events", "shown"),
+    [
+        (
+            RunState.RUN_STATE_PAUSED,
+            False,
+            [BY_A_RULE, HELD],
+            ["held by supervisor.rules[0]", "three in a row"],
+        ),
+        (RunState.RUN_STATE_QUEUED, True, [HELD], ["held by supervisor.rules[0]"]),
+        (RunState.RUN_STATE_QUEUED, True, [HELD, LET_GO], []),
+        (RunState.RUN_STATE_QUEUED, True, [], []),
+    ],
+    ids=["by a rule", "before it begins", "let go", "never held"],
+)
+async def test_a_run_that_is_held_says_by_whom_why_and_how_it_goes_on(
+    console: Console,
+    service: ScriptedService,
+    state: RunState.ValueType,
+    delayed: bool,
+    events: list[StepEvent],
+    shown: list[str],
+) -> None:
+    run = Run(run_id=RUN_ID, state=state, head_sequence=6)
+    if delayed:
+        run.start_time.GetCurrentTime()
+    service.script("GetRun", wire.GetRunResponse(run=run))
+    frames = [frame_of(event) for event in events]
+    service.streams.append(
+        StreamScript(
+            frames=[*frames, wire.StreamProgressResponse(sent_through=6, head_sequence=6)], hang=True
+        )
+    )
+    done = await console.run("get", RUN_ID)
+    assert done.code == 0, done.err
+    assert [words in done.out for words in shown] == [True] * len(shown)
+    assert (f"jackline resume {RUN_ID}" in done.out, "held by" in done.out) == (bool(shown), bool(shown))
+
+
+async def test_a_run_that_is_held_names_its_command_also_where_its_log_can_not_be_read(
+    console: Console, service: ScriptedService
+) -> None:
+    run = Run(run_id=RUN_ID, state=RunState.RUN_STATE_PAUSED, head_sequence=6)
+    service.script("GetRun", wire.GetRunResponse(run=run))
+    denied = Failure(code=grpc.StatusCode.PERMISSION_DENIED, reason="SCOPE_MISSING")
+    service.streams.append(StreamScript(frames=[], end=denied))
+    done = await console.run("get", RUN_ID)
+    assert done.code == 0, done.err
+    assert f"jackline resume {RUN_ID}" in done.out
 
 
 async def test_the_inbox_of_a_run_without_questions_names_those_below_it(

@@ -12,6 +12,7 @@ from jackline.v1.event_pb2 import (
     StepStarted,
 )
 from jackline.v1.run_pb2 import Run, RunState
+from jackline_client.cli.exit_codes import ExitCode
 from tests.cli.console import Console
 from tests.support.scripted_service import (
     RUN_ID,
@@ -96,3 +97,25 @@ async def test_what_was_waited_for_in_vain_is_named(console: Console, service: S
     assert "not settled" in waited.out
     assert f"jackline resume {RUN_ID}" in waited.out
     assert "not settled" not in at_once.out
+    assert (waited.code, at_once.code) == (ExitCode.UNFINISHED, ExitCode.OK)
+
+
+@pytest.mark.parametrize(
+    ("words", "stage"),
+    [
+        (("pause", RUN_ID, "--json"), ReceiptStage.RECEIPT_STAGE_ACCEPTED),
+        (("abort", RUN_ID), ReceiptStage.RECEIPT_STAGE_EFFECTIVE),
+    ],
+)
+async def test_a_script_can_tell_a_command_that_took_effect_from_one_that_has_not_yet(
+    console: Console, service: ScriptedService, words: tuple[str, ...], stage: ReceiptStage.ValueType
+) -> None:
+    service.script("Control", wire.ControlResponse(receipt=Receipt(command_id="c1", stage=stage)))
+    assert (await console.run(*words)).code == ExitCode.UNFINISHED
+
+
+async def test_a_run_that_had_ended_before_is_nothing_to_wait_for(
+    console: Console, service: ScriptedService
+) -> None:
+    service.script("Control", wire.ControlResponse(receipt=Receipt(command_id="c1", already_terminal=True)))
+    assert (await console.run("abort", RUN_ID)).code == ExitCode.OK

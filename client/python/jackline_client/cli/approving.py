@@ -77,13 +77,18 @@ def reject(
     run_id: OpenRunArgument,
     call: CallArgument = "",
     *,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the model is told.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why; a model that asked for it is told.")
+    ] = "",
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
     context: ContextOption = None,
 ) -> None:
-    """Do not let a tool call start that waits to be approved. The model is told, and the run goes on."""
+    """Do not let a tool call start that waits to be approved.
+
+    A model that asked for it is told the reason, and goes on; a step of the flow ends with `error`.
+    """
 
     async def send(client: "JacklineClient", of: str, asked: Interrupt) -> ControlResponse:
         return await client.reject(of, asked.interrupt_id, text=reason, **control_options("", wait))

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from jackline.v1.run_pb2 import Interrupt, Run, View
-from jackline_client.cli.approval_lines import decided_lines
+from jackline_client.cli.approval_lines import around_lines, decided_lines
 from jackline_client.cli.printable import LONGEST
 from jackline_client.cli.questions import question_lines
 from jackline_client.cli.wording import Line, answer_commands, short
@@ -42,5 +42,6 @@ def below_lines(asked: list[Interrupt], flag: str) -> Iterator[Line]:
         yield Line(text=f"  ? {interrupt.run_id} asks, step {short(interrupt.step_id)}: {words}", style="ask")
         yield from (Line(text=f"  {text}", style="ask") for text in more)
         yield from (Line(text=f"    | {text}") for text in decided_lines(interrupt, interrupt.arguments_json))
+        yield from (Line(text=f"    {text}") for text in around_lines(interrupt))
         for command in answer_commands(interrupt.run_id, interrupt, flag):
             yield Line(text=f"    {command}", style="ask")

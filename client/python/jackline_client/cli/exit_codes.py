@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
     REFUSED = 65
     UNAVAILABLE = 69
     SERVER_BUG = 70
-    STREAM_CUT = 75
+    UNFINISHED = 75
     DENIED = 77
     INTERRUPTED = 130
     PIPE_CLOSED = 141
@@ -52,7 +52,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.REFUSED: "the server refused the request: not found, not valid, or not in this state",
     ExitCode.UNAVAILABLE: "the server can't be reached, is busy or full, or took too long",
     ExitCode.SERVER_BUG: "the server has a bug or lost data",
-    ExitCode.STREAM_CUT: "the stream was cut and could not be resumed; the run may go on",
+    ExitCode.UNFINISHED: "the stream was cut, or a command did not reach --wait in 10 s; the run may go on",
     ExitCode.DENIED: "no token, a wrong one, or one that may not do this",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; a run goes on",
     ExitCode.PIPE_CLOSED: "whoever read the output went away",
@@ -71,7 +71,7 @@ _BY_STATE: Mapping[str, ExitCode] = {
 _BY_ERROR: tuple[tuple[type[JacklineError], ExitCode], ...] = (
     (AddressError, ExitCode.USAGE),
     (CredentialError, ExitCode.DENIED),
-    (StreamCut, ExitCode.STREAM_CUT),
+    (StreamCut, ExitCode.UNFINISHED),
     (Unauthenticated, ExitCode.DENIED),
     (PermissionDenied, ExitCode.DENIED),
     (Unavailable, ExitCode.UNAVAILABLE),

@@ -9,12 +9,13 @@ import typer
 import jackline_client
 from jackline.v1.run_pb2 import ChildRun, Interrupt, InterruptKind, Run, RunState, StopReason, View
 from jackline_client.cli import completing
-from jackline_client.cli.approval_lines import after_expiry, decided_lines
+from jackline_client.cli.approval_lines import around_lines, decided_lines
 from jackline_client.cli.below import asked_below, asked_lines, below_lines, has_living_children
 from jackline_client.cli.budgets import budget_lines
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.forms import Output, chosen_form
 from jackline_client.cli.given import read_labels, read_states
+from jackline_client.cli.holding import held_lines
 from jackline_client.cli.listings import INTERRUPTS, NO_SIGNAL_YET, RUNS
 from jackline_client.cli.options import AddressOption, ContextOption, JsonOption, OutputOption, RunArgument
 from jackline_client.cli.printable import printable, printable_lines
@@ -25,7 +26,6 @@ from jackline_client.cli.waits import waiting_lines
 from jackline_client.cli.wording import (
     Line,
     answer_commands,
-    arguments,
     count,
     enum_word,
     short,
@@ -59,8 +59,9 @@ def get(
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
         run = await client.get_run(run_id, view=View.VIEW_FULL)
         below = await asked_below(client, run_id) if form is None and has_living_children(run) else []
+        held = await held_lines(client, run, server.flag) if form is None else []
         shown = Output(
-            screen=screen, listing=RUNS, form=form, lines=lambda run: _details(run, below, server.flag)
+            screen=screen, listing=RUNS, form=form, lines=lambda run: _details(run, held, below, server.flag)
         )
         shown.item(run)
         return ExitCode.OK
@@ -201,12 +202,6 @@ def _question(interrupt: Interrupt, flag: str) -> Iterator[Line]:
     if interrupt.parent_run_id:
         yield Line(text=f"  started by {interrupt.parent_run_id}")
     yield from _asked(interrupt)
-    if interrupt.started_by:
-        yield Line(text=f"    the run was started by {short(interrupt.started_by)}")
-    if interrupt.tool and not interrupt.arguments_digest:
-        yield Line(text=f"    about {short(interrupt.tool)}({arguments(interrupt.arguments_json)})")
-    if interrupt.HasField("expires_at"):
-        yield Line(text=f"    until {stamp(interrupt.expires_at)} UTC{after_expiry(interrupt)}")
     for command in answer_commands(interrupt.run_id, interrupt, flag):
         yield Line(text=f"    {command}", style="ask")
 
@@ -216,6 +211,8 @@ def _asked(interrupt: Interrupt) -> Iterator[Line]:
         yield Line(text=f"  {'' if number else '? '}{text}", style="ask")
     for text in decided_lines(interrupt, interrupt.arguments_json):
         yield Line(text=f"    | {text}")
+    for text in around_lines(interrupt):
+        yield Line(text=f"    {text}")
 
 
 def _kind(name: str) -> InterruptKind.ValueType:
@@ -229,9 +226,10 @@ def _kind(name: str) -> InterruptKind.ValueType:
     return known[name]
 
 
-def _details(run: Run, below: list[Interrupt], address_flag: str) -> Iterator[Line]:
+def _details(run: Run, held: list[Line], below: list[Interrupt], address_flag: str) -> Iterator[Line]:
     yield Line(text=f"run {run.run_id} of {printable(run.workflow, limit=_NAME)}", style="head")
     yield from _standing(run)
+    yield from held
     yield summary(run)
     yield from budget_lines(run)
     for step in run.steps:

@@ -54,7 +54,10 @@ class Asked:
 async def report(
     client: "JacklineClient", screen: Screen, response: ControlResponse, asked: Asked
 ) -> ExitCode:
-    """Shows the answer to a command and returns the exit code: REFUSED if it was rejected."""
+    """Shows the answer to a command and returns the exit code.
+
+    REFUSED if it was rejected, UNFINISHED if it is accepted and did not get as far as it was waited for.
+    """
     receipt = response.receipt
     rejected = receipt.disposition == CommandDisposition.COMMAND_DISPOSITION_REJECTED
     if asked.as_json:
@@ -68,7 +71,9 @@ async def report(
         screen.line(f"{asked.name}: {await _effect(client, response, asked)}")
     else:
         screen.line(f"{asked.name}: accepted{await _acceptance(client, response, asked)}")
-    return ExitCode.REFUSED if rejected else ExitCode.OK
+    if rejected:
+        return ExitCode.REFUSED
+    return ExitCode.OK if response.reached or receipt.already_terminal else ExitCode.UNFINISHED
 
 
 async def _acceptance(client: "JacklineClient", response: ControlResponse, asked: Asked) -> str:

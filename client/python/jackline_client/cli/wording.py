@@ -109,7 +109,7 @@ def _decisions(run_id: str, interrupt_id: str, flag: str) -> Iterator[str]:
     yield f"{approve} --edit-json JSON{flag}"
     yield "  with other arguments: the JSON above, as it shall be"
     yield _command("reject", run_id, interrupt_id) + f" --reason TEXT{flag}"
-    yield "  the model is told the reason, and goes on"
+    yield "  a model that asked for it is told the reason, and goes on; a step of the flow ends with `error`"
 
 
 def _raised(asked: Interrupt | InterruptRaised) -> str:
