@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from jackline.v1 import run_service_pb2 as wire
-from jackline.v1.control_pb2 import Receipt, ReceiptStage
+from jackline.v1.control_pb2 import Expectation, Receipt, ReceiptStage
 from jackline.v1.event_pb2 import (
     Paused,
     Resumed,
@@ -119,3 +119,34 @@ async def test_a_run_that_had_ended_before_is_nothing_to_wait_for(
 ) -> None:
     service.script("Control", wire.ControlResponse(receipt=Receipt(command_id="c1", already_terminal=True)))
     assert (await console.run("abort", RUN_ID)).code == ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [("pause",), ("resume",), ("steer", "slowly"), ("abort",), ("adjust", "--steps", "9")],
+    ids=lambda typed: typed[0],
+)
+async def test_a_command_says_what_it_takes_the_run_for_if_it_is_told(
+    console: Console, service: ScriptedService, typed: tuple[str, ...]
+) -> None:
+    name, *rest = typed
+    service.script("Control", receipt())
+    await console.run(name, RUN_ID, *rest, "--expect-state", "paused", "--expect-sequence", "0", "--json")
+    (asked,) = service.requests(wire.ControlRequest)
+    assert asked.expect == Expectation(state=RunState.RUN_STATE_PAUSED, sequence=0)
+
+
+async def test_a_run_that_is_another_than_a_command_expects_is_shown_and_exit_65(
+    console: Console, service: ScriptedService
+) -> None:
+    metadata = {"state": "running", "sequence": "9"}
+    service.script(
+        "Control",
+        Failure(code=grpc.StatusCode.FAILED_PRECONDITION, reason="EXPECTATION_FAILED", metadata=metadata),
+    )
+    done = await console.run("abort", RUN_ID, "--expect-sequence", "8")
+    assert (done.code, "running, event 9" in done.err) == (65, True)
+    (asked,) = service.requests(wire.ControlRequest)
+    assert asked.expect == Expectation(sequence=8)
+    assert (await console.run("abort", RUN_ID, "--expect-state", "pausd")).code == 2
+    assert len(service.requests(wire.ControlRequest)) == 1

@@ -27,8 +27,8 @@ NOT_BUILT = (
 async def test_following_it_leads_where_it_says(tmp_path: Path) -> None:
     async with reader_in(tmp_path) as reader:
         done = await reader.follow(PAGE)
-    assert done.count("bash run") == 8
-    assert done.count("text shows") == 7
+    assert done.count("bash run") == 10
+    assert done.count("text shows") == 8
 
 
 def test_its_exits_end_runs_in_every_terminal_state_and_with_the_codes_of_the_command() -> None:

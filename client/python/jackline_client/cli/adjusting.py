@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jackline.v1.run_pb2 import RunBounds, VisitBounds
-from jackline_client.cli.controlling import WaitOption, control_options
+from jackline_client.cli.controlling import WaitOption, control_options, expectation
 from jackline_client.cli.exit_codes import ExitCode
 from jackline_client.cli.given import read_duration, read_usd
 from jackline_client.cli.options import (
     AddressOption,
     ContextOption,
+    ExpectSequenceOption,
+    ExpectStateOption,
     JsonOption,
     OpenRunArgument,
     ReasonOption,
@@ -61,6 +63,8 @@ def adjust(
         str | None, typer.Option("--visit-timeout", metavar="TIME", help="Active time of that step.")
     ] = None,
     reason: ReasonOption = "",
+    expect_state: ExpectStateOption = None,
+    expect_sequence: ExpectSequenceOption = None,
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
@@ -84,6 +88,7 @@ def adjust(
     )
     if not run.ListFields() and not visit.ListFields():
         raise typer.BadParameter("say which bound to change, such as --tokens 80000 or --visit-iterations 12")
+    options = control_options(reason, wait, expectation(expect_state, expect_sequence))
     asked = Asked(
         run_id=run_id,
         name="adjust",
@@ -93,7 +98,7 @@ def adjust(
     )
 
     async def work(client: "JacklineClient", screen: Screen) -> ExitCode:
-        response = await client.adjust_bounds(run_id, run=run, visit=visit, **control_options(reason, wait))
+        response = await client.adjust_bounds(run_id, run=run, visit=visit, **options)
         return await report(client, screen, response, asked)
 
     carry_out(work, server=asked.server)

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import jackline_client
-from jackline.v1.control_pb2 import ReceiptStage
+from jackline.v1.control_pb2 import Expectation, ReceiptStage
+from jackline.v1.run_pb2 import RunState
 from jackline.v1.run_service_pb2 import ControlResponse
 from jackline_client import ControlOptions, JacklineClient
 from jackline_client.cli.exit_codes import ExitCode
-from jackline_client.cli.given import read_file, read_json
+from jackline_client.cli.given import read_file, read_json, read_states
 from jackline_client.cli.options import (
     AddressOption,
     ContextOption,
+    ExpectSequenceOption,
+    ExpectStateOption,
     JsonOption,
     OpenRunArgument,
     ReasonOption,
@@ -47,14 +50,17 @@ def pause(
     run_id: OpenRunArgument,
     *,
     reason: ReasonOption = "",
+    expect_state: ExpectStateOption = None,
+    expect_sequence: ExpectSequenceOption = None,
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
     context: ContextOption = None,
 ) -> None:
     """Hold a run before its next call, until it is resumed."""
+    options = control_options(reason, wait, expectation(expect_state, expect_sequence))
     _command(
-        lambda client: client.pause(run_id, **control_options(reason, wait)),
+        lambda client: client.pause(run_id, **options),
         Asked(
             run_id=run_id,
             name="pause",
@@ -69,14 +75,17 @@ def resume(
     run_id: OpenRunArgument,
     *,
     reason: ReasonOption = "",
+    expect_state: ExpectStateOption = None,
+    expect_sequence: ExpectSequenceOption = None,
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
     context: ContextOption = None,
 ) -> None:
     """Let a paused run go on."""
+    options = control_options(reason, wait, expectation(expect_state, expect_sequence))
     _command(
-        lambda client: client.resume(run_id, **control_options(reason, wait)),
+        lambda client: client.resume(run_id, **options),
         Asked(
             run_id=run_id,
             name="resume",
@@ -94,6 +103,8 @@ def steer(
     ],
     *,
     reason: ReasonOption = "",
+    expect_state: ExpectStateOption = None,
+    expect_sequence: ExpectSequenceOption = None,
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
@@ -101,8 +112,9 @@ def steer(
 ) -> None:
     """Put guidance into a run's conversation."""
     words = _text(text)
+    options = control_options(reason, wait, expectation(expect_state, expect_sequence))
     _command(
-        lambda client: client.steer(run_id, words, **control_options(reason, wait)),
+        lambda client: client.steer(run_id, words, **options),
         Asked(
             run_id=run_id,
             name="steer",
@@ -123,16 +135,17 @@ def abort(
         bool, typer.Option("--skip-routes", help="Leave out a routed cleanup path.")
     ] = False,
     reason: ReasonOption = "",
+    expect_state: ExpectStateOption = None,
+    expect_sequence: ExpectSequenceOption = None,
     wait: WaitOption = Stage.SETTLED,
     as_json: JsonOption = False,
     address: AddressOption = None,
     context: ContextOption = None,
 ) -> None:
     """End a run."""
+    options = control_options(reason, wait, expectation(expect_state, expect_sequence))
     _command(
-        lambda client: client.abort(
-            run_id, graceful=graceful, skip_routes=skip_routes, **control_options(reason, wait)
-        ),
+        lambda client: client.abort(run_id, graceful=graceful, skip_routes=skip_routes, **options),
         Asked(
             run_id=run_id,
             name="abort",
@@ -156,6 +169,8 @@ def submit(
         str | None, typer.Option("--error", metavar="TEXT", help="What went wrong; nothing happened.")
     ] = None,
     reason: ReasonOption = "",
+    expect_state: ExpectStateOption = None,
+    expect_sequence: ExpectSequenceOption = None,
     wait: WaitOption = Stage.EFFECTIVE,
     as_json: JsonOption = False,
     address: AddressOption = None,
@@ -165,10 +180,9 @@ def submit(
     if (output is None) == (error is None):
         raise typer.BadParameter("give --output with what the call returned, or --error with what went wrong")
     value = read_json(output, name="--output") if output is not None else None
+    options = control_options(reason, wait, expectation(expect_state, expect_sequence))
     _command(
-        lambda client: client.submit_tool_result(
-            run_id, call_id, output=value, error=error, **control_options(reason, wait)
-        ),
+        lambda client: client.submit_tool_result(run_id, call_id, output=value, error=error, **options),
         Asked(
             run_id=run_id,
             name="submit",
@@ -179,9 +193,22 @@ def submit(
     )
 
 
-def control_options(reason: str, wait: Stage) -> "ControlOptions":
+def control_options(reason: str, wait: Stage, expect: Expectation | None = None) -> "ControlOptions":
     """What every command says beside itself."""
-    return jackline_client.ControlOptions(reason=reason, wait=_STAGES[wait], timeout_s=WAIT_S)
+    options = jackline_client.ControlOptions(reason=reason, wait=_STAGES[wait], timeout_s=WAIT_S)
+    if expect is not None:
+        options["expect"] = expect
+    return options
+
+
+def expectation(state: str | None, sequence: int | None) -> Expectation | None:
+    """What a command takes its run for; None if it is not said. Raises BadParameter for no state."""
+    if state is None and sequence is None:
+        return None
+    (known,) = (
+        (RunState.RUN_STATE_UNSPECIFIED,) if state is None else read_states([state], flag="--expect-state")
+    )
+    return Expectation(state=known, sequence=sequence)
 
 
 def _text(text: str) -> str:

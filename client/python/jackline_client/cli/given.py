@@ -155,12 +155,12 @@ def read_labels(pairs: Iterable[str]) -> dict[str, str]:
     return labels
 
 
-def read_states(names: Iterable[str]) -> tuple[RunState.ValueType, ...]:
+def read_states(names: Iterable[str], *, flag: str = "--state") -> tuple[RunState.ValueType, ...]:
     """Reads states of runs by their names. Raises BadParameter for one that there is not."""
     known = {name.removeprefix("RUN_STATE_").lower(): value for name, value in RunState.items() if value}
     for name in names:
         if name not in known:
-            raise typer.BadParameter(f"--state {name!r}: write one of {', '.join(known)}")
+            raise typer.BadParameter(f"{flag} {name!r}: write one of {', '.join(known)}")
     return tuple(known[name] for name in names)
 
 

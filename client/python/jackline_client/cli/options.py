@@ -64,6 +64,25 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="One JSON object a line, with the field names of the API.")
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
+ExpectStateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--expect-state",
+        metavar="STATE",
+        help="Only if the run is in this state, such as paused.",
+        autocompletion=completing.run_states,
+    ),
+]
+ExpectSequenceOption = Annotated[
+    int | None,
+    typer.Option(
+        "--expect-sequence",
+        min=0,
+        max=2**63 - 1,
+        metavar="N",
+        help="Only if this is the run's newest event; `jackline get` shows it.",
+    ),
+]
 KindOption = Annotated[
     list[str] | None,
     typer.Option(

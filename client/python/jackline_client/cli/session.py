@@ -25,6 +25,7 @@ from jackline_client.errors import (
     BoundTooHigh,
     BoundTooLow,
     CallError,
+    ExpectationFailed,
     FieldViolation,
     Internal,
     InvalidWorkflow,
@@ -162,6 +163,8 @@ def _hints(  # noqa: C901 - one case a hint
             )
         case ScopeMissing():
             yield f"the token lacks the scope {error.metadata.get('scope', 'for it')}"
+        case ExpectationFailed() if "sequence" in error.metadata:
+            yield f"it is {error.metadata.get('state', '')}, event {error.metadata['sequence']}"
         case WorkflowNotFound():
             yield "`jackline workflow ls` lists them; `jackline workflow put FILE` adds one"
         case ThreadBusy() if error.metadata.get("run_id"):
