@@ -27,7 +27,7 @@ NOT_BUILT = (
 async def test_following_it_leads_where_it_says(tmp_path: Path) -> None:
     async with reader_in(tmp_path) as reader:
         done = await reader.follow(PAGE)
-    assert done.count("bash run") == 10
+    assert done.count("bash run") == 9
     assert done.count("text shows") == 8
 
 
