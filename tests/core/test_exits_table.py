@@ -56,6 +56,8 @@ REASONS = {
         StopReason.REPLACED,
         StopReason.PAUSE_EXPIRED,
         StopReason.CLIENT_GONE,
+        StopReason.SUPERVISOR,
+        StopReason.JUDGE,
     },
 }
 

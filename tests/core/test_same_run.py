@@ -78,18 +78,18 @@ class SameEndings:
 
 
 def roomy(plan: Plan) -> Plan:
-    """The plan with nothing in it that counts attempts, tokens or time."""
+    """The plan with nothing in it that counts attempts, tokens or time, or that asks anew about an attempt."""
     steps = {name: _roomy_step(step) for name, step in plan.steps.items()}
     return replace(plan, steps=steps, bounds=plans.run_bounds())
 
 
 def _roomy_step(step: object) -> ModelStep | ToolStep:
     if isinstance(step, ModelStep):
-        tools = tuple(change(tool, max_calls=None) for tool in step.tools)
+        tools = tuple(change(tool, max_calls=None, approval=None) for tool in step.tools)
         bounds = plans.step_bounds(max_iterations=6, model_requests=1_000, tool_calls=1_000)
-        return change(step, tools=tools, bounds=bounds, stop_when=None)
+        return change(step, tools=tools, bounds=bounds, stop_when=None, supervisor=None)
     assert isinstance(step, ToolStep)
-    return change(step, on_unknown=OnUnknown.RETRY)
+    return change(step, on_unknown=OnUnknown.RETRY, approval=None)
 
 
 def run(

@@ -121,6 +121,19 @@ async def test_an_abort_after_the_switch_brings_no_cleanup_path_back():
     assert [one.envelope.step_id for one in log if isinstance(one.fact, StepStarted)] == ["answer"]
 
 
+@pytest.mark.parametrize("skips", [(True, False), (False, True)])
+async def test_a_cleanup_path_that_one_abort_leaves_out_is_brought_back_by_no_other(skips: tuple[bool, bool]):
+    here, _, tools = world(cleans=True)
+    async with process(here) as jackline, asyncio.timeout(SECONDS):
+        run_id = await jackline.start()
+        await tools.called.wait()
+        await asyncio.gather(
+            *(jackline.control(run_id, Abort(mode=AbortMode.NOW, skip_routes=skip)) for skip in skips)
+        )
+        log = await jackline.follow(run_id)
+    assert [one.envelope.step_id for one in log if isinstance(one.fact, StepStarted)] == ["answer"]
+
+
 async def test_nothing_begins_while_it_is_engaged_and_all_does_once_it_is_released():
     here, models, _ = world()
     models.answering = lambda _: ScriptedReply(text="done")

@@ -103,7 +103,8 @@ def _limit_answered(state: RunState, answer: str) -> RunState:
 def command(state: RunState, fact: CommandApplied) -> RunState:
     """An abort takes hold; every other command acts by the facts that follow it.
 
-    Nothing takes the place of the kill switch, which leaves out the cleanup path that another abort may have.
+    Nothing takes the place of the kill switch, which leaves out the cleanup path that another abort may have;
+    and no later abort brings back a cleanup path that one has left out.
     """
     if fact.kind is not CommandKind.ABORT or fact.abort_mode is None:
         return state
@@ -112,7 +113,7 @@ def command(state: RunState, fact: CommandApplied) -> RunState:
         return state
     abort = AbortRequest(
         mode=fact.abort_mode,
-        skip_routes=fact.skip_routes,
+        skip_routes=fact.skip_routes or (earlier is not None and earlier.skip_routes),
         principal=fact.principal,
         reason=fact.reason,
         cause=fact.abort_cause or StopReason.OPERATOR,
