@@ -78,7 +78,7 @@ class SameEndings:
 
 
 def roomy(plan: Plan) -> Plan:
-    """The plan with nothing in it that counts attempts, tokens or time, or that asks anew about an attempt."""
+    """The plan with nothing in it that counts attempts, tokens or time, or asks anew about an attempt."""
     steps = {name: _roomy_step(step) for name, step in plan.steps.items()}
     return replace(plan, steps=steps, bounds=plans.run_bounds())
 
