@@ -406,10 +406,12 @@ class RuleShape(Shape):
     @classmethod
     def _has_what_its_condition_looks_at(cls, given_keys: object) -> object:
         """Looked at first: a key of another condition has another form, of which nothing needs to be said."""
-        document = cast("Mapping[str, object]", given_keys) if isinstance(given_keys, Mapping) else {}
+        if not isinstance(given_keys, Mapping):
+            return given_keys
+        document = cast("Mapping[str, object]", given_keys)
         when = document.get("when")
         if not isinstance(when, str) or when not in _RULE_KEYS:
-            return given_keys
+            return document
         needed, allowed = _RULE_KEYS[when]
         given = {key for key in _ANY_RULE_KEY if document.get(key) is not None}
         if not needed <= given or not given <= needed | allowed:
@@ -417,7 +419,7 @@ class RuleShape(Shape):
             if allowed:
                 words += f", may have {' and '.join(f'`{key}`' for key in sorted(allowed))},"
             raise PydanticCustomError("bad_rule", "{words} and no key of another condition", {"words": words})
-        return given_keys
+        return document
 
 
 _RULE_KEYS: dict[str, tuple[set[str], set[str]]] = {
