@@ -15,6 +15,7 @@ from jackline_server.core.facts import (
     AnswerRejected,
     CallProblem,
     CallStatus,
+    ForkOrigin,
     InterruptRaised,
     JudgeReturned,
     NoticeCode,
@@ -335,6 +336,22 @@ def test_a_person_who_is_asked_may_let_it_go_on() -> None:
     assert (asked.options, asked.limit_leaf) == (supervisor_words.AFTER_TURN_OPTIONS, RULE)
     assert driver.finished.phase is Phase.SUCCEEDED
     check_same_again(driver)
+
+
+@pytest.mark.parametrize("when", [IterationReached(gte=1), RuleExpression(cel="true")])
+def test_what_a_person_let_go_on_is_asked_anew_in_a_fork(when: RuleCondition) -> None:
+    plan = watched(rule(when, RuleAction.ASK, stage=RuleStage.BEFORE_CALL))
+    facts = answered(plan, supervisor_words.GO_ON, LOOK, DONE).facts
+    prefix = facts[: next(at for at, fact in enumerate(facts) if isinstance(fact, ToolCallStarted))]
+    first = replace(plans.started(plan), forked_from=ForkOrigin(run_id="run-0", sequence=len(prefix)))
+    fork = Driver(Scenario(plan=plan, started=first, replies=[DONE], tools={"look": found}))
+    fork._append(tuple(prefix[1:]))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as a fork begins
+    fork.run()
+    assert (fork.state.phase, len(fired(fork))) == (Phase.WAITING, 2)
+    (asked,) = fork.state.oversight.interrupts
+    assert statuses(then(fork, Answer(interrupt_id=asked, option=supervisor_words.GO_ON, text=""))) == [
+        CallStatus.COMPLETED
+    ]
 
 
 @pytest.mark.parametrize("stage", RuleStage)

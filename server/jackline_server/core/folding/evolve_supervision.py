@@ -39,7 +39,7 @@ def begun(step: StepPlan) -> Supervision | None:
     """What a visit begins with."""
     if not isinstance(step, ModelStep) or step.supervisor is None:
         return None
-    return Supervision(counts={}, fired={}, denied={})
+    return Supervision(counts={}, fired={}, held={}, denied={})
 
 
 _UNSAID = "its judge does not pass it"
@@ -82,7 +82,7 @@ def fire(state: RunState, fact: RuleFired) -> RunState:
         raise CorruptLog("a rule fires that the plan has not")
     seen = change(seen, fired={**seen.fired, fact.rule: visit.ledger.iterations})
     if fact.call_id:
-        seen = change(seen, held=seen.held | {(fact.rule, fact.call_id)})
+        seen = change(seen, held={**seen.held, (fact.rule, fact.call_id): state.sequence})
     fired = change(visit, supervision=seen)
     if fact.action is RuleAction.STEER:
         fired = _told(fired, fact.words, fact.rule)

@@ -57,12 +57,17 @@ class Sight:
 def is_armed(rule: RulePlan, sight: Sight) -> bool:
     """True if the rule may fire: it has not yet, or long enough ago.
 
-    Each call is a matter of its own for a rule that denies, and for an expression before a call.
+    Each call is a matter of its own for a rule that denies, and for an expression before a call. What came of
+    a call that was held up is of the run that it was held up in, and of none of its forks.
     """
     if rule.then is RuleAction.DENY_CALL:
         return True
-    if sight.call is not None and isinstance(rule.when, RuleExpression):
-        return (rule.place, sight.call.call_id) not in sight.seen.held
+    call, origin = sight.call, sight.state.started.forked_from
+    held_at = None if call is None else sight.seen.held.get((rule.place, call.call_id))
+    if held_at is not None:
+        return origin is not None and held_at <= origin.sequence
+    if call is not None and isinstance(rule.when, RuleExpression):
+        return True
     fired = sight.seen.fired.get(rule.place)
     if fired is None:
         return True
