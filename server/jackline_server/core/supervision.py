@@ -17,8 +17,8 @@ class Supervision:
     calls that ended, true for one that did not succeed, no more of them than the widest rule looks at.
     `fired` has how many turns were over when a rule fired last, and `held` the calls that each rule has held
     up, by pairs of its place and the call, with the sequence of the firing. `unsound` are the rules whose
-    expression could not be evaluated, which is noticed once. `denied` are the calls that a person denied, with
-    what the model is told, and `unanswered` is who had asked and heard nothing in time.
+    expression could not be evaluated, which is noticed once. `denied` are the calls that a person denied,
+    with what the model is told, and `unanswered` is who had asked and heard nothing in time.
 
     `trial` is set while the judge is at work. It has looked at the first `judged_turns` turns, and at the
     first `judged_entries` entries of the conversation. `sent_back` is true from an answer that it did not
