@@ -1,14 +1,26 @@
 """One command to many runs: which runs, once each, and what became of it for every one."""
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
 
 from jackline_server.core.commands import Abort, Action, Pause, Steer
 from jackline_server.core.facts import AbortMode, CommandApplied, Phase, StopReason
+from jackline_server.core.frozen import change
 from jackline_server.runtime.bulk_control import BulkControl, BulkDone, command_id
 from jackline_server.runtime.kill_switch import LIVING
-from jackline_server.runtime.refusals import Reason
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery
+from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.store_ports import (
+    DEFAULT_TENANT,
+    Below,
+    CommandRow,
+    Commands,
+    RunQuery,
+    StoreUnavailable,
+    Submission,
+)
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process, start_request
@@ -121,6 +133,49 @@ async def test_what_one_run_refuses_holds_up_no_other():
         done = await bulk(jackline, Steer(text="go on"))
     assert [one.refusal for one in done.results] == [None, Reason.COMMAND_ID_REUSED, None]
     assert [one.receipt is None for one in done.results] == [False, True, False]
+
+
+@dataclass
+class Cut:
+    """A command table that can't be reached for one run, once."""
+
+    table: Commands
+    unreachable: str = ""
+
+    async def submit(
+        self, run_id: str, *, command_id: str, payload: bytes, limit: int, below: Below | None = None
+    ) -> tuple[Submission, CommandRow | None]:
+        if run_id == self.unreachable:
+            self.unreachable = ""
+            raise StoreUnavailable("the way to it is cut")
+        return await self.table.submit(
+            run_id, command_id=command_id, payload=payload, limit=limit, below=below
+        )
+
+    async def pending(self, run_id: str) -> Sequence[CommandRow]:
+        return await self.table.pending(run_id)
+
+    async def get(self, run_id: str, command_id: str) -> CommandRow | None:
+        return await self.table.get(run_id, command_id)
+
+
+async def test_a_request_that_the_store_cut_off_is_sent_again_and_gives_each_run_the_command_once():
+    here, _ = world()
+    table = Cut(here.store.commands)
+    here = replace(here, store=change(here.store, commands=table))
+    async with process(here) as jackline, asyncio.timeout(SECONDS):
+        run_ids = await started(jackline, 3)
+        table.unreachable = run_ids[1]
+        with pytest.raises(Refused) as refused:
+            await bulk(jackline)
+        again = await bulk(jackline)
+        logs = [await jackline.follow(run_id) for run_id in run_ids]
+    assert refused.value.reason is Reason.STORE_UNAVAILABLE
+    assert run_ids[1] in {one.row.run_id for one in again.results if one.receipt and not one.receipt.repeated}
+    applied = [[one.fact for one in log if isinstance(one.fact, CommandApplied)] for log in logs]
+    assert [[one.command_id for one in facts] for facts in applied] == [
+        [command_id("request", run_id)] for run_id in run_ids
+    ]
 
 
 async def test_a_run_that_ended_since_it_was_found_needs_no_abort_and_refuses_the_rest():

@@ -398,8 +398,8 @@ class RunState:
     true from RunSuspended until a worker takes over. `bounds` are those that hold now: the ones it was
     started with, as they were adjusted since. `talk` is None for a run without a thread, `gates`
     where the plan asks nobody, `family` for a run that has started no other. `lull` has the sequences between
-    which the run was only let go of and taken up again. `stored_bytes` is what its
-    results come to that are kept outside the log.
+    which the run was only let go of and taken up again. `stored_bytes` is what its results come to that are
+    kept outside the log.
     """
 
     run_id: str

@@ -4,6 +4,8 @@ Owns the order: the idempotent hit before anything else, then the workflow, the 
 (`creating`).
 """
 
+from datetime import timedelta
+
 from jackline_server.core import json_text
 from jackline_server.core.evolve import begin
 from jackline_server.core.facts import RunStarted
@@ -76,14 +78,15 @@ class Starting:
         most = self._limits.start_delay_ms
         if request.start_delay_ms is None or request.start_delay_ms <= most:
             return
+        words = f"at most {timedelta(milliseconds=most)}"
         raise Refused(
             Reason.INVALID_REQUEST,
-            f"start_delay is longer than the operator allows. Give at most {most} ms, or start it later.",
+            f"start_delay is longer than the operator allows. Give {words}, or start it later.",
             metadata={"field": "start_delay", "limit": str(most)},
             violations=(
                 Violation(
                     field="start_delay",
-                    description=f"longer than the operator allows; at most {most} ms",
+                    description=f"longer than the operator allows; {words}",
                     reason="too_long",
                 ),
             ),

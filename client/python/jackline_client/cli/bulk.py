@@ -1,10 +1,12 @@
 """`jackline bulk`: one command to every run that matches, which is shown first and given only with --yes."""
 
+import functools
+import inspect
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -70,51 +72,85 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Give the command; withou
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """The filter as it was typed."""
-
-    every: bool
-    states: list[str] | None
-    workflow: str | None
-    labels: list[str] | None
-    thread: str | None
-    parent: str | None
-    older: str | None
-    newer: str | None
-
-    def runs(self) -> "RunFilter | None":
-        """The filter; None for every run. Refuses none at all, one beside --all, and an option with nothing.
-
-        A script gives that whose variable is empty; overlooked, it would be more runs than were meant.
-        """
-        said = (self.workflow, self.thread, self.parent, self.older, self.newer)
-        if "" in said:
-            raise typer.BadParameter("an option of the filter is empty: nothing was done")
-        found = jackline_client.RunFilter(
-            states=read_states(self.states or []),
-            workflow=self.workflow or "",
-            labels=read_labels(self.labels or ()),
-            created_before=_ago(self.older, "--older-than"),
-            created_after=_ago(self.newer, "--newer-than"),
-            thread_id=self.thread or "",
-            parent_run_id=self.parent or "",
-        )
-        empty = found == jackline_client.RunFilter()
-        if empty and not self.every:
-            raise typer.BadParameter("say which runs, such as with --workflow NAME, or --all for every one")
-        if self.every and not empty:
-            raise typer.BadParameter("--all is every run that lives; leave it out, or the filter")
-        return None if empty else found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _How:
-    """What is to be done with the runs, and how it is shown."""
+    """What is to be done with the runs, why, and how it is shown."""
 
     name: str
+    reason: str
     sure: bool
     form: Form | None
     server: Named
+
+
+def _filter(
+    *,
+    every: AllOption = False,
+    state: StateOption = None,
+    workflow: WorkflowOption = None,
+    label: LabelOption = None,
+    thread: ThreadOption = None,
+    parent: ParentOption = None,
+    older: OlderOption = None,
+    newer: NewerOption = None,
+) -> "RunFilter | None":
+    """The filter; None for every run. Refuses none at all, one beside --all, and an option with nothing.
+
+    A script gives that whose variable is empty; overlooked, it would be more runs than were meant.
+    """
+    if "" in (workflow, thread, parent, older, newer):
+        raise typer.BadParameter("an option of the filter is empty: nothing was done")
+    found = jackline_client.RunFilter(
+        states=read_states(state or []),
+        workflow=workflow or "",
+        labels=read_labels(label or ()),
+        created_before=_ago(older, "--older-than"),
+        created_after=_ago(newer, "--newer-than"),
+        thread_id=thread or "",
+        parent_run_id=parent or "",
+    )
+    empty = found == jackline_client.RunFilter()
+    if empty and not every:
+        raise typer.BadParameter("say which runs, such as with --workflow NAME, or --all for every one")
+    if every and not empty:
+        raise typer.BadParameter("--all is every run that lives; leave it out, or the filter")
+    return None if empty else found
+
+
+def _manner(
+    name: str,
+    *,
+    reason: ReasonOption = "",
+    sure: YesOption = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    address: AddressOption = None,
+    context: ContextOption = None,
+) -> _How:
+    server = Named(address=address, context=context)
+    return _How(name=name, reason=reason, sure=sure, form=chosen_form(output, as_json), server=server)
+
+
+def _to_many(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that all of these have, in place of its `runs` and `how`."""
+    before, own, after = (_parameters(one) for one in (_filter, command, _manner))
+    words = [one for one in own if one.kind is one.POSITIONAL_OR_KEYWORD and one.name not in ("runs", "how")]
+    flags = [one for one in own if one.kind is one.KEYWORD_ONLY]
+    shown = [*words, *before, *flags, *(one for one in after if one.kind is one.KEYWORD_ONLY)]
+
+    @functools.wraps(command)
+    def given(**options: object) -> None:
+        filtered = {one.name: options.pop(one.name) for one in before}
+        manner = {one.name: options.pop(one.name) for one in after if one.name in options}
+        call = cast("Callable[..., RunFilter | None]", _filter)
+        command(call(**filtered), cast("Callable[..., _How]", _manner)(command.__name__, **manner), **options)
+
+    given.__annotations__ = {one.name: one.annotation for one in shown}
+    given.__signature__ = inspect.Signature(shown)  # pyright: ignore[reportAttributeAccessIssue] - what typer reads
+    return given
+
+
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
 
 
 _Give = Callable[["JacklineClient", bool], AsyncGenerator[BulkResult]]
@@ -148,170 +184,73 @@ RESULTS: Listing[BulkResult] = Listing(
 
 
 @app.command("pause")
-def pause(
-    *,
-    every: AllOption = False,
-    state: StateOption = None,
-    workflow: WorkflowOption = None,
-    label: LabelOption = None,
-    thread: ThreadOption = None,
-    parent: ParentOption = None,
-    older: OlderOption = None,
-    newer: NewerOption = None,
-    reason: ReasonOption = "",
-    sure: YesOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-    address: AddressOption = None,
-    context: ContextOption = None,
-) -> None:
+@_to_many
+def pause(runs: "RunFilter | None", how: _How) -> None:
     """Hold every run that matches before its next call."""
-    runs = _Wanted(
-        every=every,
-        states=state,
-        workflow=workflow,
-        labels=label,
-        thread=thread,
-        parent=parent,
-        older=older,
-        newer=newer,
-    ).runs()
     _carry_out(
         lambda client, preview: client.bulk.pause(
-            runs, reason=reason, preview=preview, page_size=_LARGEST_PAGE
+            runs, reason=how.reason, preview=preview, page_size=_LARGEST_PAGE
         ),
-        _how("pause", sure, output, as_json, Named(address=address, context=context)),
+        how,
     )
 
 
 @app.command("resume")
-def resume(
-    *,
-    every: AllOption = False,
-    state: StateOption = None,
-    workflow: WorkflowOption = None,
-    label: LabelOption = None,
-    thread: ThreadOption = None,
-    parent: ParentOption = None,
-    older: OlderOption = None,
-    newer: NewerOption = None,
-    reason: ReasonOption = "",
-    sure: YesOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-    address: AddressOption = None,
-    context: ContextOption = None,
-) -> None:
+@_to_many
+def resume(runs: "RunFilter | None", how: _How) -> None:
     """Let every paused run that matches go on."""
-    runs = _Wanted(
-        every=every,
-        states=state,
-        workflow=workflow,
-        labels=label,
-        thread=thread,
-        parent=parent,
-        older=older,
-        newer=newer,
-    ).runs()
     _carry_out(
         lambda client, preview: client.bulk.resume(
-            runs, reason=reason, preview=preview, page_size=_LARGEST_PAGE
+            runs, reason=how.reason, preview=preview, page_size=_LARGEST_PAGE
         ),
-        _how("resume", sure, output, as_json, Named(address=address, context=context)),
+        how,
     )
 
 
 @app.command("steer")
+@_to_many
 def steer(
+    runs: "RunFilter | None",
+    how: _How,
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The guidance; - reads it from standard input.")
     ],
-    *,
-    every: AllOption = False,
-    state: StateOption = None,
-    workflow: WorkflowOption = None,
-    label: LabelOption = None,
-    thread: ThreadOption = None,
-    parent: ParentOption = None,
-    older: OlderOption = None,
-    newer: NewerOption = None,
-    reason: ReasonOption = "",
-    sure: YesOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-    address: AddressOption = None,
-    context: ContextOption = None,
 ) -> None:
     """Put guidance into the conversation of every run that matches."""
-    runs = _Wanted(
-        every=every,
-        states=state,
-        workflow=workflow,
-        labels=label,
-        thread=thread,
-        parent=parent,
-        older=older,
-        newer=newer,
-    ).runs()
     words = text if text != "-" else read_file("-", limit=_LARGEST_TEXT).decode("utf-8", "replace").strip()
     _carry_out(
         lambda client, preview: client.bulk.steer(
-            runs, words, reason=reason, preview=preview, page_size=_LARGEST_PAGE
+            runs, words, reason=how.reason, preview=preview, page_size=_LARGEST_PAGE
         ),
-        _how("steer", sure, output, as_json, Named(address=address, context=context)),
+        how,
     )
 
 
 @app.command("abort")
+@_to_many
 def abort(
+    runs: "RunFilter | None",
+    how: _How,
     *,
-    every: AllOption = False,
-    state: StateOption = None,
-    workflow: WorkflowOption = None,
-    label: LabelOption = None,
-    thread: ThreadOption = None,
-    parent: ParentOption = None,
-    older: OlderOption = None,
-    newer: NewerOption = None,
     graceful: Annotated[
         bool, typer.Option("--graceful", help="At the next boundary instead of at once.")
     ] = False,
     skip_routes: Annotated[
         bool, typer.Option("--skip-routes", help="Leave out a routed cleanup path.")
     ] = False,
-    reason: ReasonOption = "",
-    sure: YesOption = False,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-    address: AddressOption = None,
-    context: ContextOption = None,
 ) -> None:
     """End every run that matches. `jackline kill` ends all and lets none begin."""
-    runs = _Wanted(
-        every=every,
-        states=state,
-        workflow=workflow,
-        labels=label,
-        thread=thread,
-        parent=parent,
-        older=older,
-        newer=newer,
-    ).runs()
     _carry_out(
         lambda client, preview: client.bulk.abort(
             runs,
             graceful=graceful,
             skip_routes=skip_routes,
-            reason=reason,
+            reason=how.reason,
             preview=preview,
             page_size=_LARGEST_PAGE,
         ),
-        _how("abort", sure, output, as_json, Named(address=address, context=context)),
+        how,
     )
-
-
-def _how(name: str, sure: bool, output: Form | None, as_json: bool, server: Named) -> _How:
-    return _How(name=name, sure=sure, form=chosen_form(output, as_json), server=server)
 
 
 def _carry_out(give: _Give, how: _How) -> None:
