@@ -2,8 +2,9 @@
 
 import asyncio
 
+from jackline_server.core.facts import Phase
 from jackline_server.runtime.store_ports import CommandState, Store, Submission
-from tests.conformance.stores import append, applied, finish, log, new_run, rejected
+from tests.conformance.stores import append, applied, finish, head, log, new_run, rejected
 
 
 async def test_a_submitted_command_is_pending_with_the_next_ordinal(store: Store):
@@ -131,3 +132,18 @@ async def test_a_submit_and_a_finish_at_once_never_both_succeed_unheard(store: S
         accepted = not isinstance(submitted, BaseException) and submitted[0] is Submission.ACCEPTED
         assert accepted == isinstance(finished, Exception)
         assert len(await log(store, run_id)) == (1 if accepted else 2)
+
+
+async def test_runs_whose_commands_nobody_has_heard_are_told_oldest_first(store: Store):
+    for age, run_id in enumerate(("run_c", "run_b", "run_a", "run_d")):
+        await store.journal.create(new_run(run_id, created_unix_ms=1_000 + age, owner=None))
+    for run_id in ("run_a", "run_c", "run_d"):
+        await store.commands.submit(run_id, command_id="one", payload=b"p", limit=64)
+    (claim,) = await store.leases.claim("worker", limit=1, now_unix_ms=0, called={"run_c"})
+
+    assert await store.commands.unheard(limit=9) == ["run_c", "run_a", "run_d"]
+    assert await store.commands.unheard(limit=2) == ["run_c", "run_a"]
+
+    await store.journal.append(append("run_c", epoch=claim.epoch, at=head(Phase.PAUSED)))
+    await store.leases.release("worker", "run_c", epoch=claim.epoch, heard=1)
+    assert await store.commands.unheard(limit=9) == ["run_a", "run_d"]

@@ -158,6 +158,9 @@ class Cut:
     async def get(self, run_id: str, command_id: str) -> CommandRow | None:
         return await self.table.get(run_id, command_id)
 
+    async def unheard(self, *, limit: int) -> Sequence[str]:
+        return await self.table.unheard(limit=limit)
+
 
 async def test_a_request_that_the_store_cut_off_is_sent_again_and_gives_each_run_the_command_once():
     here, _ = world()

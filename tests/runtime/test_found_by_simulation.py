@@ -66,6 +66,9 @@ class LossyCommands:
     async def get(self, run_id: str, command_id: str) -> CommandRow | None:
         return await self.table.get(run_id, command_id)
 
+    async def unheard(self, *, limit: int) -> Sequence[str]:
+        return await self.table.unheard(limit=limit)
+
 
 @dataclass(slots=True, kw_only=True)
 class UnreachableRuns:

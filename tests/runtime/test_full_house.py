@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.core.commands import Abort, Pause, Resume, Steer
+from jackline_server.core.commands import Abort, Command, Pause, Resume, Steer
 from jackline_server.core.facts import (
     AbortMode,
     Fact,
@@ -69,18 +69,22 @@ class SlowToLetGo:
         await self.leases.release(worker, run_id, epoch=epoch, heard=heard)
 
 
+def world_of(store: Store, asked: Asked) -> World:
+    return World(
+        store=store,
+        models=Guarded(FakeModels(answering=asked)),
+        toolbox=FakeTools(tools={}),
+        plans={"plan": agent_plan(tool("look", Effect.READ))},
+    )
+
+
 @asynccontextmanager
 async def full_house(
     places: int = 1, *, store: Store | None = None
 ) -> AsyncGenerator[tuple[Process, str, Asked]]:
     """A server with so many places, one of the runs that have them, and what the model was asked."""
     asked = Asked(places)
-    world = World(
-        store=store or memory_store(),
-        models=Guarded(FakeModels(answering=asked)),
-        toolbox=FakeTools(tools={}),
-        plans={"plan": agent_plan(tool("look", Effect.READ))},
-    )
+    world = world_of(store or memory_store(), asked)
     async with asyncio.timeout(20), process(world, max_active_runs=places) as jackline:
         holder = ""
         for _ in range(places):
@@ -109,6 +113,26 @@ async def test_an_abort_ends_a_queued_run() -> None:
         assert isinstance(end, RunFinished)
         assert end.stop_reason is StopReason.OPERATOR
         assert len(asked.requests) == 1
+
+
+async def test_an_abort_whose_process_died_before_it_took_effect_waits_for_no_place_in_the_next() -> None:
+    store = memory_store()
+    async with full_house(store=store) as (jackline, holder, _):
+        queued = await jackline.start()
+        command = Command(
+            command_id="stop",
+            ordinal=0,
+            principal="ops",
+            reason="",
+            expect_phase=None,
+            expect_sequence=None,
+            action=ABORT,
+        )
+        payload = ProtoCodec().encode_command(command)
+        await store.commands.submit(queued, command_id="stop", payload=payload, limit=9)
+    async with asyncio.timeout(20), process(world_of(store, Asked(1)), max_active_runs=1) as jackline:
+        await reached(jackline, queued, RunFinished)
+        assert not any(isinstance(fact, RunFinished) for fact in await facts_of(jackline, holder))
 
 
 async def test_a_deadline_ends_a_queued_run() -> None:

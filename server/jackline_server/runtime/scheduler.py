@@ -35,6 +35,9 @@ READ_AT_ONCE = 8
 ERRANDS = 16
 """Runs beyond the places here that are driven at once, as far as they go without a call."""
 
+MOST_CALLED = 10_000
+"""Runs that are called again at a start, since a command waits for them."""
+
 CUT_OFF_S = 4
 """How long a run that was cut off may take to be suspended; the rest is left open, for recovery."""
 
@@ -132,7 +135,11 @@ class Scheduler:
     # --- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Claim what needs a worker, then go on doing so in the background."""
+        """Claim what needs a worker, then go on doing so in the background.
+
+        Whoever was sent a command before is called again: who was nudged is in no memory any more.
+        """
+        self._called.update(await self._tools.store.commands.unheard(limit=MOST_CALLED))
         await self._claim()
         self._background = [
             asyncio.create_task(self._claiming(), name="claiming"),

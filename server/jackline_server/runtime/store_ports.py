@@ -411,6 +411,10 @@ class Commands(Protocol):
         """One command."""
         ...
 
+    async def unheard(self, *, limit: int) -> Sequence[str]:
+        """Runs with a command that is pending and that no release has said was heard, oldest run first."""
+        ...
+
 
 class Leases(Protocol):
     """Who drives which run. A claim raises the epoch, so that the last owner is fenced."""

@@ -207,6 +207,11 @@ class MemoryCommands:
         run = self._tables.runs.get(run_id)
         return run.commands.get(command_id) if run is not None else None
 
+    async def unheard(self, *, limit: int) -> Sequence[str]:
+        """As the port says."""
+        runs = sorted(self._tables.runs.values(), key=lambda run: run.age)
+        return [run.new.run_id for run in runs if not run.terminal and _has_unheard(run)][:limit]
+
 
 class MemoryLeases:
     """The Leases role."""
@@ -306,8 +311,11 @@ def _needs_worker(run: MemoryRun, now_unix_ms: int) -> bool:
         return False
     waits = run.waits_for_turn or run.head.is_delayed
     busy = run.head.phase in (Phase.QUEUED, Phase.RUNNING) and not waits
-    ready = busy or any(row.ordinal > run.heard for row in run.pending())
-    return ready or _is_due(run, now_unix_ms)
+    return busy or _has_unheard(run) or _is_due(run, now_unix_ms)
+
+
+def _has_unheard(run: MemoryRun) -> bool:
+    return any(row.ordinal > run.heard for row in run.pending())
 
 
 def _is_called(run: MemoryRun, called: Collection[str]) -> bool:

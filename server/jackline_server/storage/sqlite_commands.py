@@ -41,6 +41,9 @@ _PENDING = """
 SELECT command_id, ordinal, payload, state, sequence, rejection FROM commands
 WHERE run_key = (SELECT run_key FROM runs WHERE run_id = ?) AND state = 'pending' ORDER BY ordinal
 """
+_UNHEARD = """
+SELECT run_id FROM runs WHERE ready = 1 AND pending_commands > 0 ORDER BY created_unix_ms, run_id LIMIT ?
+"""
 
 
 class SqliteCommands:
@@ -63,6 +66,10 @@ class SqliteCommands:
     async def get(self, run_id: str, command_id: str) -> CommandRow | None:
         """As the port says."""
         return await self._readers.run(_read_one, (run_id, command_id))
+
+    async def unheard(self, *, limit: int) -> Sequence[str]:
+        """As the port says. A run that is driven counts, though its driver may have read the command."""
+        return await self._readers.run(_read_unheard, limit)
 
 
 def refuse_unsettled(session: Session, head: Head, settled: Sequence[CommandOutcome]) -> None:
@@ -140,6 +147,11 @@ def insert_command(session: Session, head: Head, command_id: str, payload: bytes
         sequence=0,
         rejection="",
     )
+
+
+def _read_unheard(connection: Database, limit: int) -> Sequence[str]:
+    rows = cast("list[tuple[str]]", connection.execute(_UNHEARD, (limit,)).fetchall())
+    return [run_id for (run_id,) in rows]
 
 
 def _read_pending(connection: Database, run_id: str) -> Sequence[CommandRow]:

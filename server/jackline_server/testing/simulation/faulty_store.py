@@ -178,6 +178,10 @@ class FaultyCommands:
         """As the port says."""
         return await self.line.ask(lambda: self.store.commands.get(run_id, command_id))
 
+    async def unheard(self, *, limit: int) -> Sequence[str]:
+        """As the port says."""
+        return await self.line.ask(lambda: self.store.commands.unheard(limit=limit))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyLeases:
