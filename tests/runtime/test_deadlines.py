@@ -1,11 +1,9 @@
 """A deadline is a time of day: everything counts, wherever the run stands, and whoever takes it over."""
 
 import asyncio
-import hashlib
 import time
 from dataclasses import replace
 
-from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Pause
 from jackline_server.core.facts import (
     Fact,
@@ -26,14 +24,10 @@ from jackline_server.storage.memory import memory_store
 from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import Process, World, process, start_request
+from tests.runtime.families import sealed
 
 FOR_EVER_MS = 1_000_000
 LOOK = plans.tool("look", Effect.READ)
-
-
-def stored(plan: Plan) -> Plan:
-    """The plan with the digest of its bytes, so that a second process finds it."""
-    return replace(plan, digest=hashlib.sha256(ProtoCodec().encode_plan(plan)).hexdigest())
 
 
 def world(*, model_ms: int = 0, plan: Plan | None = None) -> World:
@@ -46,7 +40,7 @@ def world(*, model_ms: int = 0, plan: Plan | None = None) -> World:
         store=memory_store(),
         models=Guarded(FakeModels(answering=answering)),
         toolbox=FakeTools(tools={"look": returns("{}")}),
-        plans={"plan": stored(plan or plans.agent_plan(LOOK))},
+        plans={"plan": sealed(plan or plans.agent_plan(LOOK))},
     )
 
 

@@ -27,6 +27,7 @@ from jackline_server.storage.memory import memory_store
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply
 from jackline_server.testing.harness import Process, World, process, start_request
 from jackline_server.testing.plans import agent_plan, tool
+from tests.runtime.families import sealed
 
 FOR_EVER_MS = 1_000_000
 ABORT = Abort(mode=AbortMode.NOW, skip_routes=False)
@@ -74,7 +75,7 @@ def world_of(store: Store, asked: Asked) -> World:
         store=store,
         models=Guarded(FakeModels(answering=asked)),
         toolbox=FakeTools(tools={}),
-        plans={"plan": agent_plan(tool("look", Effect.READ))},
+        plans={"plan": sealed(agent_plan(tool("look", Effect.READ)))},
     )
 
 
@@ -119,17 +120,17 @@ async def test_an_abort_whose_process_died_before_it_took_effect_waits_for_no_pl
     store = memory_store()
     async with full_house(store=store) as (jackline, holder, _):
         queued = await jackline.start()
-        command = Command(
-            command_id="stop",
-            ordinal=0,
-            principal="ops",
-            reason="",
-            expect_phase=None,
-            expect_sequence=None,
-            action=ABORT,
-        )
-        payload = ProtoCodec().encode_command(command)
-        await store.commands.submit(queued, command_id="stop", payload=payload, limit=9)
+    command = Command(
+        command_id="stop",
+        ordinal=0,
+        principal="ops",
+        reason="",
+        expect_phase=None,
+        expect_sequence=None,
+        action=ABORT,
+    )
+    payload = ProtoCodec().encode_command(command)
+    await store.commands.submit(queued, command_id="stop", payload=payload, limit=9)
     async with asyncio.timeout(20), process(world_of(store, Asked(1)), max_active_runs=1) as jackline:
         await reached(jackline, queued, RunFinished)
         assert not any(isinstance(fact, RunFinished) for fact in await facts_of(jackline, holder))
