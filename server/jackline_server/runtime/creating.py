@@ -18,6 +18,7 @@ from jackline_server.runtime.ports import Chance, Clock, Codec, Record, Signals
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.scheduler import Scheduler
 from jackline_server.runtime.store_ports import Creation, NewRun, RunHead, RunQuery, RunRow, Store
+from jackline_server.runtime.switch_ports import Engagement
 from jackline_server.runtime.tenants import Tenant
 from jackline_server.runtime.thread_turns import Joining, Turn
 from jackline_server.runtime.use_cases import Caller, Disposition, Started
@@ -129,7 +130,7 @@ class Creating:
                 case Creation.MOVED:
                     return None
                 case Creation.HALTED:
-                    raise await self._halted(order.caller.tenant)
+                    raise _halted(await self._store.switches.newest(order.caller.tenant))
                 case Creation.CREATED:
                     return self._begin(new, made.state, here=here)
 
@@ -137,16 +138,7 @@ class Creating:
         """Refuse what begins no run of its own where none may begin. Raises Refused(KILL_SWITCH_ENGAGED)."""
         newest = await self._store.switches.newest(tenant)
         if newest is not None and newest.engaged:
-            raise await self._halted(tenant)
-
-    async def _halted(self, tenant: Tenant) -> Refused:
-        newest = await self._store.switches.newest(tenant)
-        since = "" if newest is None else _stamp(newest.engaged_unix_ms)
-        return Refused(
-            Reason.KILL_SWITCH_ENGAGED,
-            f"The kill switch is engaged since {since}: no run begins. Ask who engaged it to release it.",
-            metadata={"since": since},
-        )
+            raise _halted(newest)
 
     async def _duplicate(self, order: Order, run_id: str) -> Started:
         row = await self._store.runs.get(order.caller.tenant, run_id)
@@ -229,6 +221,15 @@ def _reused(run_id: str) -> Refused:
         Reason.REQUEST_ID_REUSED,
         "The request id was used with another content. Use a fresh one.",
         metadata={"run_id": run_id},
+    )
+
+
+def _halted(newest: Engagement | None) -> Refused:
+    since = "" if newest is None else _stamp(newest.engaged_unix_ms)
+    return Refused(
+        Reason.KILL_SWITCH_ENGAGED,
+        f"The kill switch is engaged since {since}: no run begins. Ask who engaged it to release it.",
+        metadata={"since": since},
     )
 
 
