@@ -1,19 +1,24 @@
 """Rules of the whole suite: a test that is skipped, and not listed with a reason, fails the run.
 
 Owns the list's format (`allowed_skips.txt` beside this file) and how it is enforced, with pytest-xdist and
-without; and that no example of a property is red because the machine was slow. Fixtures of one part stand in
-that part's folder.
+without; and that no example of a property is red because the machine was slow, or takes minutes to say
+why it is, line by line. Fixtures of one part stand in that part's folder.
 """
 
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 LIST = Path(__file__).with_name("allowed_skips.txt")
 MOST = 5
 
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
 settings.load_profile("suite")
 
 

@@ -145,6 +145,11 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     return leaves(hint)
 
 
+def _is_plain(name: str, hints: Mapping[str, Any]) -> bool:
+    """True unless the field's name says more of it than its type. A `message` that is text is no message."""
+    return name not in BY_NAME or (name == "message" and hints[name] is str)
+
+
 @cache
 def instances_of(shape: type[Any]) -> st.SearchStrategy[Any]:
     """Any instance of a dataclass."""
@@ -152,7 +157,7 @@ def instances_of(shape: type[Any]) -> st.SearchStrategy[Any]:
     return st.builds(
         shape,
         **{
-            one.name: BY_NAME[one.name] if one.name in BY_NAME else values_of(hints[one.name])
+            one.name: values_of(hints[one.name]) if _is_plain(one.name, hints) else BY_NAME[one.name]
             for one in fields(shape)
         },
     )

@@ -35,7 +35,16 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-from jackline_server.core.plan import BoundsCap, Effect, ModelStep, OnUnknown, Plan, ToolStep
+from jackline_server.core.plan import (
+    BoundsCap,
+    Effect,
+    HumanAction,
+    ModelStep,
+    OnUnknown,
+    Plan,
+    StepPlan,
+    ToolStep,
+)
 from jackline_server.core.reading import transcript
 from jackline_server.core.reading.hygiene import mended
 from jackline_server.core.state import RunState, bounds_of
@@ -166,7 +175,7 @@ def check_bounds(driver: Driver) -> None:
                 assert state.sequence <= state.bounds.events + 5
                 check_reserved(state, plan, fact)
             case ToolCallStarted() if (state := replay_until(driver, place)).visit is not None:
-                check_tool_calls(state, plan)
+                check_tool_calls(state, plan, fact)
             case StepStarted():
                 state = replay_until(driver, place)
                 assert state.ledger.steps + 1 <= state.bounds.steps
@@ -178,12 +187,19 @@ def check_bounds(driver: Driver) -> None:
                 pass
 
 
-def check_tool_calls(before: RunState, plan: Plan) -> None:
+def check_tool_calls(before: RunState, plan: Plan, fact: ToolCallStarted) -> None:
+    """Each attempt counts, but that a question which is put into words anew after a crash is one call."""
     visit = before.visit
     assert visit is not None
-    step = plan.step(visit.step_id)
+    step, tool = plan.step(visit.step_id), plan.steps.get(fact.tool)
+    again = fact.attempt > 1 and is_question(tool)
     if isinstance(step, ModelStep):
-        assert visit.ledger.tool_calls + 1 <= bounds_of(visit, step).tool_calls
+        counted = visit.ledger.tool_calls + (0 if again else 1)
+        assert counted <= bounds_of(visit, step).tool_calls
+
+
+def is_question(tool: StepPlan | None) -> bool:
+    return isinstance(tool, ToolStep) and isinstance(tool.action, HumanAction)
 
 
 def check_charged(after: RunState, before: RunState) -> None:
@@ -254,7 +270,8 @@ def check_own_caps(driver: Driver, step: ModelStep, *, visit: int) -> None:
     spent = Counter[str]()
     for call in driver.state.calls.values():
         if call.step_id == step.step_id and call.visit == visit:
-            spent[call.tool] += call.attempts
+            again = is_question(driver.state.plan.steps.get(call.tool))
+            spent[call.tool] += min(call.attempts, 1) if again else call.attempts
     for tool in step.tools:
         assert tool.max_calls is None or spent[tool.ref] <= tool.max_calls
 

@@ -46,7 +46,7 @@ def main() -> int:
 
 def _tell(trial: Trial) -> None:
     mutant = trial.mutant
-    lines = [f"{trial.verdict.value:9} {mutant.family:12} {mutant.fault}"]
+    lines = [f"{trial.verdict.value:9} {mutant.family:12} {trial.took_s:5.1f} s  {mutant.fault}"]
     if trial.verdict is not Verdict.NOTICED:
         lines += [f"{'':10}{line}" for line in (mutant.file, mutant.test, *trial.words.splitlines())]
     sys.stdout.write("\n".join(lines) + "\n")

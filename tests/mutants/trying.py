@@ -13,10 +13,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from queue import SimpleQueue
@@ -44,11 +45,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A fault with what came of it. `words` is what the test said."""
+    """A fault with what came of it, and how long that took. `words` is what the test said."""
 
     mutant: Mutant
     verdict: Verdict
     words: str = ""
+    took_s: float = 0.0
 
 
 def try_all(
@@ -67,7 +69,8 @@ def try_all(
         def attempt(mutant: Mutant) -> Trial:
             if mutant.test in sound:
                 with _taken(copies) as copy:
-                    trial = copy.tried(mutant)
+                    began = time.monotonic()
+                    trial = replace(copy.tried(mutant), took_s=time.monotonic() - began)
             else:
                 words = "without it its test is red already, or not there"
                 trial = Trial(mutant=mutant, verdict=Verdict.BROKEN, words=words)

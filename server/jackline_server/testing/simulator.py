@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from jackline_server.codec.proto_codec import ProtoCodec
-from jackline_server.core.commands import Resume
-from jackline_server.core.facts import Phase
+from jackline_server.core.commands import Abort, Resume
+from jackline_server.core.facts import AbortMode, Phase
 from jackline_server.core.instruments import Instruments
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, RunRow
 from jackline_server.storage.clocks import StoreClock
@@ -227,7 +227,10 @@ class _Simulation:
             await client.start(wish, tries=1)
 
     async def _come_to_rest(self) -> list[Violation]:
-        """Lead every run to its end: resume what is paused, answer what is asked."""
+        """Lead every run to its end: resume what is paused, answer what is asked, abort what is too late.
+
+        That is a run whose start was put off by a clock that was hours ahead.
+        """
         operator = Client("operator", self.deployment, self.notebook)
         until = self.loop.time() + HEALED_S
         number = 0
@@ -237,7 +240,10 @@ class _Simulation:
                 return []
             for row in left:
                 number += 1
-                if row.phase is Phase.PAUSED:
+                if row.phase is Phase.QUEUED and await self._starts_too_late(row, operator, until):
+                    abort = Abort(mode=AbortMode.NOW, skip_routes=False)
+                    await operator.control(row.run_id, abort, f"operator-{number}")
+                elif row.phase is Phase.PAUSED:
                     await operator.control(row.run_id, Resume(), f"operator-{number}")
                 elif row.phase is Phase.WAITING and self.weather.happens(0.3):
                     answer = await operator.an_answer(row.run_id)
@@ -250,6 +256,14 @@ class _Simulation:
             for row in await self._rows()
             if not row.phase.terminal
         ]
+
+    async def _starts_too_late(self, row: RunRow, operator: Client, until_s: float) -> bool:
+        """True if a clock that had jumped put its start off beyond that moment."""
+        if not self.weather.clocks_jumped:
+            return False
+        found = await operator.look(row.run_id)
+        starts = None if found is None else found.state.oversight.starts_unix_ms
+        return starts is not None and starts > START_UNIX_MS + until_s * 1000
 
     async def _watcher(self, row: RunRow) -> None:
         if row.phase.terminal:
