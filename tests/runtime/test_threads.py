@@ -30,6 +30,7 @@ from jackline_server.core.gate_plans import DenyPattern, GatesPlan, GuardrailPla
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import AnswerForm, Effect, Plan
 from jackline_server.core.reading.conversation import INTERRUPTED
+from jackline_server.core.supervisor_plans import SupervisorPlan
 from jackline_server.runtime.ports import ModelFailure, ModelRequest, Record
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import (
@@ -64,6 +65,7 @@ from jackline_server.testing import plans
 from jackline_server.testing.doubles import FakeModels, FakeTools, ScriptedReply, returns
 from jackline_server.testing.harness import CALLER, Process, World, process, start_request
 from jackline_server.testing.plans import agent_plan, tool
+from jackline_server.testing.supervisors import judge
 
 SECONDS = 10
 CODEC = ProtoCodec()
@@ -733,6 +735,19 @@ async def test_an_answer_by_finish_that_its_guardrail_refused_is_not_in_the_thre
     assert not any("secret" in repr(message) for message in page.content)
     (call,) = [message for message in page.content if isinstance(message, AssistantMessage)]
     assert [one.arguments for one in call.calls] == ['{"result":"fine"}']
+
+
+async def test_an_answer_that_its_judge_aborts_the_run_over_is_not_in_the_thread(here: Scene) -> None:
+    here.gate.set()
+    here.plan = planned(agent_plan(thread=True, supervisor=SupervisorPlan(judge=judge())))
+    here.models.answering = lambda asked: ScriptedReply(
+        text='{"passed": false}' if "Never refund twice." in asked.messages[0].text else "the secret"
+    )
+    async with here.running() as jackline:
+        log = await jackline.follow((await start(jackline, "one")).row.run_id)
+        page = await conversation(jackline)
+    assert end_of(log).stop_reason is StopReason.JUDGE
+    assert said(page) == ['user: {"input":{"message":"one"}}']
 
 
 async def test_a_later_run_is_not_told_of_handles_that_name_nothing_in_it(here: Scene) -> None:

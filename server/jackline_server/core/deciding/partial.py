@@ -1,11 +1,14 @@
 """The best partial answer: what an exit keeps of a step that gave no answer that counts.
 
-Owns what is kept. Every abnormal exit keeps it, marked partial: whoever reads a run sees how far it came.
+Owns what is kept. Every abnormal exit keeps it, marked partial: whoever reads a run sees how far it came. Two
+keep nothing: that of a step whose answers have to pass guardrails, and the one that a supervisor's judge has
+aborted. What was said stays in the log.
 """
 
 from jackline_server.core import json_text
 from jackline_server.core.deciding import outcome
 from jackline_server.core.exits import Exit
+from jackline_server.core.facts import StopReason
 from jackline_server.core.frozen import change, frozen
 from jackline_server.core.plan import JsonValue, ModelStep, StepPlan
 from jackline_server.core.reading import finish_tool
@@ -24,7 +27,7 @@ def with_best(end: Exit, state: RunState, visit: Visit) -> Exit:
     be read, else its text.
     """
     step = state.plan.step(visit.step_id)
-    if _is_guarded(step):
+    if _is_guarded(step) or end.reason is StopReason.JUDGE:
         return end
     broken = visit.history.interrupted
     if broken.strip() and isinstance(step, ModelStep):

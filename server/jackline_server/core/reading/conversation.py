@@ -2,15 +2,15 @@
 
 Owns what is kept of a visit, and in which words: the input as JSON, guidance as it was sent, replies with
 their calls and results as the model saw them. What the engine says to the model is of this run alone and is
-left out, and so is an answer that did not count, or that did not pass the guardrails of its step. A reply
-that broke off is kept as far as it came, marked.
+left out, and so is an answer that did not count, that did not pass the guardrails of its step, or that the
+judge of a supervisor has aborted the run over. A reply that broke off is kept as far as it came, marked.
 """
 
 from collections.abc import Iterator
 
 from jackline_server.core import json_text
 from jackline_server.core.context import step_input
-from jackline_server.core.facts import CommandRejected, MessagesAppended
+from jackline_server.core.facts import CommandRejected, MessagesAppended, StopReason
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import AssistantMessage, Message, UserMessage
 from jackline_server.core.plan import ModelStep, StepPlan
@@ -45,7 +45,9 @@ def left(state: RunState, visit: Visit, *, has_answer: bool) -> Talk | None:
         heard = tuple(_guidance(visit))
         return change(talk, unheard=(*talk.unheard, *heard)) if heard else talk
     is_guarded = step.gates is not None and bool(step.gates.output)
-    said = _passed(talk, state, step, visit, has_answer=has_answer) if is_guarded else None
+    abort = state.oversight.abort
+    is_withheld = is_guarded or (abort is not None and abort.cause is StopReason.JUDGE)
+    said = _passed(talk, state, step, visit, has_answer=has_answer) if is_withheld else None
     return change(talk, said=(*talk.said, *(said or _of_visit(talk, state, visit))))
 
 
