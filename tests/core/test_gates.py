@@ -509,6 +509,36 @@ def test_a_judge_approves_each_call_before_it_starts() -> None:
     check_same_again(driver)
 
 
+def taking(plan: Plan) -> Plan:
+    """The plan with a `look` that takes the `shop` of the run's input."""
+    look = plans.tool("look", Effect.READ, input={"shop": "/input/shop"})
+    return replace(plan, steps={**plan.steps, "look": look})
+
+
+@pytest.mark.parametrize(("shop", "status"), [("south", CallStatus.COMPLETED), ("north", CallStatus.DENIED)])
+def test_a_guardrail_of_calls_looks_at_what_the_tool_takes_of_the_context(
+    shop: str, status: CallStatus
+) -> None:
+    plan = taking(gated(GatesPlan(tools=(rail(DenyPattern(pattern="north")),))))
+    scenario = Scenario(
+        plan=plan,
+        replies=(LOOK, DONE),
+        tools={"look": lambda _: Ends(output=1)},
+        started=plans.started(plan, input_json=json_text.write({"shop": shop})),
+    )
+    driver = Driver(scenario).run_to_end()
+    assert [call.status for call in driver.state.calls.values()] == [status]
+    check_same_again(driver)
+
+
+def test_a_judge_of_calls_is_shown_what_the_tool_takes_of_the_context() -> None:
+    plan = taking(gated(GatesPlan(tools=(rail(JUDGE),))))
+    started = plans.started(plan, input_json='{"shop":"north"}')
+    driver = Driver(Scenario(plan=plan, replies=(LOOK, NOT_PASSED, DONE), started=started)).run_to_end()
+    assert '{"shop":"north"}' in driver.model_calls[1].messages[-1].text.split("# Call of the tool look")[1]
+    check_same_again(driver)
+
+
 def test_a_judge_looks_at_what_a_step_is_given() -> None:
     driver = drive(gated(GatesPlan(input=(rail(JUDGE),))), NOT_PASSED)
     assert driver.finished.stop_reason is StopReason.GUARDRAIL

@@ -18,18 +18,20 @@ from jackline_server.core.facts import (
     ForkOrigin,
     InterruptRaised,
     JudgeReturned,
+    ModelReplied,
     NoticeCode,
     Noticed,
     Paused,
     Phase,
     Purpose,
     RuleFired,
+    StepFinished,
     StopReason,
     ToolCallFinished,
     ToolCallStarted,
 )
 from jackline_server.core.gate_plans import ArgumentsView
-from jackline_server.core.plan import AnswerForm, Effect, OnLimit, OnQuestion, Plan
+from jackline_server.core.plan import AnswerForm, Effect, ModelStep, OnLimit, OnQuestion, Plan, ToolStep
 from jackline_server.core.reading import supervisor_words
 from jackline_server.core.recorded.boundaries import Entry, is_boundary
 from jackline_server.core.recorded.replaying import replayed
@@ -250,6 +252,69 @@ def test_an_expression_before_a_call_sees_what_the_call_is_given() -> None:
     check_same_again(driver)
 
 
+def taking(plan: Plan, *, bind: bool = False) -> Plan:
+    """The plan with a `look` that is given the `shop` of the run's input, by its `input` or by its step."""
+    agent = plan.steps[plans.AGENT]
+    assert isinstance(agent, ModelStep)
+    entry = replace(agent.tools[0], bind={"shop": "/input/shop"} if bind else {})
+    look = plans.tool("look", Effect.READ, input={} if bind else {"shop": "/input/shop"})
+    return replace(plan, steps={plans.AGENT: replace(agent, tools=(entry,)), "look": look})
+
+
+def in_shop(plan: Plan, shop: str, *replies: Reply) -> Driver:
+    started = plans.started(plan, input_json=json_text.write({"shop": shop}))
+    scenario = Scenario(plan=plan, replies=replies, tools={"look": found}, started=started)
+    return Driver(scenario).run_to_end()
+
+
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        (Call("look"), CallStatus.DENIED),
+        (Call("look", '{"shop":"south"}'), CallStatus.COMPLETED),  # what is written comes before the context
+    ],
+)
+def test_an_expression_before_a_call_sees_what_the_tool_takes_of_the_context(
+    call: Call, status: CallStatus
+) -> None:
+    plan = taking(watched(rule(RuleExpression(cel='call.arguments.shop == "north"'), RuleAction.DENY_CALL)))
+    driver = in_shop(plan, "north", Says(calls=(call,)), DONE)
+    assert statuses(driver) == [status]
+    check_same_again(driver)
+
+
+@pytest.mark.parametrize("bind", [True, False])
+def test_calls_are_alike_by_all_that_they_are_given(*, bind: bool) -> None:
+    plan = taking(watched(rule(THRICE, RuleAction.DENY_CALL)), bind=bind)
+    driver = in_shop(plan, "north", LOOK, LOOK, LOOK, LOOK, DONE)
+    assert statuses(driver) == [CallStatus.COMPLETED] * 2 + [CallStatus.DENIED] * 2
+    check_same_again(driver)
+
+
+def test_calls_that_are_given_something_else_of_the_context_are_not_alike() -> None:
+    plan = taking(watched(rule(THRICE, RuleAction.DENY_CALL)))
+    agent, look = plan.steps[plans.AGENT], plan.steps["look"]
+    assert isinstance(agent, ModelStep)
+    assert isinstance(look, ToolStep)
+    agent = replace(agent, tools=(replace(agent.tools[0], writes_context=True),))
+    look = replace(look, input={"page": "/next"}, output_key="next")
+    pages = [Ends(output=page) for page in (2, 3, 3, 3)]
+    scenario = Scenario(
+        plan=replace(plan, steps={plans.AGENT: agent, "look": look}),
+        replies=(LOOK, LOOK, LOOK, LOOK, LOOK, DONE),
+        tools={"look": pages},
+    )
+    driver = Driver(scenario).run_to_end()
+    assert [dict(attempt.step_input) for attempt in driver.attempts] == [
+        {},
+        {"page": 2},
+        {"page": 3},
+        {"page": 3},
+    ]
+    assert statuses(driver) == [CallStatus.COMPLETED] * 4 + [CallStatus.DENIED]
+    check_same_again(driver)
+
+
 def test_arguments_that_are_too_large_for_an_expression_are_no_way_past_its_rule() -> None:
     plan = watched(
         rule(RuleExpression(cel='call.tool == "look" && call.arguments.sum > 7'), RuleAction.DENY_CALL)
@@ -445,6 +510,35 @@ def test_a_violation_aborts_the_run_in_the_judge_s_name() -> None:
     assert (end.stop_reason, end.stop_leaf, end.error) == (StopReason.JUDGE, JUDGE, "it refunds twice")
     assert end.phase is Phase.ABORTED
     check_same_again(driver)
+
+
+@pytest.mark.parametrize(
+    ("judge_", "replies"),
+    [
+        (judge(), (DONE, NOT_PASSED)),
+        (judge(), (Says(text="I refund twice.", calls=(Call("look"),)), NOT_PASSED)),
+        (judge(on_error=OnSupervisorError.ABORT), (DONE, Says(text="It seems fine."))),
+    ],
+)
+def test_what_a_judge_ends_the_run_over_is_no_part_of_its_outcome_and_stays_in_the_log(
+    judge_: SupervisorJudgePlan, replies: tuple[Says, ...]
+) -> None:
+    driver = drive(watched(judge=judge_, routes={"aborted": "look"}), *replies)
+    end = driver.finished
+    assert (end.stop_reason, end.partial, end.result_json) == (StopReason.JUDGE, False, None)
+    left = next(fact for fact in driver.facts if isinstance(fact, StepFinished))
+    assert (left.partial, left.result_json) == (False, None)
+    said = [fact.text for fact in driver.facts if isinstance(fact, ModelReplied)]
+    assert said[0] == replies[0].text
+    check_same_again(driver)
+
+
+def test_an_abort_by_a_rule_keeps_what_the_step_had_said() -> None:
+    driver = drive(
+        watched(rule(IterationReached(gte=1), RuleAction.ABORT)),
+        Says(text="so far", calls=(Call("look"),)),
+    )
+    assert (driver.finished.partial, driver.finished.result_json) == (True, '"so far"')
 
 
 def test_a_violation_between_turns_may_steer_and_its_reason_is_quoted_as_data() -> None:

@@ -63,7 +63,8 @@ class ToolCall:
 
     `interrupted` is true if it was in flight when its worker died. `tool` is a name of the plan or `other`,
     `name` what the model wrote. `bound` is what its last attempt was given beside `arguments`: the values
-    that the step binds; None if it binds none. `retry_at_active_ms` is set while its last attempt has failed
+    that the step binds; None if it binds none. `own` is what that attempt was given of the context by the
+    tool's `input`; None if that is nothing. `retry_at_active_ms` is set while its last attempt has failed
     and another is to come. `reuse_key` is set where an equal call may get its result. `tail` and `blob` are
     the rest of an output that was cut, as the fact says. `awaits` are the hooks that have yet to look at how
     it ended: until then it is not settled. `ask` is what its tool asked last, `reply` what a person said to
@@ -93,6 +94,7 @@ class ToolCall:
     error: str = ""
     unknown_expired: bool = False
     bound: JsonObject | None = None
+    own: JsonObject | None = None
     retry_at_active_ms: int | None = None
     timed_out: bool = False
     reused_from: str = ""

@@ -7,7 +7,7 @@ from jackline_server.core.facts import ConsultKind, Fact, ModelCallStarted, Tool
 from jackline_server.core.frozen import frozen
 from jackline_server.core.gate_plans import ArgumentsView, Point
 from jackline_server.core.messages import Message
-from jackline_server.core.plan import JsonValue, ModelPlan, ToolChoice, ToolEntry, ToolStep
+from jackline_server.core.plan import JsonObject, JsonValue, ModelPlan, ToolChoice, ToolEntry, ToolStep
 
 
 @frozen
@@ -76,6 +76,11 @@ class ToolAttempt:
     child: ChildShare | None = None
     reply: ToolReply | None = None
     approval: ApprovalPlan | None = None
+
+    @property
+    def given(self) -> JsonObject:
+        """All that the tool is given: what is bound comes before what is written, that before the context."""
+        return {**self.step_input, **self.arguments, **self.bound}
 
 
 @frozen

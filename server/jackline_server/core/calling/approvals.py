@@ -78,7 +78,7 @@ def _held(state: RunState, attempt: ToolAttempt, expressions: ExpressionEvaluato
 def _variables(state: RunState, attempt: ToolAttempt) -> JsonObject:
     return {
         "tool": attempt.started.tool,
-        "arguments": {**attempt.step_input, **attempt.arguments, **attempt.bound},
+        "arguments": attempt.given,
         "input": state.context.get("input"),
         "context": context.public(state.context),
     }

@@ -7,12 +7,11 @@ a decision is taken (`misfit`) and, as of any arguments, before the call starts.
 
 from jackline_server.core import json_text
 from jackline_server.core.commands import Approve, Decision, EditAndApprove, Reject
-from jackline_server.core.context import step_input
 from jackline_server.core.facts import InterruptResolved, Rejection
-from jackline_server.core.folding.evolve_calls import bound_for, entry_of
+from jackline_server.core.folding.evolve_calls import bound_for, entry_of, own_for
 from jackline_server.core.instruments import SchemaValidator
-from jackline_server.core.plan import JsonObject, JsonValue, ModelStep, ToolStep
-from jackline_server.core.reading import approvals, result_tool
+from jackline_server.core.plan import JsonObject, JsonValue, ModelStep
+from jackline_server.core.reading import approvals
 from jackline_server.core.state import Interrupt, RunState, ToolCall
 
 
@@ -99,7 +98,4 @@ def _bound(state: RunState, call: ToolCall) -> JsonObject:
 
 def _own(state: RunState, call: ToolCall) -> JsonObject:
     """What the tool reads of the context where a model calls it."""
-    step, tool = state.plan.steps.get(call.step_id), result_tool.behind(state.plan, call.tool)
-    if not isinstance(step, ModelStep) or not isinstance(tool, ToolStep):
-        return {}
-    return step_input(state.context, tool.input or {})
+    return own_for(state, call) or {}

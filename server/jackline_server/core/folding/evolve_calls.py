@@ -87,6 +87,7 @@ def start(state: RunState, fact: ToolCallStarted) -> RunState:
     call = change(
         before,
         bound=bound_for(state, before),
+        own=own_for(state, before) or None,
         status=CallStatus.STARTED,
         effect=fact.effect,
         call_key=fact.call_key,
@@ -115,11 +116,10 @@ def is_counted(plan: Plan, call: ToolCall) -> bool:
 
 def reuse_key(state: RunState, call: ToolCall) -> str:
     """What calls have in common that may share a result; empty for a tool that is always asked."""
-    step, tool = state.plan.steps.get(call.step_id), result_tool.behind(state.plan, call.tool)
+    tool = result_tool.behind(state.plan, call.tool)
     if not isinstance(tool, ToolStep) or not failure_policy(state, call).reuse:
         return ""
-    own = step_input(state.context, tool.input or {}) if isinstance(step, ModelStep) else None
-    return reuse.key_of(call.tool, call.arguments, bound_for(state, call), own)
+    return reuse.key_of(call.tool, call.arguments, bound_for(state, call), own_for(state, call))
 
 
 def failure_policy(state: RunState, call: ToolCall) -> ToolPolicy:
@@ -141,6 +141,21 @@ def bound_for(state: RunState, call: ToolCall) -> JsonObject | None:
         return None
     entry = entry_of(step, call)
     return select(state.context, entry.bind) if entry is not None and entry.bind else None
+
+
+def own_for(state: RunState, call: ToolCall) -> JsonObject | None:
+    """What the tool's `input` takes of the context now; None where no model calls it, or it is no tool."""
+    step, tool = state.plan.steps.get(call.step_id), result_tool.behind(state.plan, call.tool)
+    if not isinstance(step, ModelStep) or not isinstance(tool, ToolStep):
+        return None
+    return step_input(state.context, tool.input or {})
+
+
+def as_given(state: RunState, call: ToolCall) -> ToolCall:
+    """The call with what it was given beside its arguments, or would be now if it has not begun."""
+    if call.attempts:
+        return call
+    return change(call, bound=bound_for(state, call), own=own_for(state, call) or None)
 
 
 def entry_of(step: ModelStep, call: ToolCall) -> ToolEntry | None:
@@ -178,7 +193,14 @@ def finish(state: RunState, fact: ToolCallFinished) -> RunState:
         call = change(call, awaits=gate_lookup.awaiting(state, call.step_id, fact))
     if fact.reused_from:
         earlier = _call(state, fact.reused_from)
-        call = change(call, bound=earlier.bound, tail=earlier.tail, blob=earlier.blob, media=earlier.media)
+        call = change(
+            call,
+            bound=earlier.bound,
+            own=earlier.own,
+            tail=earlier.tail,
+            blob=earlier.blob,
+            media=earlier.media,
+        )
     elif fact.blob:
         state = change(state, stored_bytes=state.stored_bytes + fact.cut_from_bytes)
     visit = state.visit
@@ -274,7 +296,8 @@ def _turn_over(state: RunState, visit: Visit) -> Visit:
     turn = tuple([state.calls[call_id] for call_id in visit.open_calls])
     seen = visit.supervision
     if seen is not None and step.supervisor is not None:
-        seen = evolve_supervision.turn_over(seen, turn, step.supervisor)
+        given = [as_given(state, call) for call in turn]
+        seen = evolve_supervision.turn_over(seen, given, step.supervisor)
     return change(
         visit,
         open_calls=(),

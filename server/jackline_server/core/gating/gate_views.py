@@ -88,7 +88,7 @@ def attempt(state: RunState, started: ToolAttempt) -> JsonObject:
         "tool": call.tool,
         "effect": started.started.effect.value,
         "call_key": started.started.call_key,
-        "arguments": {**started.step_input, **started.arguments, **started.bound},
+        "arguments": started.given,
     }
 
 

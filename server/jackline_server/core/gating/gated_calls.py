@@ -128,7 +128,7 @@ def _judge(
                     point=Point.TOOLS,
                     subject=call_id,
                     title=f"Call of the tool {tool}",
-                    text=json_text.write({**attempt.arguments, **attempt.bound}),
+                    text=json_text.write(attempt.given),
                 )
                 return judges.try_case(state, visit, step, case, now_active_ms=now.active_ms)
     return None
@@ -171,8 +171,7 @@ def _denial(
     plan, found, call_id = step.gates, state.gates, attempt.started.call_id
     if plan is None or found is None:
         return (), None
-    given = {**attempt.arguments, **attempt.bound}
-    broken = guardrails.violated(plan.tools, given, instruments, tool=attempt.started.tool)
+    broken = guardrails.violated(plan.tools, attempt.given, instruments, tool=attempt.started.tool)
     if broken is None:
         return (), next((one for one in found.denials if one.call_id == call_id), None)
     rail, problem = broken

@@ -109,7 +109,8 @@ def _digest(calls: Iterable[ToolCall], by: RepeatBy) -> bytes:
 def _parts(call: ToolCall, by: RepeatBy) -> tuple[str, ...]:
     if by is RepeatBy.NAME:
         return (call.name,)
-    given = (call.name, _canonical(call.arguments), _CANON.encode(call.bound) if call.bound else "")
+    beside = [_CANON.encode(values) if values else "" for values in (call.bound, call.own)]
+    given = (call.name, _canonical(call.arguments), *beside)
     if by is RepeatBy.ARGS:
         return given
     rest = f"{call.cut_from_bytes}{call.blob or call.tail}"

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from jackline_server.core.deciding import stopping
 from jackline_server.core.facts import CallStatus
+from jackline_server.core.folding import evolve_calls
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import ExpressionEvaluator
 from jackline_server.core.plan import JsonObject, ModelStep
@@ -111,7 +112,7 @@ def _is_repeated(when: ToolRepeated, sight: Sight) -> bool:
 
 def _alike(when: ToolRepeated, call: ToolCall, sight: Sight) -> int:
     """How many calls came before this one that are like it. What they returned only those know that have."""
-    counts = sight.seen.counts
+    counts, call = sight.seen.counts, evolve_calls.as_given(sight.state, call)
     if when.by is not RepeatBy.ARGS_RESULT:
         key = repetition.likeness(call, when.by)
         now = sum(repetition.likeness(one, when.by) == key for one in _earlier(call, sight))
@@ -129,7 +130,7 @@ def _alike(when: ToolRepeated, call: ToolCall, sight: Sight) -> int:
 def _earlier(call: ToolCall, sight: Sight) -> Iterable[ToolCall]:
     """The calls of the same turn that were asked for before it."""
     calls = (sight.state.calls[call_id] for call_id in sight.visit.open_calls)
-    return [one for one in calls if one.ordinal < call.ordinal]
+    return [evolve_calls.as_given(sight.state, one) for one in calls if one.ordinal < call.ordinal]
 
 
 # --- bounds ------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ def _variables(sight: Sight) -> JsonObject:
     if attempt is not None:
         given["call"] = {
             "tool": attempt.started.tool,
-            "arguments": {**attempt.arguments, **attempt.bound},
+            "arguments": attempt.given,
             "effect": attempt.started.effect.value,
         }
     return given
