@@ -38,6 +38,11 @@ def watched(written: str, *, top: bool = False) -> str:
     return changed((HANDLE, HANDLE + f"    supervisor: {written}\n"))
 
 
+def before_call(expression: str) -> str:
+    """The right workflow with a rule that is asked about each call."""
+    return watched(f'{{rules: [{{when: expression, stage: before_call, expression: "{expression}"}}]}}')
+
+
 def family(extra: str = "", *, bounds: str = "", helper: str = "") -> str:
     """An agent that has another one and a workflow as its tools."""
     return (
@@ -376,6 +381,9 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("approval_unasked", W, changed(("model: fast", "model: fast\non_question: review"), ("max_calls: 1", "max_calls: 1, approval: required")), "steps.handle.tools[1]"),
     ("approval_unasked", W, changed(("model: fast", "model: fast\non_question: review"), ("effect: idempotent", "effect: destructive")), "steps.handle.tools[1]"),
     ("approval_always", W, changed(("max_calls: 1", "max_calls: 1, approval: {when: context.nowhere > 1}")), "steps.handle.tools[1].approval.when"),
+    ("approval_always", W, changed(("max_calls: 1", "max_calls: 1, approval: {when: arguments.reson == 'x'}")), "steps.handle.tools[1].approval.when"),
+    ("expression_text_unknown", W, changed(("max_calls: 1", "max_calls: 1, approval: {when: tool == 'convert'}")), "steps.handle.tools[1].approval.when"),
+    ("expression_text_unknown", W, changed((HANDLE, HANDLE + "    approval: {when: \"'convrt' != tool\"}\n")), "steps.handle.approval.when"),
     ("bad_expression", E, changed(("max_calls: 1", "max_calls: 1, approval: {when: argument.sum > 1}")), "steps.handle.tools[1].approval.when"),
     ("bad_expression", E, changed(("max_calls: 1", "max_calls: 1, approval: {when: 'sum >'}")), "steps.handle.tools[1].approval.when"),
     ("bad_expression", E, changed(("effect: idempotent", "effect: idempotent\n    approval: {when: nothing}")), "steps.issue_refund.approval.when"),
@@ -465,6 +473,11 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_expression", E, watched("{rules: [{when: expression, expression: call.tool == 'x'}]}"), "steps.handle.supervisor.rules[0].expression"),
     ("bad_expression", E, watched("{rules: [{when: expression, expression: '1 +'}]}"), "steps.handle.supervisor.rules[0].expression"),
     ("expression_unknown", W, watched("{rules: [{when: expression, expression: call.name == 'x', stage: before_call}]}"), "steps.handle.supervisor.rules[0].expression"),
+    ("expression_unknown", W, before_call("call.arguments.amout > 1"), "steps.handle.supervisor.rules[0].expression"),
+    ("expression_unknown", W, before_call("calls.exists(call, call.tool == 'convert')"), "steps.handle.supervisor.rules[0].expression"),
+    ("expression_text_unknown", W, before_call("call.tool == 'convrt'"), "steps.handle.supervisor.rules[0].expression"),
+    ("expression_text_unknown", W, before_call("call.tool in ['convert', 'isue_refund']"), "steps.handle.supervisor.rules[0].expression"),
+    ("expression_text_unknown", W, before_call("call.effect == 'writes'"), "steps.handle.supervisor.rules[0].expression"),
     ("question_unasked", W, watched("{rules: [{when: iteration_reached, gte: 2, then: ask}]}", top=True).replace("model: fast", "model: fast\non_question: review", 1), "supervisor.rules[0].then"),
     ("supervisor_idle", W, "name: a\nmodel: fast\nsupervisor: {judge: {criteria: c}}\nflow: [x]\nsteps:\n  x: {kind: completion, prompt: p}\n", "supervisor"),
     ("unknown_key", E, changed(("answer: text", "answer: text\n    supervisor: {}")), "steps.reply.supervisor"),
@@ -498,6 +511,9 @@ CASES: list[tuple[str, Severity, str, str]] = [
     ("bad_expression", E, stops("{expression: 'calls.all(a, calls.all(b, a == b))'}"), "steps.handle.stop_when.expression"),
     ("expression_unknown", W, stops("{expression: context.refnd.amount > 1}"), "steps.handle.stop_when.expression"),
     ("expression_unknown", W, stops("{expression: run.token > 1}"), "steps.handle.stop_when.expression"),
+    ("expression_unknown", W, stops("{expression: 'calls.all(one, one.sucess)'}"), "steps.handle.stop_when.expression"),
+    ("expression_unknown", W, stops("{expression: 'calls.exists(one, one.arguments.amout > 1)'}"), "steps.handle.stop_when.expression"),
+    ("expression_text_unknown", W, stops("{expression: \"calls.exists(one, one.name == 'convrt')\"}"), "steps.handle.stop_when.expression"),
     ("unknown_function", E, stops("{function: 'os:system'}"), "steps.handle.stop_when.function"),
     ("bad_function", E, stops("{function: 'shop.money:convert'}"), "steps.handle.stop_when.function"),
     # files and secrets
@@ -655,6 +671,7 @@ NEAR: dict[str, str] = {
     # conditions
     "bad_expression": stops("{expression: 'calls.all(a, a.success)'}"),
     "expression_unknown": stops("{expression: context.refund.amount > 1}"),
+    "expression_text_unknown": before_call("call.tool == 'conv' + 'ert' || call.effect == 'write' || call.arguments.to == 'EUR' || calls.exists(one, one.name in ['finish', 'convert'])"),
     "bad_condition": stops("{all: [{iterations: {gte: 2}}, {tokens: {gte: 5}}]}"),
     "stop_too_large": stops("{not: " * 7 + "{iterations: {gte: 2}}" + "}" * 7),
     "stop_tool_unknown": stops("{tool_called: {name: convert}}"),

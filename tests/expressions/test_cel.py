@@ -162,6 +162,39 @@ def test_members_are_what_is_read_of_the_context():
     assert CEL.members("a ==") == frozenset()
 
 
+def test_elements_are_what_is_read_of_each_value_of_a_list():
+    read = CEL.elements("a.b.all(x, x.c['d'] == 1 && y.e) && x.f && a.size() > 1 && g(1).exists(z, z.h)")
+    assert read == {("a", "b", "*", "c", "d")}
+    assert CEL.elements("a ==") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("expression", "compared"),
+    [
+        ("a.b == 'x'", {(("a", "b"), "x")}),
+        ('"x" != a || (a["b"] == "y")', {(("a",), "x"), (("a", "b"), "y")}),
+        ("a in ['x', 'y']", {(("a",), "x"), (("a",), "y")}),
+        ("l.exists(i, i.n == 'x')", {(("l", "*", "n"), "x")}),
+        ("c ? a == 'x' : a == 'y'", {(("a",), "x"), (("a",), "y")}),
+        ("a == 'x' + b", set()),
+        ("'x' + a == 'xy'", set()),
+        ("a + 'x' == 'yx'", set()),
+        ("a == 'x'.trim()", set()),
+        ("a.lower() == 'x'", set()),
+        ("a == b == 'x'", set()),
+        ("'x' == a == b", set()),
+        ("a in ['x', b]", set()),
+        ("a in ['x'] == b", set()),
+        (r"a == 'x\n' || a == r'x'", set()),
+        ("a ==", set()),
+    ],
+)
+def test_only_members_and_plain_texts_that_stand_alone_are_compared(
+    expression: str, compared: set[tuple[tuple[str, ...], str]]
+):
+    assert CEL.compared(expression) == compared
+
+
 def test_a_nest_of_macros_is_refused_before_it_is_compiled():
     began = time.thread_time()
     assert CEL.check("a.all(x," * 240 + "1" + ")" * 240)

@@ -12,6 +12,7 @@ from jackline_server.core.plan import Effect, ModelStep, OnQuestion, Plan, ToolS
 from jackline_server.core.reading.approvals import VARIABLES
 from jackline_server.definitions import defaults
 from jackline_server.definitions.catalog import nearest
+from jackline_server.definitions.check_calls import CallCheck, Callee, callees, visited
 from jackline_server.definitions.check_names import context_keys
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.reading import Draft
@@ -88,7 +89,15 @@ def check(plan: Plan, draft: Draft, expressions: ExpressionChecker, report: Repo
     """Report conditions that can't be read, approvals that nobody is asked for, times of none."""
     for said, path in _written(draft):
         if isinstance(said, ApprovalWhenShape):
-            _check_condition(said.when, (*path, "when"), plan, expressions, report)
+            calls = CallCheck(
+                callees=tuple(_asked_about(path, plan, draft)),
+                expressions=expressions,
+                report=report,
+                path=(*path, "when"),
+                code="approval_always",
+                follows="so this always asks",
+            )
+            _check_condition(said.when, plan, calls)
     approvals = dict(_approvals(plan, draft))
     if plan.on_question is OnQuestion.REVIEW:
         for path in approvals:
@@ -111,9 +120,9 @@ def _written(draft: Draft) -> Iterator[tuple[Written, Path]]:
 
 def _approvals(plan: Plan, draft: Draft) -> Iterator[tuple[Path, ApprovalPlan]]:
     """What has to be approved, where it stands: tools of agents, and tool steps that the flow can come to."""
-    visited = set(plan.flow) | {target for step in plan.steps.values() for target in step.routes.values()}
+    reached = _visited(plan)
     for step_id, step in plan.steps.items():
-        if isinstance(step, ToolStep) and step.approval is not None and step_id in visited:
+        if isinstance(step, ToolStep) and step.approval is not None and step_id in reached:
             yield ("steps", step_id), step.approval
         for entry in step.tools if isinstance(step, ModelStep) else ():
             if entry.approval is not None:
@@ -121,9 +130,30 @@ def _approvals(plan: Plan, draft: Draft) -> Iterator[tuple[Path, ApprovalPlan]]:
                 yield ("steps", step_id, "tools", place), entry.approval
 
 
-def _check_condition(
-    when: str, path: Path, plan: Plan, expressions: ExpressionChecker, report: Report
-) -> None:
+def _asked_about(path: Path, plan: Plan, draft: Draft) -> Iterator[Callee]:
+    """The tools whose calls a word at this place of the file is about."""
+    step_id = str(path[1])
+    step = plan.steps.get(step_id)
+    if isinstance(step, ToolStep):
+        agents = [one for one in plan.steps.values() if isinstance(one, ModelStep)]
+        entries = [entry for one in agents for entry in one.tools if entry.ref == step_id]
+        yield from callees(entries, plan, as_given=True)
+        if step_id in _visited(plan):
+            yield visited(step, plan)
+    elif isinstance(step, ModelStep):
+        places = draft.tool_places(step_id)
+        every = path[2] == "approval"
+        entries = [entry for entry in step.tools if every or places.get(entry.ref) == path[3]]
+        yield from callees(entries, plan, as_given=True)
+
+
+def _visited(plan: Plan) -> set[str]:
+    """The steps that the flow can come to."""
+    return set(plan.flow) | {target for step in plan.steps.values() for target in step.routes.values()}
+
+
+def _check_condition(when: str, plan: Plan, calls: CallCheck) -> None:
+    expressions, report, path = calls.expressions, calls.report, calls.path
     if problem := expressions.check(when):
         report.error("bad_expression", problem, path)
         return
@@ -138,6 +168,9 @@ def _check_condition(
         elif members[0] == "context" and members[1:] and members[1] not in known:
             message = f"nothing writes `{members[1][:64]}` into the context, so this always asks"
             report.warning("approval_always", f"{message}{nearest(members[1], known)}", path)
+        elif members[0] == "arguments":
+            calls.check_arguments(members[1:])
+    calls.check_texts(when, tools=(("tool",),))
 
 
 def _check_expiries(draft: Draft, approvals: dict[Path, ApprovalPlan], report: Report) -> None:

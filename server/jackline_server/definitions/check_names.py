@@ -16,7 +16,8 @@ from jackline_server.definitions.reading import Draft
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.yaml_nodes import Path
 
-_OPEN = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas", "dependencies")
+OPEN = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas", "dependencies")
+"""Where one of these stands, `properties` are not all that a schema knows."""
 
 
 def check(plan: Plan, draft: Draft, expressions: ExpressionChecker, report: Report) -> None:
@@ -78,7 +79,7 @@ def _lacking(schema: JsonValue, members: tuple[str, ...]) -> str:
     """What the input can't have of a chain of members, or nothing."""
     place = schema
     for depth, name in enumerate(members):
-        if not isinstance(place, dict) or any(key in place for key in _OPEN):
+        if not isinstance(place, dict) or any(key in place for key in OPEN):
             return ""
         properties = place.get("properties")
         if isinstance(properties, dict) and name in properties:

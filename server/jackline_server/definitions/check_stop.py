@@ -33,6 +33,7 @@ from jackline_server.core.instruments import ExpressionError
 from jackline_server.core.plan import ModelPlan, ModelStep, Plan, ToolStep
 from jackline_server.definitions import check_names
 from jackline_server.definitions.catalog import Functions, nearest
+from jackline_server.definitions.check_calls import CallCheck, callees
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.model_choice import askable
 from jackline_server.definitions.report import Report
@@ -133,6 +134,9 @@ class _Check:
                 self.report.error("bad_expression", message, path)
             else:
                 check_names.check_stop_variable(self.plan, members, path, self.report)
+        tools = callees(self.step.tools, self.plan, as_given=False)
+        calls = CallCheck(callees=tools, expressions=self.expressions, report=self.report, path=path)
+        calls.check_calls(leaf.cel)
 
     def _check_function(self, leaf: AskFunction, path: Path) -> None:
         described = self.functions.describe(leaf.function)

@@ -24,6 +24,7 @@ from jackline_server.core.supervisor_plans import (
 )
 from jackline_server.definitions import check_names
 from jackline_server.definitions.catalog import nearest
+from jackline_server.definitions.check_calls import CallCheck, callees
 from jackline_server.definitions.expression_checks import ExpressionChecker
 from jackline_server.definitions.report import Report
 from jackline_server.definitions.yaml_nodes import Path
@@ -57,7 +58,7 @@ class _Check:
             self._unasked((*path, "then"))
         when = rule.when
         if isinstance(when, RuleExpression):
-            self._expression(when.cel, rule.stage, (*path, "expression"))
+            self._expression(when.cel, rule.stage, (*path, "expression"), watched)
             return
         refs = [entry.ref for step in watched for entry in step.tools]
         if isinstance(when, ToolRepeated) and when.tool and when.tool not in refs:
@@ -83,11 +84,18 @@ class _Check:
             message = "nobody is asked under `on_question: review`: the run ends with `needs_review`"
             self.report.warning("question_unasked", message, path)
 
-    def _expression(self, cel: str, stage: RuleStage, path: Path) -> None:
+    def _expression(self, cel: str, stage: RuleStage, path: Path, watched: Sequence[ModelStep]) -> None:
         if problem := self.expressions.check(cel):
             self.report.error("bad_expression", problem, path)
             return
         known = (*VARIABLES, "call") if stage is RuleStage.BEFORE_CALL else VARIABLES
+        entries = [entry for step in watched for entry in step.tools]
+        calls = CallCheck(
+            callees=callees(entries, self.plan, as_given=True),
+            expressions=self.expressions,
+            report=self.report,
+            path=path,
+        )
         for members in sorted(self.expressions.members(cel)):
             if members[0] not in known:
                 hint = nearest(members[0], known)
@@ -96,8 +104,12 @@ class _Check:
             elif members[0] == "call" and len(members) > 1 and members[1] not in CALL_VARIABLES:
                 message = f"`call` has no `{members[1][:64]}`{nearest(members[1], CALL_VARIABLES)}"
                 self.report.warning("expression_unknown", f"{message}, so this counts as false", path)
+            elif members[:2] == ("call", "arguments"):
+                calls.check_arguments(members[2:])
             else:
                 check_names.check_stop_variable(self.plan, members, path, self.report)
+        calls.check_calls(cel)
+        calls.check_texts(cel, tools=(("call", "tool"),), effect=("call", "effect"))
 
 
 def check(plan: Plan, expressions: ExpressionChecker, report: Report) -> None:

@@ -20,3 +20,11 @@ class ExpressionChecker(Protocol):
     def members(self, expression: str) -> frozenset[tuple[str, ...]]:
         """What an expression reads of the context, as far as it is written out: `a.b` as `("a", "b")`."""
         ...
+
+    def elements(self, expression: str) -> frozenset[tuple[str, ...]]:
+        """What an expression reads of each element of a list: `a.all(x, x.b)` as `("a", "*", "b")`."""
+        ...
+
+    def compared(self, expression: str) -> frozenset[tuple[tuple[str, ...], str]]:
+        """The members that an expression holds against a plain text, `*` for an element, and the text."""
+        ...

@@ -160,7 +160,8 @@ GROUPS: Mapping[str, Mapping[str, FindingCode]] = {
     ),
     "Conditions": _codes(
         bad_expression=("An expression that is no CEL, or reads what is not there.", "Correct it where the finding points."),
-        expression_unknown=("An expression reads what nothing writes, and counts as false.", "Correct the name.", _WARNING),
+        expression_unknown=("An expression reads what nothing writes or no tool takes, and counts as false.", "Correct the name.", _WARNING),
+        expression_text_unknown=("An expression holds the name of a tool, or an effect, against a text that is none.", "Correct the text.", _WARNING),
         bad_condition=("A stop condition with no key or with several.", "Join several by `all` or `any`."),
         stop_too_large=("A stop condition with too many parts.", "Make it smaller, or ask a function."),
         stop_tool_unknown=("A stop condition about a tool that the step does not have.", "Correct the name."),
@@ -174,7 +175,7 @@ GROUPS: Mapping[str, Mapping[str, FindingCode]] = {
         bounds_cap_low=("A cap below the bound that it caps.", "Raise the cap, or lower the bound."),
         limit_expiry_unused=("`limit_expiry` where nothing is asked.", "Set `on_limit: ask`, or leave it out."),
         approval_unasked=("A call that has to be approved where `on_question: review` asks nobody.", "Set `on_question: wait`, or `approval: none`.", _WARNING),
-        approval_always=("The condition of an approval reads what nothing writes, so that each call is asked about.", "Correct the name.", _WARNING),
+        approval_always=("The condition of an approval reads what nothing writes or no tool takes, so that each call is asked about.", "Correct the name.", _WARNING),
         approval_expiry_unused=("`approval_expiry` where no call has to be approved.", "Leave it out, or set `approval`.", _WARNING),
         question_unasked=("A question where `on_question: review` puts none to anybody.", "Set `on_question: wait`, or say what follows without asking.", _WARNING),
         worst_case=("The most that one run can spend.", "Nothing; tighten the bounds if it is too much.", _INFO),

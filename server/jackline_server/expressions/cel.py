@@ -11,7 +11,8 @@ from jackline_server.core.plan import JsonValue
 from jackline_server.expressions import linear_regex
 from jackline_server.expressions.cel_cost import Shape, Token, TooCostly, check_cost, shape
 from jackline_server.expressions.cel_library import cel
-from jackline_server.expressions.cel_reading import member_paths, said_plainly, slip
+from jackline_server.expressions.cel_names import comparisons, element_paths, member_paths
+from jackline_server.expressions.cel_reading import said_plainly, slip
 from jackline_server.expressions.sized_cache import SizedCache
 
 MAX_CHARACTERS = 2_000
@@ -126,6 +127,20 @@ class CelExpressions:
             return frozenset()
         names = compiled.names - compiled.shape.bound_names
         return frozenset(path for path in member_paths(compiled.shape.tokens) if path[0] in names)
+
+    def elements(self, expression: str) -> frozenset[tuple[str, ...]]:
+        """What an expression reads of each element of a list: `a.all(x, x.b)` as `("a", "*", "b")`."""
+        try:
+            return frozenset(element_paths(self._compiled(expression).shape))
+        except ExpressionError:
+            return frozenset()
+
+    def compared(self, expression: str) -> frozenset[tuple[tuple[str, ...], str]]:
+        """The members that an expression holds against a plain text, `*` for an element, and the text."""
+        try:
+            return frozenset(comparisons(self._compiled(expression).shape))
+        except ExpressionError:
+            return frozenset()
 
 
 def _weighed(expression: str) -> tuple[_Compiled, int]:

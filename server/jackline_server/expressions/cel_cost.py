@@ -50,8 +50,9 @@ class Token:
 
 @frozen
 class Macro:
-    """A call of a macro. `body` are the tokens between its parentheses."""
+    """A call of a macro. `body` are the tokens between its parentheses, `begin` is where its dot stands."""
 
+    begin: int
     name: str
     variable: str
     body: tuple[Token, ...]
@@ -95,7 +96,7 @@ def shape(expression: str) -> Shape:
         covered = max(covered, end)
         body = tokens[start + 3 : end]
         variable = body[0].text if body else ""
-        macros.append(Macro(name=tokens[start + 1].text, variable=variable, body=body))
+        macros.append(Macro(begin=start, name=tokens[start + 1].text, variable=variable, body=body))
     return Shape(tokens=tokens, macros=tuple(macros), nested=nested)
 
 

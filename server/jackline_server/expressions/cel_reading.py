@@ -1,11 +1,11 @@
-"""What an expression says, read from its tokens: the members it names, and slips from other languages.
+"""What is wrong with an expression that does not compile: slips from other languages, the compiler's words.
 
 Owns hints for whoever writes an expression, and the words for what the compiler says of it. Does not own
 whether it is valid: that is the compiler's word.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from jackline_server.expressions.cel_cost import Token
 
@@ -21,7 +21,6 @@ _SLIPS = {
     "NOT": "`NOT` is no operator; did you mean `!`?",
     "is": "`is` is no operator; did you mean `==`?",
 }
-_LONGEST_PATH = 8
 _LONGEST_ECHO = 40
 _LONGEST_SAYING = 200
 _SAYING = re.compile(r"<input>:(\d+):(\d+): (.*)")
@@ -79,39 +78,3 @@ def _words(said: str) -> str:
 
 def _echo(text: str) -> str:
     return f"`{text if len(text) <= _LONGEST_ECHO else text[:_LONGEST_ECHO] + '…'}`"
-
-
-def member_paths(tokens: Sequence[Token]) -> Iterator[tuple[str, ...]]:
-    """Every chain of members that is written out, from its first name; calls end a chain before them."""
-    for index, token in enumerate(tokens):
-        follows = index > 0 and tokens[index - 1].text == "."
-        if token.kind == "name" and not follows:
-            yield tuple(_chain(tokens, index))
-
-
-def _chain(tokens: Sequence[Token], start: int) -> Iterator[str]:
-    yield tokens[start].text
-    index = start + 1
-    for _ in range(_LONGEST_PATH):
-        match tokens[index : index + 4]:
-            case (Token(text="."), Token(kind="name", text=name), Token(text=after), *_) if after != "(":
-                yield name
-                index += 2
-            case (Token(text="."), Token(kind="name", text=name)):
-                yield name
-                return
-            case (Token(text="["), Token(kind="string", text=literal), Token(text="]"), *_):
-                key = _key(literal)
-                if key is None:
-                    return
-                yield key
-                index += 3
-            case _:
-                return
-
-
-def _key(literal: str) -> str | None:
-    """The text of a plain literal, without escapes; others are not looked into."""
-    if "\\" in literal or literal[:1] not in ("'", '"') or literal[:3] in ('"""', "'''"):
-        return None
-    return literal[1:-1]

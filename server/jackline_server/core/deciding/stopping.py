@@ -58,6 +58,9 @@ VARIABLES = (
 )
 """What an expression may name, and a function have as parameters."""
 
+CALLS_VARIABLES = ("name", "arguments", "success", "result", "error")
+"""What each of `calls` has."""
+
 RUN_VARIABLES = ("tokens", "cost_usd", "elapsed_s", "steps")
 
 MOST_RESULT_CHARS = 64 * 1024
