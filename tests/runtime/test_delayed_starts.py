@@ -125,8 +125,9 @@ async def test_an_abort_ends_it_before_it_has_begun() -> None:
 async def test_going_on_before_its_time_begins_nothing() -> None:
     async with process(world()) as jackline, asyncio.timeout(20):
         run_id = (await started(jackline, LATER_MS)).run_id
-        for action in (Pause(), Resume()):
+        for action, phase in ((Pause(), Phase.PAUSED), (Resume(), Phase.QUEUED)):
             await jackline.control(run_id, action, wait=Stage.EFFECTIVE)
+            assert (await row(jackline, run_id)).phase is phase
         await jackline.control(run_id, ABORT, wait=Stage.SETTLED)
         facts = [record.fact for record in await jackline.follow(run_id)]
     assert any(isinstance(fact, Resumed) for fact in facts)
@@ -137,7 +138,7 @@ async def test_a_pause_before_it_has_begun_holds_it_at_its_time() -> None:
     async with process(world()) as jackline, asyncio.timeout(20):
         run_id = (await started(jackline, SOON_MS)).run_id
         await jackline.control(run_id, Pause(), wait=Stage.EFFECTIVE)
-        assert (await row(jackline, run_id)).phase is Phase.QUEUED
+        assert (await row(jackline, run_id)).phase is Phase.PAUSED
         watching = jackline.runtime.runs.watch(DEFAULT_TENANT, run_id, after_sequence=0, deltas=False)
         facts: list[Fact] = []
         async for _ in watching:

@@ -1856,7 +1856,8 @@ type Run struct {
 	Children []*ChildRun `protobuf:"bytes,29,rep,name=children,proto3" json:"children,omitempty"`
 	// Output only. The tool calls that wait before anything is called. Unset in lists, and where another server drives the run.
 	WaitingCalls []*WaitingCall `protobuf:"bytes,35,rep,name=waiting_calls,json=waitingCalls,proto3" json:"waiting_calls,omitempty"`
-	// Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued. Unset without.
+	// Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued, or paused if
+	// somebody holds it. Unset without.
 	StartTime     *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

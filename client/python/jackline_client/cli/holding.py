@@ -1,6 +1,6 @@
 """Who holds a run and why, from its log, and the command that lets it go on.
 
-Owns these words. Does not own whether it is held: its state says so, or for a run that has not begun its log.
+Owns these words. Does not own whether it is held: its state says so.
 """
 
 import asyncio
@@ -24,16 +24,13 @@ _KINDS = ("paused", "resumed", "command_applied", "rule_fired")
 
 
 async def held_lines(client: "JacklineClient", run: Run, flag: str) -> list[Line]:
-    """Lines for a run that is paused, also before its time to begin has come; none for any other."""
-    paused = run.state == RunState.RUN_STATE_PAUSED
-    if not paused and not (run.state == RunState.RUN_STATE_QUEUED and run.HasField("start_time")):
+    """Lines for a run that is paused; none for any other."""
+    if run.state != RunState.RUN_STATE_PAUSED:
         return []
     said = list[Line]()
     with suppress(JacklineError, TimeoutError):
         async with asyncio.timeout(_LOOK_S):
             said = await _said(client, run)
-    if not said and not paused:
-        return []
     return [*said, Line(text=f"    jackline resume {shlex.quote(run.run_id)}{flag}", style="ask")]
 
 

@@ -1215,7 +1215,9 @@ class Run(_message.Message):
 
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued. Unset without."""
+        """Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued, or paused if
+        somebody holds it. Unset without.
+        """
 
     def __init__(
         self,

@@ -727,7 +727,8 @@ export type Run = Message<"jackline.v1.Run"> & {
   waitingCalls: WaitingCall[];
 
   /**
-   * Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued. Unset without.
+   * Output only. When it begins, or began, if it was started with a `start_delay`: until then it is queued, or paused if
+   * somebody holds it. Unset without.
    *
    * @generated from field: google.protobuf.Timestamp start_time = 31;
    */
