@@ -19,7 +19,8 @@ def main() -> int:
         "words", nargs="*", help="only faults whose family, text, file or test has one of these"
     )
     parser.add_argument("--list", action="store_true", help="say what there is, and try nothing")
-    parser.add_argument("--at-once", type=int, default=min(os.cpu_count() or 1, 4), metavar="N")
+    at_once = min(os.cpu_count() or 1, 4) + 1  # some of the tests only wait
+    parser.add_argument("--at-once", type=int, default=at_once, metavar="N")
     given = parser.parse_args()
     try:
         mutants = load()

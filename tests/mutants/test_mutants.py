@@ -34,6 +34,10 @@ def test_what_a_module_says() -> None:
 def test_a_default() -> None:
     assert is_over(3) and not is_over(2)
 
+def test_what_waits() -> None:
+    while not is_over(3, 3):
+        pass
+
 def test_that_is_red() -> None:
     assert is_over(0, 3)
 """
@@ -90,6 +94,7 @@ def test_a_fault_is_noticed_survives_or_proves_nothing(tmp_path: Path) -> None:
         fault("MOST = 3", "MOST = 4", "what_a_module_says"): Verdict.NOTICED,
         fault("return 2", "return 4", "what_a_module_says"): Verdict.NOTICED,
         fault("= MOST", "= 9", "a_default"): Verdict.NOTICED,
+        fault(">=", ">", "what_waits"): Verdict.NOTICED,
     }
     trials = try_all(list(faults), at_once=2, tell=told.append, root=root)
     assert {trial.mutant: trial.verdict for trial in trials} == faults

@@ -4,7 +4,8 @@ Owns the copies, and what the run of a test means: a fault is noticed only if it
 copy is complete and comes first on the path of its tests, so nothing of the tree that somebody works in is
 changed or imported. Most of what a run of one test takes is imports: each copy has a process that has made
 them (`warm`), which puts the fault into what is imported. A test that does not notice it like that is run
-again with the fault in its place before it all.
+again with the fault in its place before it all. Many a fault shows in that something never comes: its test is
+given a few times as long as it takes without the fault, and not the minutes that a slow machine may need.
 """
 
 import json
@@ -14,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +28,9 @@ from typing import Self
 from tests.mutants.catalogue import ROOT, BadCatalogue, Mutant
 
 TIMEOUT_S = 300
+PATIENCE_S = 6.0
+PATIENCE_TIMES = 4
+"""How long the test of a fault may take: so much, and so many times what it takes without the fault."""
 _IMPORTED = ("proto/gen/python", "client/python", "server")
 _WARM = Path(__file__).with_name("warm.py")
 _REWRITTEN = "ignore::pytest.PytestAssertRewriteWarning"
@@ -62,7 +67,7 @@ def try_all(
         for number in range(at_once):
             copies.put(warm.enter_context(_Copy(root, Path(folder) / str(number))))
 
-        def sound_of(tests: Sequence[str]) -> frozenset[str]:
+        def sound_of(tests: Sequence[str]) -> Mapping[str, float]:
             with _taken(copies) as copy:
                 return copy.sound(tests)
 
@@ -70,7 +75,8 @@ def try_all(
             if mutant.test in sound:
                 with _taken(copies) as copy:
                     began = time.monotonic()
-                    trial = replace(copy.tried(mutant), took_s=time.monotonic() - began)
+                    trial = copy.tried(mutant, sound_s=sound[mutant.test])
+                    trial = replace(trial, took_s=time.monotonic() - began)
             else:
                 words = "without it its test is red already, or not there"
                 trial = Trial(mutant=mutant, verdict=Verdict.BROKEN, words=words)
@@ -80,7 +86,7 @@ def try_all(
         with ThreadPoolExecutor(at_once) as pool:
             tests = sorted({mutant.test for mutant in mutants})
             shares = [tests[number::at_once] for number in range(min(at_once, len(tests)))]
-            sound = frozenset[str]().union(*pool.map(sound_of, shares))
+            sound = dict(ChainMap(*map(dict, pool.map(sound_of, shares))))
             return list(pool.map(attempt, mutants))
 
 
@@ -125,30 +131,38 @@ class _Copy:
         """End its process, which has no run by now."""
         self._warm.communicate()
 
-    def sound(self, tests: Sequence[str]) -> frozenset[str]:
-        """Those of the tests that are green without any fault. All run in one process: they are many."""
-        ran = self._pytest("-rpfE", *tests, within_s=TIMEOUT_S * len(tests))
+    def sound(self, tests: Sequence[str]) -> Mapping[str, float]:
+        """Those of the tests that are green without any fault, and how long each takes, in seconds.
+
+        All run in one process: they are many. Of a test with several cases, the longest counts.
+        """
+        options = ("-rpfE", "--durations=0", "--durations-min=0")
+        ran = self._pytest(*options, *tests, within_s=TIMEOUT_S * len(tests))
         ends = [line.split(" ", 1) for line in ran.output.splitlines()]
         said = {tuple(end) for end in ends if end[0] in _ENDS}
         if ran.code not in (0, 1) and len(tests) > 1:
             # One that is not there, or can't be imported, keeps all of them from running.
-            return frozenset[str]().union(*(self.sound([test]) for test in tests))
+            return dict(ChainMap(*(dict(self.sound([test])) for test in tests)))
 
         def ended(test: str, word: str) -> bool:
             return any(end == word and _is_of(test, words) for end, words in said)
 
-        return frozenset(
-            test for test in tests if ended(test, _GREEN) and not any(ended(test, word) for word in _RED)
-        )
+        took = list(_durations(ran.output))
+        return {
+            test: max((took_s for words, took_s in took if _is_of(test, words)), default=0.0)
+            for test in tests
+            if ended(test, _GREEN) and not any(ended(test, word) for word in _RED)
+        }
 
-    def tried(self, mutant: Mutant) -> Trial:
-        """Run the fault's test with the fault, and put the file back."""
+    def tried(self, mutant: Mutant, *, sound_s: float) -> Trial:
+        """Run the fault's test with the fault, and put the file back. Without, it takes `sound_s`."""
+        options = ("-x", f"--timeout={PATIENCE_S + PATIENCE_TIMES * sound_s:.0f}", mutant.test)
         try:
             self._tried += 1
             with _changed(self._folder / mutant.file, mutant, number=self._tried) as change:
-                ran = self._pytest("-x", mutant.test, change=change, swapped=True)
+                ran = self._pytest(*options, change=change, swapped=True)
                 if ran.code != 1:  # whatever else it was, what is imported with the fault in it decides
-                    ran = self._pytest("-x", mutant.test, change=change)
+                    ran = self._pytest(*options, change=change)
         except BadCatalogue as error:
             return Trial(mutant=mutant, verdict=Verdict.BROKEN, words=str(error))
         words = "\n".join(ran.output.strip().splitlines()[-6:])
@@ -197,6 +211,16 @@ class _Change:
 
     path: Path
     was: str
+
+
+def _durations(output: str) -> Iterator[tuple[str, float]]:
+    """What of the tests took how long, in seconds: lines such as `0.25s call     tests/test_a.py::test_b`."""
+    for line in output.splitlines():
+        match line.split():
+            case [took, "setup" | "call" | "teardown", test] if took.endswith("s"):
+                yield test, float(took[:-1])
+            case _:
+                pass
 
 
 def _is_of(test: str, words: str) -> bool:
