@@ -26,6 +26,7 @@ from queue import SimpleQueue
 from typing import Self
 
 from tests.mutants.catalogue import ROOT, BadCatalogue, Mutant
+from tests.mutants.warm import PROFILE
 
 TIMEOUT_S = 300
 PATIENCE_S = 6.0
@@ -156,7 +157,8 @@ class _Copy:
 
     def tried(self, mutant: Mutant, *, sound_s: float) -> Trial:
         """Run the fault's test with the fault, and put the file back. Without, it takes `sound_s`."""
-        options = ("-x", f"--timeout={PATIENCE_S + PATIENCE_TIMES * sound_s:.0f}", mutant.test)
+        within = f"--timeout={PATIENCE_S + PATIENCE_TIMES * sound_s:.0f}"
+        options = ("-x", within, f"--hypothesis-profile={PROFILE}", mutant.test)
         try:
             self._tried += 1
             with _changed(self._folder / mutant.file, mutant, number=self._tried) as change:

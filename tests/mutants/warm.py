@@ -47,6 +47,7 @@ _FUNCTION = 0x1  # CO_OPTIMIZED: a function's code; a module's and a class's hav
 _RUNS_AT_ONCE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _LOOK_S = 0.01
 CANT_SWAP = "can't swap"
+PROFILE = "fault"
 
 _Place = tuple[str, str, int]
 
@@ -59,12 +60,25 @@ def main() -> None:
             importlib.import_module(name)
         except ImportError:  # of an extra that is not there; a test that needs it says so
             continue
+    _spare_shrinking()
     functions = _functions()
     gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         sys.stdout.write(json.dumps(_run(functions=functions, **asked)) + "\n")
         sys.stdout.flush()
+
+
+def _spare_shrinking() -> None:
+    """Have a profile of properties for runs with a fault: that there is an example is enough."""
+    from hypothesis import HealthCheck, Phase, settings  # noqa: PLC0415 - imported by now, before it all
+
+    settings.register_profile(
+        PROFILE,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        phases=(Phase.explicit, Phase.generate),
+    )
 
 
 def _modules() -> Iterator[str]:
