@@ -7,7 +7,7 @@ from typing import Unpack
 import pytest
 
 from jackline_server.core import json_text
-from jackline_server.core.commands import Abort, Steer
+from jackline_server.core.commands import Abort, EditAndApprove, Steer
 from jackline_server.core.facts import (
     AbortMode,
     AnswerProblem,
@@ -37,7 +37,7 @@ from jackline_server.core.gate_plans import (
     Point,
     PolicyPlan,
 )
-from jackline_server.core.plan import AnswerForm, Effect, OnLimit, Plan
+from jackline_server.core.plan import AnswerForm, Effect, ModelStep, OnLimit, Plan
 from jackline_server.core.recorded.boundaries import Entry
 from jackline_server.core.recorded.replaying import replayed
 from jackline_server.core.steps import Question
@@ -507,6 +507,28 @@ def test_a_judge_approves_each_call_before_it_starts() -> None:
     )
     assert [call.status for call in driver.state.calls.values()] == [CallStatus.DENIED, CallStatus.COMPLETED]
     check_same_again(driver)
+
+
+def test_arguments_that_a_person_puts_in_place_come_by_the_guardrails_of_the_call_again() -> None:
+    plan = gated(GatesPlan(tools=(rail(DenyPattern(pattern="north")), rail(JUDGE)), hooks=(hook(),)))
+    agent = plan.steps[plans.AGENT]
+    assert isinstance(agent, ModelStep)
+    entry = replace(agent.tools[0], approval=plans.approval())
+    plan = replace(plan, steps={**plan.steps, plans.AGENT: replace(agent, tools=(entry,))})
+    driver = Driver(Scenario(plan=plan, replies=(LOOK, PASSED, DONE), consultants=lambda _: GO)).run()
+    (asked_,) = driver.state.oversight.interrupts.values()
+    consulted = len(driver.consulted)
+    driver.send(
+        EditAndApprove(
+            interrupt_id=asked_.interrupt_id, digest=asked_.digest, arguments_json='{"to":"north"}'
+        )
+    )
+    driver.run()
+    (call,) = driver.state.calls.values()
+    assert (call.status, call.problem) == (CallStatus.DENIED, CallProblem.GUARDRAIL)
+    assert not [one for one in driver.consulted[consulted:] if one.point is Point.BEFORE_TOOL_CALL]
+    driver.run_to_end()
+    assert driver.replayed() == driver.state
 
 
 def taking(plan: Plan) -> Plan:

@@ -5013,13 +5013,13 @@ type GatesPlan struct {
 	Output []*GuardrailPlan `protobuf:"bytes,4,rep,name=output,proto3" json:"output,omitempty"`
 	// Checks of the calls it makes.
 	Tools []*GuardrailPlan `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
-	// What is masked in the input of a run before it is stored; unset: nothing.
+	// What is masked in the input of a run, and in what people say to it, before it is stored; unset: nothing.
 	MaskInput *MaskPlan `protobuf:"bytes,6,opt,name=mask_input,json=maskInput,proto3" json:"mask_input,omitempty"`
 	// What is masked in what a model says before it is stored; unset: nothing.
 	MaskReplies *MaskPlan `protobuf:"bytes,7,opt,name=mask_replies,json=maskReplies,proto3" json:"mask_replies,omitempty"`
-	// What is masked in the arguments of calls before they are stored and made; unset: nothing.
+	// What is masked in the arguments of calls, and in what people tell tools, before they are stored and made; unset: nothing.
 	MaskArguments *MaskPlan `protobuf:"bytes,8,opt,name=mask_arguments,json=maskArguments,proto3" json:"mask_arguments,omitempty"`
-	// What is masked in what tools return before it is stored; unset: nothing.
+	// What is masked in what tools return, and in what people say in their place, before it is stored; unset: nothing.
 	MaskResults   *MaskPlan `protobuf:"bytes,9,opt,name=mask_results,json=maskResults,proto3" json:"mask_results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,7 +4,8 @@ Stored is: one byte for the format, the length of the principal as two bytes (bi
 UTF-8, then a `jackline.v1.ControlRequest` without run and wait. So a command is what the caller sent, and
 who it was from. `read_action` also serves the doors. An abort that no operator sent is of format 2: a byte
 for the reason, a `jackline.v1.StopReason`, stands before the request. The end of a child run, which no
-caller can send, is of format 3: a `jackline.v1.StepEvent` stands in place of the request.
+caller can send, is of format 3: a `jackline.v1.StepEvent` stands in place of the request. One whose words
+were masked is of format 4: the SHA-256 of the bytes that it would else be, then the bytes that it is.
 """
 
 from typing import assert_never
@@ -46,11 +47,16 @@ from jackline_server.runtime.store_ports import StoreDamaged
 _FORMAT = 1
 _WITH_CAUSE = 2
 _CHILD = 3
+_MASKED = 4
 _HEADER = 3
+_FINGERPRINT = 32
 
 
 def encode_command(command: Command) -> bytes:
     """The command's bytes; its ordinal is not part of them."""
+    if command.fingerprint:
+        plain = encode_command(change(command, fingerprint=""))
+        return bytes((_MASKED,)) + bytes.fromhex(command.fingerprint) + plain
     if isinstance(command.action, EndChild):
         return _told(command.principal, encode_ended(command.action.finished))
     message = run_service_pb2.ControlRequest(command_id=command.command_id, reason=command.reason)
@@ -94,6 +100,9 @@ def decode_command(data: bytes, *, ordinal: int) -> Command:
     """
     if len(data) < _HEADER:
         raise StoreDamaged("a command can't be read")
+    if data[0] == _MASKED:
+        told = decode_command(data[1 + _FINGERPRINT :], ordinal=ordinal)
+        return change(told, fingerprint=data[1 : 1 + _FINGERPRINT].hex())
     if data[0] not in (_FORMAT, _WITH_CAUSE, _CHILD):
         raise UnknownFact(f"a command is stored in format {data[0]}")
     end = _HEADER + int.from_bytes(data[1:_HEADER], "big")

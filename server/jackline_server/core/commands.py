@@ -153,7 +153,8 @@ Action = Pause | Resume | Steer | Abort | Answer | Decision | SubmitToolResult |
 class Command:
     """One command as it was accepted. `ordinal` is its place among the run's commands, from 1.
 
-    `expect_phase` and `expect_sequence` must hold when it is applied; None is no expectation.
+    `expect_phase` and `expect_sequence` must hold when it is applied; None is no expectation. `fingerprint`
+    is that of what was sent, where masks have made something else of it.
     """
 
     command_id: str
@@ -163,6 +164,7 @@ class Command:
     expect_phase: Phase | None
     expect_sequence: int | None
     action: Action
+    fingerprint: str = ""
 
 
 def kind_of(action: Action) -> CommandKind:  # noqa: C901, PLR0911, PLR0912 - one case a command

@@ -154,12 +154,20 @@ class MaskPlan:
     region: str = ""
 
 
+def hiding_both(one: MaskPlan | None, other: MaskPlan | None) -> MaskPlan | None:
+    """What hides what either hides; the later region counts."""
+    if one is None or other is None:
+        return one or other
+    return MaskPlan(kinds=one.kinds | other.kinds, region=other.region or one.region)
+
+
 @frozen
 class GatesPlan:
     """Everything that is asked and checked around a step, or around a run where the plan itself holds it.
 
-    Masks hide before anything is stored: `mask_input` the input of a run, `mask_replies` what a model says,
-    `mask_arguments` and `mask_results` what goes to tools and what they return.
+    Masks hide before anything is stored: `mask_input` the input of a run and what people say to it,
+    `mask_replies` what a model says, `mask_arguments` and `mask_results` what goes to tools and what they
+    return, also where a person says it.
     """
 
     hooks: tuple[HookPlan, ...] = ()

@@ -22,6 +22,7 @@ from jackline_server.core.gate_plans import (
     Pii,
     Point,
     PolicyPlan,
+    hiding_both,
 )
 from jackline_server.core.plan import ModelStep, OnFailure, StepPlan, ToolStep
 from jackline_server.definitions import defaults
@@ -98,9 +99,9 @@ class Gating:
             input=own.input,
             output=(*top.output, *own.output),
             tools=(*top.tools, *own.tools) if refs else (),
-            mask_replies=_both(top.mask_replies, own.mask_replies),
-            mask_arguments=_both(top.mask_arguments, own.mask_arguments) if refs else None,
-            mask_results=_both(top.mask_results, own.mask_results) if refs else None,
+            mask_replies=hiding_both(top.mask_replies, own.mask_replies),
+            mask_arguments=hiding_both(top.mask_arguments, own.mask_arguments) if refs else None,
+            mask_results=hiding_both(top.mask_results, own.mask_results) if refs else None,
         )
 
     def _of_top(self) -> GatesPlan:
@@ -254,23 +255,16 @@ def _hidden(found: GatesPlan, gate: str, mask: MaskPlan, of: str) -> GatesPlan:
     """The gates with one mask more."""
     match gate:
         case "input":
-            return dataclasses.replace(found, mask_input=_both(found.mask_input, mask))
+            return dataclasses.replace(found, mask_input=hiding_both(found.mask_input, mask))
         case "output":
-            return dataclasses.replace(found, mask_replies=_both(found.mask_replies, mask))
+            return dataclasses.replace(found, mask_replies=hiding_both(found.mask_replies, mask))
         case _:
             arguments, results = found.mask_arguments, found.mask_results
             return dataclasses.replace(
                 found,
-                mask_arguments=arguments if of == "results" else _both(arguments, mask),
-                mask_results=results if of == "arguments" else _both(results, mask),
+                mask_arguments=arguments if of == "results" else hiding_both(arguments, mask),
+                mask_results=results if of == "arguments" else hiding_both(results, mask),
             )
-
-
-def _both(one: MaskPlan | None, other: MaskPlan | None) -> MaskPlan | None:
-    """What hides what either hides; the later region counts."""
-    if one is None or other is None:
-        return one or other
-    return MaskPlan(kinds=one.kinds | other.kinds, region=other.region or one.region)
 
 
 def _topics(shape: TopicShape) -> str:

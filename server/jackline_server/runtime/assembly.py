@@ -52,6 +52,7 @@ from jackline_server.runtime.store_ports import Store
 from jackline_server.runtime.thread_shares import ThreadShares
 from jackline_server.runtime.watching import Watching
 from jackline_server.runtime.workflows import Workflows
+from jackline_server.runtime.written_words import WrittenWords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +200,7 @@ def _controlling(ring: Ring, *, snapshots: Snapshots, feed: Feed) -> Controlling
         chance=ring.chance,
         limits=ring.limits,
         schemas=ring.instruments.schemas,
+        words=WrittenWords(masks=ring.masks, plans=snapshots, codec=ring.codec),
     )
 
 

@@ -28,7 +28,7 @@ from jackline_server.core.reading import limit_questions, question_forms
 from jackline_server.core.state import RunState
 from jackline_server.core.steps import Moment
 from jackline_server.runtime.feed import Feed
-from jackline_server.runtime.ports import Chance, Clock, Codec, Signals
+from jackline_server.runtime.ports import Chance, Clock, Codec, Signals, UnknownFact
 from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.snapshots import Snapshots
@@ -43,6 +43,7 @@ from jackline_server.runtime.store_ports import (
 )
 from jackline_server.runtime.store_refusals import refusing_store_errors
 from jackline_server.runtime.use_cases import ControlRun, Receipt, Stage
+from jackline_server.runtime.written_words import WrittenWords, fingerprint
 
 COMMAND_LIMIT = 64
 """Commands of one run that may wait. Guidance is refused at half of them and an abort at twice as many, so
@@ -67,6 +68,7 @@ class Controlling:
         chance: Chance,
         limits: RunLimits,
         schemas: SchemaValidator,
+        words: WrittenWords,
     ) -> None:
         self._commands = commands
         self._runs = runs
@@ -78,22 +80,22 @@ class Controlling:
         self._chance = chance
         self._limits = limits
         self._schemas = schemas
+        self._words = words
 
     async def control(self, request: ControlRun) -> Receipt:
         """See `service_ports.RunUseCases.control`."""
         with refusing_store_errors():
             row = await self._snapshots.row(request.caller.tenant, request.run_id)
             command = self._command(request)
-            payload = self._codec.encode_command(command)
-            earlier = await self._commands.get(row.run_id, command.command_id)
-            if earlier is None:
+            sent = self._codec.encode_command(command)
+            stored, repeated = await self._commands.get(row.run_id, command.command_id), True
+            if stored is None:
                 if row.phase.terminal:
                     return _terminal(row, command)
-                await self._admit(row, command)
-            stored, repeated = await self._submit(row, command, payload)
+                stored, repeated = await self._submit(row, await self._admitted(row, command))
             if stored is None:
                 return _terminal(await self._snapshots.row(request.caller.tenant, request.run_id), command)
-            if stored.payload != payload:
+            if not self._is_same(stored, sent):
                 raise _reused(command)
             if not repeated:
                 failpoints.hit("control.after_commit_before_apply")
@@ -101,12 +103,22 @@ class Controlling:
                 await self._nudge(row, command)  # a repeat too: the answer to the first may have been lost
             return await self._await(request, command, stored, repeated=repeated)
 
-    async def _submit(self, row: RunRow, command: Command, payload: bytes) -> tuple[CommandRow | None, bool]:
+    def _is_same(self, stored: CommandRow, sent: bytes) -> bool:
+        """True if what is stored is what was made of these bytes."""
+        if stored.payload == sent:
+            return True
+        try:
+            kept = self._codec.decode_command(stored.payload, ordinal=stored.ordinal)
+        except UnknownFact:
+            return False
+        return kept.fingerprint == fingerprint(sent)
+
+    async def _submit(self, row: RunRow, command: Command) -> tuple[CommandRow | None, bool]:
         """The stored command and whether it had been sent before; None if the run has ended."""
         submission, stored = await self._commands.submit(
             row.run_id,
             command_id=command.command_id,
-            payload=payload,
+            payload=self._codec.encode_command(command),
             limit=_limit(command),
             below=self._below(row, command),
         )
@@ -120,7 +132,14 @@ class Controlling:
             return None
         ends = change(command.action, cause=StopReason.PARENT)
         given = passed_on_id(row.run_id, command.command_id)
-        told = change(command, command_id=given, action=ends, expect_phase=None, expect_sequence=None)
+        told = change(
+            command,
+            command_id=given,
+            action=ends,
+            expect_phase=None,
+            expect_sequence=None,
+            fingerprint="",
+        )
         return Below(command_id=given, payload=self._codec.encode_command(told))
 
     async def _nudge(self, row: RunRow, command: Command) -> None:
@@ -140,30 +159,31 @@ class Controlling:
             action=request.action,
         )
 
-    async def _admit(self, row: RunRow, command: Command) -> None:
-        """Refuse what can't come to anything as the run is now. Raises Refused."""
+    async def _admitted(self, row: RunRow, command: Command) -> Command:
+        """The command as it is to be stored, unless it is refused. Raises Refused."""
         expected = command.expect_phase is not None or command.expect_sequence is not None
-        if not expected and not isinstance(
-            command.action, Answer | Decision | SubmitToolResult | AdjustBounds
-        ):
-            return
-        snapshot = await self._snapshots.of(row)
-        if isinstance(command.action, Approve | EditAndApprove):
-            self._admit_approval(snapshot.state, command.principal, command.action)
-        if isinstance(command.action, Answer):
-            self._admit_words(snapshot.state, command.action)
-        bounds = _new_bounds(snapshot.state, command)
-        if bounds is not None:
-            self._admit_bounds(snapshot.state, command, bounds)
-        facts = control.settle(
-            snapshot.state,
-            command,
-            Moment(active_ms=snapshot.state.active_ms, unix_ms=self._clock.unix_ms()),
-        )
-        if facts is not None and isinstance(facts[0], CommandRejected):
-            raise _refusal(facts[0], snapshot.state.phase, snapshot.state.sequence, command)
+        about = isinstance(command.action, Answer | Decision | SubmitToolResult | AdjustBounds)
+        state = (await self._snapshots.of(row)).state if expected or about else None
+        kept = await self._words.kept(row, command, state)
+        if state is not None:
+            self._admit(state, kept)
+        return kept
 
-    def _admit_words(self, state: RunState, answer: Answer) -> None:
+    def _admit(self, state: RunState, command: Command) -> None:
+        """Refuse what can't come to anything as the run is now. Raises Refused."""
+        if isinstance(command.action, Approve | EditAndApprove):
+            self._admit_approval(state, command, command.action)
+        if isinstance(command.action, Answer):
+            self._admit_words(state, command, command.action)
+        bounds = _new_bounds(state, command)
+        if bounds is not None:
+            self._admit_bounds(state, command, bounds)
+        moment = Moment(active_ms=state.active_ms, unix_ms=self._clock.unix_ms())
+        facts = control.settle(state, command, moment)
+        if facts is not None and isinstance(facts[0], CommandRejected):
+            raise _refusal(facts[0], state.phase, state.sequence, command)
+
+    def _admit_words(self, state: RunState, command: Command, answer: Answer) -> None:
         """Refuse words that are not what an open question asks for: it stays open."""
         asked = state.oversight.interrupts.get(answer.interrupt_id)
         if asked is None or answer.option not in asked.options:
@@ -177,6 +197,7 @@ class Controlling:
             problem = question_forms.misfit(asked.schema_json, answer.text, self._schemas)
         if problem is None:
             return
+        problem += _once_masked(command)
         violation = Violation(field="answer.text", description=problem, reason="misfit")
         raise Refused(
             Reason.INVALID_ANSWER,
@@ -185,9 +206,9 @@ class Controlling:
             violations=(violation,),
         )
 
-    def _admit_approval(self, state: RunState, principal: str, action: Approve | EditAndApprove) -> None:
+    def _admit_approval(self, state: RunState, command: Command, action: Approve | EditAndApprove) -> None:
         """Refuse whoever started the run, and arguments that the call can't have: it stays open."""
-        if not self._limits.may_approve(principal, starter=state.started.principal):
+        if not self._limits.may_approve(command.principal, starter=state.started.principal):
             raise Refused(
                 Reason.OWN_RUN,
                 "Nobody may approve a call of a run of their own here. Ask somebody else.",
@@ -199,7 +220,9 @@ class Controlling:
         problem = approving.misfit(state, asked, action.arguments_json, self._schemas)
         if problem is not None:
             violation = Violation(
-                field="edit_and_approve.arguments_json", description=problem, reason="misfit"
+                field="edit_and_approve.arguments_json",
+                description=problem + _once_masked(command),
+                reason="misfit",
             )
             raise Refused(
                 Reason.INVALID_ANSWER,
@@ -248,6 +271,11 @@ class Controlling:
             if not run.phase.terminal:
                 return Stage.EFFECTIVE, request.wait is not Stage.SETTLED
         return Stage.SETTLED, True
+
+
+def _once_masked(command: Command) -> str:
+    """What is to be said of words that do not fit, if that may be because of what is masked in them."""
+    return " (the workflow has personal data masked in it)" if command.fingerprint else ""
 
 
 def _receipt(row: CommandRow, stage: Stage, *, repeated: bool, reached: bool) -> Receipt:

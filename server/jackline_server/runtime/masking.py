@@ -1,4 +1,4 @@
-"""What of a reply or a result is stored where the plan masks personal data.
+"""What of a reply, a result or a person's words is stored where the plan masks personal data.
 
 Owns what is masked in each. Does not own what is recognised (a `Masks`). A large text is masked in a thread,
 so that other runs go on meanwhile.
@@ -92,6 +92,13 @@ async def _masked(mask: Callable[[str, MaskPlan], str], text: str, plan: MaskPla
     if len(text) > _IN_THREAD_CHARS:
         return await asyncio.to_thread(mask, text, plan)
     return mask(text, plan)
+
+
+async def masked_words(text: str, plan: MaskPlan | None, masks: Masks, *, is_json: bool = False) -> str:
+    """What a person wrote, as it may be stored."""
+    if plan is None or not text:
+        return text
+    return await _masked(masks.json if is_json else masks.text, text, plan)
 
 
 async def masked_input(input_json: str, gates: GatesPlan | None, masks: Masks) -> str:

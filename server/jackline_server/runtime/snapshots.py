@@ -5,6 +5,7 @@ Owns the choice between a run driven here, whose durable state is at hand, and o
 
 from dataclasses import replace
 
+from jackline_server.core.plan import Plan
 from jackline_server.runtime.feed import Feed
 from jackline_server.runtime.loading import Loading
 from jackline_server.runtime.ports import Codec, UnknownFact
@@ -51,9 +52,20 @@ class Snapshots:
             try:
                 state = await self._loading.state(row)
             except UnknownFact:
-                raise Refused(
-                    Reason.DATA_VERSION_NEWER,
-                    "A newer version wrote this run. Ask a server of that version.",
-                    metadata={"run_id": row.run_id},
-                ) from None
+                raise _of_newer_version(row) from None
         return Snapshot(row=row, state=state, waits=self._feed.waits(row.run_id))
+
+    async def plan(self, row: RunRow) -> Plan:
+        """The plan of the run of that row. Raises Refused(DATA_VERSION_NEWER)."""
+        try:
+            return await self._loading.plan(row.plan_digest)
+        except UnknownFact:
+            raise _of_newer_version(row) from None
+
+
+def _of_newer_version(row: RunRow) -> Refused:
+    return Refused(
+        Reason.DATA_VERSION_NEWER,
+        "A newer version wrote this run. Ask a server of that version.",
+        metadata={"run_id": row.run_id},
+    )

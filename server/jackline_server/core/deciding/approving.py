@@ -33,7 +33,7 @@ def decided(
         case EditAndApprove(arguments_json=arguments_json):
             call = state.calls[interrupt.call_id]
             try:
-                kept = _kept(state, interrupt, arguments_json)
+                own = kept(state, interrupt, arguments_json)
             except NotTaken:
                 return Rejection.INVALID_ANSWER
             return InterruptResolved(
@@ -41,8 +41,8 @@ def decided(
                 option=approvals.EDIT,
                 principal=principal,
                 text="",
-                output_json=json_text.write(kept),
-                digest=approvals.digest_of(approvals.shown(kept, _bound(state, call), _own(state, call))),
+                output_json=json_text.write(own),
+                digest=approvals.digest_of(approvals.shown(own, _bound(state, call), _own(state, call))),
             )
 
 
@@ -57,17 +57,20 @@ def misfit(
 ) -> str | None:
     """Why these arguments can't be put in place of those shown, in one line; None if they can."""
     try:
-        kept = _kept(state, interrupt, arguments_json)
+        own = kept(state, interrupt, arguments_json)
     except NotTaken as problem:
         return str(problem)
     step, call = state.plan.step(interrupt.step_id), state.calls[interrupt.call_id]
     entry = entry_of(step, call) if isinstance(step, ModelStep) else None
-    problem = None if entry is None else schemas.problem(entry.parameters_json, kept)
+    problem = None if entry is None else schemas.problem(entry.parameters_json, own)
     return None if problem is None else f"the arguments do not fit: {problem}"
 
 
-def _kept(state: RunState, interrupt: Interrupt, arguments_json: str) -> JsonObject:
-    """The call's own arguments of an edit: what the workflow gives it may stand there as it was shown."""
+def kept(state: RunState, interrupt: Interrupt, arguments_json: str) -> JsonObject:
+    """The call's own arguments of an edit: what the workflow gives it may stand there as it was shown.
+
+    Raises NotTaken.
+    """
     call = state.calls[interrupt.call_id]
     try:
         given = json_text.parse_object(arguments_json)
@@ -76,16 +79,16 @@ def _kept(state: RunState, interrupt: Interrupt, arguments_json: str) -> JsonObj
     bound, own = _bound(state, call), _own(state, call)
     written = json_text.parse_object(call.arguments.strip() or "{}")
     beside = {**{name: value for name, value in own.items() if name not in written}, **bound}
-    kept: JsonObject = {
+    left: JsonObject = {
         name: value for name, value in given.items() if name not in beside or not _same(value, beside[name])
     }
-    closed = sorted(name for name in kept if name in bound or (name.startswith("_") and name not in written))
+    closed = sorted(name for name in left if name in bound or (name.startswith("_") and name not in written))
     if closed:
         raise NotTaken(f"these arguments can't be set: {', '.join(closed)}")
     hidden = sorted(name for name in written if name in own and name not in given)
     if hidden:
         raise NotTaken(f"without these the call has values that were not shown: {', '.join(hidden)}")
-    return kept
+    return left
 
 
 def _same(one: JsonValue, other: JsonValue) -> bool:

@@ -37,6 +37,13 @@ def loses_words(state: RunState, asked: Interrupt, option: str) -> bool:
     return option != _ACCEPT or not asked.schema_json
 
 
+def holds_json(asked: Interrupt, option: str) -> bool:
+    """True if the words of that answer are a JSON object."""
+    if not asked.schema_json or option != _ACCEPT:
+        return False
+    return json_text.parse_object(asked.schema_json).get("type") != "string"
+
+
 def read(schema_json: str, text: str) -> JsonValue:
     """The value that the words of an answer stand for. Raises JsonError: they are no JSON object."""
     if json_text.parse_object(schema_json).get("type") == "string":

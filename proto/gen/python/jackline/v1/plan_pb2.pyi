@@ -2599,7 +2599,7 @@ class GatesPlan(_message.Message):
 
     @_builtins.property
     def mask_input(self) -> Global___MaskPlan:
-        """What is masked in the input of a run before it is stored; unset: nothing."""
+        """What is masked in the input of a run, and in what people say to it, before it is stored; unset: nothing."""
 
     @_builtins.property
     def mask_replies(self) -> Global___MaskPlan:
@@ -2607,11 +2607,11 @@ class GatesPlan(_message.Message):
 
     @_builtins.property
     def mask_arguments(self) -> Global___MaskPlan:
-        """What is masked in the arguments of calls before they are stored and made; unset: nothing."""
+        """What is masked in the arguments of calls, and in what people tell tools, before they are stored and made; unset: nothing."""
 
     @_builtins.property
     def mask_results(self) -> Global___MaskPlan:
-        """What is masked in what tools return before it is stored; unset: nothing."""
+        """What is masked in what tools return, and in what people say in their place, before it is stored; unset: nothing."""
 
     def __init__(
         self,

@@ -2349,7 +2349,7 @@ export type GatesPlan = Message<"jackline.v1.GatesPlan"> & {
   tools: GuardrailPlan[];
 
   /**
-   * What is masked in the input of a run before it is stored; unset: nothing.
+   * What is masked in the input of a run, and in what people say to it, before it is stored; unset: nothing.
    *
    * @generated from field: jackline.v1.MaskPlan mask_input = 6;
    */
@@ -2363,14 +2363,14 @@ export type GatesPlan = Message<"jackline.v1.GatesPlan"> & {
   maskReplies?: MaskPlan | undefined;
 
   /**
-   * What is masked in the arguments of calls before they are stored and made; unset: nothing.
+   * What is masked in the arguments of calls, and in what people tell tools, before they are stored and made; unset: nothing.
    *
    * @generated from field: jackline.v1.MaskPlan mask_arguments = 8;
    */
   maskArguments?: MaskPlan | undefined;
 
   /**
-   * What is masked in what tools return before it is stored; unset: nothing.
+   * What is masked in what tools return, and in what people say in their place, before it is stored; unset: nothing.
    *
    * @generated from field: jackline.v1.MaskPlan mask_results = 9;
    */
