@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from jackline.v1.policy_pb2 import CheckResponse
+from jackline_server.runtime.switch_ports import Engaging
+from jackline_server.runtime.tenants import DEFAULT_TENANT
 from jackline_server.storage.sqlite import open_sqlite
 from tests.cli.console import Console, Done
 from tests.cli.projects import WORKFLOW, Project
@@ -297,6 +299,30 @@ async def test_a_live_server_is_a_warning_and_keeps_its_lock(project: Project):
     assert after == before
     code, checks = await examined(project, "--data", "held")
     assert (code, verdicts(checks, "data folder")) == (0, ["ok"])
+
+
+async def test_an_engaged_kill_switch_is_a_warning_with_since_when_by_whom_why_and_how_to_release_it(
+    project: Project,
+):
+    opened = await open_sqlite(project.folder / "data")
+    try:
+        await opened.store.switches.engage(
+            Engaging(
+                tenant=DEFAULT_TENANT,
+                unix_ms=1_700_000_000_000,
+                principal="ann",
+                reason="wrong berths",
+                command_id="kill-1",
+                payload=b"",
+            )
+        )
+        code, checks = await examined(project)
+    finally:
+        await opened.close()
+    (line,) = [one for one in checks if one["subject"].startswith("kill switch")]
+    assert (code, line["verdict"], line["subject"]) == (0, "warning", "kill switch of default")
+    assert line["what"] == "engaged since 2023-11-14 22:13:20 UTC by ann: wrong berths; no run begins"
+    assert "jackline kill --release" in line["advice"]
 
 
 async def closed_store(folder: Path) -> Path:

@@ -108,6 +108,16 @@ def connect(file: Path, *, flags: int, vfs: str | None) -> Database:
     return cast("Database", apsw.Connection(str(file), flags=flags, vfs=vfs, statementcachesize=200))
 
 
+def connect_looking(file: Path) -> Database:
+    """Open a file that another process may have open, to read it alone, its log too; leaves nothing behind.
+
+    It can't be opened where there is a log and nothing beside it that says what is in the log.
+    """
+    uri = f"{file.absolute().as_uri()}?mode=ro&readonly_shm=1"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return cast("Database", apsw.Connection(uri, flags=flags, statementcachesize=0))
+
+
 def connect_frozen(file: Path) -> Database:
     """Open a file that nobody changes meanwhile, to read it alone: no lock, no log, nothing left beside."""
     uri = f"{file.absolute().as_uri()}?immutable=1"

@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from jackline_server.commands.checks.findings import Check, Found, ok, problem, 
 from jackline_server.config import Config, Listen
 from jackline_server.folder import cannot_open
 from jackline_server.storage.sqlite_probe import FolderLook, look_at
+from jackline_server.storage.sqlite_switch_look import engaged_switches
 
 _DISTRIBUTION = "jackline"
 _SERVER_EXTRA = 'extra == "server"'
@@ -25,6 +27,7 @@ _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?P<range>[^;]*)(;(?P<marke
 _LOW_BYTES = 1 << 30
 _NO_ROOM_BYTES = 64 << 20
 _MIB = 1 << 20
+_LONGEST_REASON = 200
 
 
 def machine_checks() -> list[Check]:
@@ -113,7 +116,7 @@ def _data(config: Config) -> tuple[bool, list[Found]]:
     try:
         if path.is_dir():
             look = look_at(path)
-            return look.held, [*_judged(subject, path, look), *_room(subject, path)]
+            return look.held, [*_judged(subject, path, look), *_room(subject, path), *_switches(path, look)]
         return False, _to_be_made(subject, path)
     except OSError as error:
         advice = "give this user a folder of its own"
@@ -163,6 +166,20 @@ def _judged(subject: str, path: Path, look: FolderLook) -> Iterator[Found]:
         )
     else:
         yield ok(subject, "it can be used" if look.has_database else "it is empty and can be used")
+
+
+def _switches(path: Path, look: FolderLook) -> Iterator[Found]:
+    """A line for each tenant whose kill switch is engaged: its runs would not begin."""
+    if not look.is_ours or look.is_newer:
+        return
+    for one in engaged_switches(path):
+        since = datetime.fromtimestamp(one.engaged_unix_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+        why = f": {one.reason[:_LONGEST_REASON]}" if one.reason else ""
+        yield warning(
+            f"kill switch of {one.tenant.id}",
+            f"engaged since {since} UTC by {one.engaged_by}{why}; no run begins",
+            "`jackline kill --release --reason TEXT`, asked of the running server, lets runs begin again",
+        )
 
 
 def _room(subject: str, place: Path) -> Iterator[Found]:
