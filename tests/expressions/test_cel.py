@@ -168,27 +168,27 @@ def test_elements_are_what_is_read_of_each_value_of_a_list():
     assert CEL.elements("a ==") == frozenset()
 
 
-@pytest.mark.parametrize(
-    ("expression", "compared"),
-    [
-        ("a.b == 'x'", {(("a", "b"), "x")}),
-        ('"x" != a || (a["b"] == "y")', {(("a",), "x"), (("a", "b"), "y")}),
-        ("a in ['x', 'y']", {(("a",), "x"), (("a",), "y")}),
-        ("l.exists(i, i.n == 'x')", {(("l", "*", "n"), "x")}),
-        ("c ? a == 'x' : a == 'y'", {(("a",), "x"), (("a",), "y")}),
-        ("a == 'x' + b", set()),
-        ("'x' + a == 'xy'", set()),
-        ("a + 'x' == 'yx'", set()),
-        ("a == 'x'.trim()", set()),
-        ("a.lower() == 'x'", set()),
-        ("a == b == 'x'", set()),
-        ("'x' == a == b", set()),
-        ("a in ['x', b]", set()),
-        ("a in ['x'] == b", set()),
-        (r"a == 'x\n' || a == r'x'", set()),
-        ("a ==", set()),
-    ],
-)
+COMPARED: list[tuple[str, set[tuple[tuple[str, ...], str]]]] = [
+    ("a.b == 'x'", {(("a", "b"), "x")}),
+    ('"x" != a || (a["b"] == "y")', {(("a",), "x"), (("a", "b"), "y")}),
+    ("a in ['x', 'y']", {(("a",), "x"), (("a",), "y")}),
+    ("l.exists(i, i.n == 'x')", {(("l", "*", "n"), "x")}),
+    ("c ? a == 'x' : a == 'y'", {(("a",), "x"), (("a",), "y")}),
+    ("a == 'x' + b", set()),
+    ("'x' + a == 'xy'", set()),
+    ("a + 'x' == 'yx'", set()),
+    ("a == 'x'.trim()", set()),
+    ("a.lower() == 'x'", set()),
+    ("a == b == 'x'", set()),
+    ("'x' == a == b", set()),
+    ("a in ['x', b]", set()),
+    ("a in ['x'] == b", set()),
+    (r"a == 'x\n' || a == r'x'", set()),
+    ("a ==", set()),
+]
+
+
+@pytest.mark.parametrize(("expression", "compared"), COMPARED)
 def test_only_members_and_plain_texts_that_stand_alone_are_compared(
     expression: str, compared: set[tuple[tuple[str, ...], str]]
 ):

@@ -1,4 +1,4 @@
-"""A worker that is slow to read what it has claimed, and is overtaken: the claim is over, and so is its part."""
+"""A worker that is slow to read what it claimed, and is overtaken: the claim is over, and so is its part."""
 
 import asyncio
 from collections.abc import Sequence
