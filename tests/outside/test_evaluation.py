@@ -19,6 +19,7 @@ from jackline_server.expressions.cel import CelExpressions
 from tests.cli.console import Console, Done
 from tests.docs.pages import ROOT, blocks, page
 from tests.outside import worlds
+from tests.support.rpc_proxy import holding
 from tests.support.server_process import ServerProcess, Servers
 from tests.support.tool_service import ToolService
 
@@ -255,6 +256,36 @@ async def test_an_interrupt_ends_what_was_started_and_nothing_else(servers: Serv
                 assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_ABORTED
             assert set(await living(client)) == {*left, *(one for ids in started.values() for one in ids)}
             assert not load_results(server.folder / f"{name}.json").complete
+
+
+async def test_a_start_that_is_held_up_when_it_is_interrupted_leaves_no_run(
+    servers: Servers, tmp_path: Path
+) -> None:
+    slow = [{"text": "Said at last.", "delay_ms": 3_600_000}]
+    server = servers.make(worlds.scripted(tmp_path, slow))
+    await server.start("--volatile")
+    workflow = (
+        "name: slow\nmodel: fast\nflow: [s]\nsteps: {s: {kind: completion, prompt: Say it., answer: text}}\n"
+    )
+    (server.folder / "cases.yaml").write_text("name: c\ncases: [{name: slow, workflow: slow}]\n", "utf-8")
+    async with (
+        asyncio.timeout(60),
+        server.client() as client,
+        holding(server.address, held="StartRun", after="ListRuns") as proxy,
+    ):
+        await client.put_workflow(workflow)
+        console = Console(address=proxy.address, home=server.folder)
+        process = await console.start("eval", "cases.yaml", JACKLINE_TOKEN=server.token)
+        await proxy.taken.wait()
+        process.send_signal(signal.SIGINT)
+        await proxy.heard.wait()  # it looks for what it has started, and there is nothing yet
+        proxy.opened.set()
+        _, err = await process.communicate()
+        await proxy.settle()
+        assert (process.returncode, b"1 run was ended" in err) == (130, True)
+        async with aclosing(client.list_runs(RunFilter(labels={"eval": "c"}))) as runs:
+            (run_id,) = [run.run_id async for run in runs]
+        assert (await client.wait_run(run_id)).run.state == RunState.RUN_STATE_ABORTED
 
 
 async def begun(client: JacklineClient, name: str) -> list[str]:

@@ -184,8 +184,7 @@ def _run(suites: Sequence["Suite"], writing: _Writing, *, at_once: int, server: 
         try:
             results = await evaluation.run()
         except asyncio.CancelledError:
-            ended = await evaluation.stop("jackline eval was interrupted")
-            stopped.append(f"{ended} {'run was' if ended == 1 else 'runs were'} ended")
+            stopped.append(await evaluation.stop("jackline eval was interrupted"))
             writing.write(evaluation.results(complete=False))
             if not ending.is_set():
                 raise

@@ -29,10 +29,12 @@ from jackline_server.commands.evaluation.results import (
     verdict_of,
 )
 from jackline_server.commands.evaluation.sight import Sight, Used
+from jackline_server.commands.evaluation.starts import Starts
 from jackline_server.core.instruments import ExpressionEvaluator
 
 _NEEDS_REVIEW = "needs_review"
 _ABORT_S = 10.0
+_START_S = 10.0
 
 OnCase = Callable[[str, CaseResult], None]
 """Called with the suite's name and a case when its last try is over."""
@@ -56,6 +58,8 @@ class Evaluation:
         self._room = asyncio.Semaphore(at_once)
         self._on_case = on_case
         self._id = token_hex(8)
+        self._starts = Starts()
+        self._ended: set[str] = set()
         self._started_at = datetime.now(UTC)
         self._server = ""
         self._tries: dict[tuple[str, str], list[Try]] = {
@@ -74,17 +78,30 @@ class Evaluation:
                         group.create_task(self._one(suite, case, number))
         return self.results(complete=True)
 
-    async def stop(self, reason: str) -> int:
-        """End the runs that this has started and that still live; returns how many. Takes 10 s at most."""
-        ended = 0
+    async def stop(self, reason: str) -> str:
+        """End the runs that this has started and that still live; says in words how many. Takes 30 s at most.
+
+        A start that is not answered yet is waited for: its run may be there already, or be about to be.
+        """
+        await self._end_living(reason)
+        answered, unanswered = await self._starts.settled(within_s=_START_S)
+        if answered or unanswered:
+            await self._end_living(reason)
+        ended = len(self._ended)
+        words = f"{ended} {'run was' if ended == 1 else 'runs were'} ended"
+        if unanswered:
+            starts = "start was" if unanswered == 1 else "starts were"
+            words += f"; {unanswered} {starts} not answered: jackline ls --label eval_id={self._id}"
+        return words
+
+    async def _end_living(self, reason: str) -> None:
         try:
             async with asyncio.timeout(_ABORT_S):
                 for run_id in await self._door.living({"eval_id": self._id}):
                     await self._door.abort(run_id, reason)
-                    ended += 1
+                    self._ended.add(run_id)
         except (JacklineError, TimeoutError):
-            return ended
-        return ended
+            return
 
     def told(self) -> str:
         """How far it is, in words."""
@@ -125,6 +142,7 @@ class Evaluation:
             self.under_way += 1
             made = await _Trial(
                 door=self._door,
+                starts=self._starts,
                 case=case,
                 labels={"eval": suite.name, "case": case.name, "eval_id": self._id},
                 expressions=self._expressions,
@@ -140,9 +158,16 @@ class _Trial:
     """One try of one case."""
 
     def __init__(
-        self, *, door: Door, case: Case, labels: dict[str, str], expressions: ExpressionEvaluator
+        self,
+        *,
+        door: Door,
+        starts: Starts,
+        case: Case,
+        labels: dict[str, str],
+        expressions: ExpressionEvaluator,
     ) -> None:
         self._door = door
+        self._starts = starts
         self._case = case
         self._labels = labels
         self._expressions = expressions
@@ -176,7 +201,9 @@ class _Trial:
             return ""
         # Who expects a review and answers nothing wants to see what follows when nobody is there.
         unattended = not case.answers and wanted_state(case.expect) == _NEEDS_REVIEW
-        self._run_id = await self._door.start(case, labels=self._labels, unattended=unattended)
+        self._run_id = await self._starts.made(
+            self._door.start(case, labels=self._labels, unattended=unattended)
+        )
         if unattended:
             await self._door.wait(self._run_id)
             return ""
@@ -239,8 +266,9 @@ class _Trial:
     async def _ask(self, asked: judging.Question) -> Judged:
         run_id = ""
         try:
-            run_id = await self._door.start_source(
-                asked.source, asked.input, labels={**self._labels, "eval_judge": "true"}
+            labels = {**self._labels, "eval_judge": "true"}
+            run_id = await self._starts.made(
+                self._door.start_source(asked.source, asked.input, labels=labels)
             )
             await self._door.wait(run_id)
             seen = await self._door.sight(run_id, full=True)
