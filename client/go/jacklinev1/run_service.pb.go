@@ -719,8 +719,9 @@ type StreamProgressRequest struct {
 	// is numbers alone, unless `include_deltas` is set.
 	IncludeProgress bool `protobuf:"varint,8,opt,name=include_progress,json=includeProgress,proto3" json:"include_progress,omitempty"`
 	// The run belongs to whoever holds streams like this one: it is aborted, by StopReason CLIENT_GONE, once all of them
-	// have been closed for longer than the grace. Unset: a watcher that goes away changes nothing. Needs the scope
-	// `runs:control` too.
+	// have been closed for longer than the grace. One whose machine froze or lost its network closes nothing: the server finds
+	// out by its keepalive, within 40 s, and the grace begins then. Unset: a watcher that goes away changes nothing. Needs the
+	// scope `runs:control` too.
 	Owner         *StreamOwner `protobuf:"bytes,9,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

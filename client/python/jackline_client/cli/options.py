@@ -101,7 +101,8 @@ OwnerOption = Annotated[
     typer.Option(
         "--owner",
         metavar="TIME",
-        help="Own the run: it is aborted once nobody does for so long, such as 10s. Ctrl-C is going away.",
+        help="Own the run: it is aborted once nobody does for so long, such as 10s. Ctrl-C is going away; "
+        "a machine that froze or lost its network is noticed up to 40s later.",
     ),
 ]
 NoDeltasOption = Annotated[bool, typer.Option("--no-deltas", help="Show no text before it is final.")]

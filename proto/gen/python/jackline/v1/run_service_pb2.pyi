@@ -486,8 +486,9 @@ class StreamProgressRequest(_message.Message):
     @_builtins.property
     def owner(self) -> Global___StreamOwner:
         """The run belongs to whoever holds streams like this one: it is aborted, by StopReason CLIENT_GONE, once all of them
-        have been closed for longer than the grace. Unset: a watcher that goes away changes nothing. Needs the scope
-        `runs:control` too.
+        have been closed for longer than the grace. One whose machine froze or lost its network closes nothing: the server finds
+        out by its keepalive, within 40 s, and the grace begins then. Unset: a watcher that goes away changes nothing. Needs the
+        scope `runs:control` too.
         """
 
     def __init__(
