@@ -1,9 +1,12 @@
-"""What no module of the server may do: go out by itself, or run data as code. Proves SC10 and SC16."""
+"""What no module of the server may do: go out by itself, run data as code, leave a task to nobody.
+
+Proves SC10 and SC16.
+"""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.architecture.source_tree import CLIENT, SERVER, called_names, imported_names, modules
+from tests.architecture.source_tree import CLIENT, SERVER, called_names, dotted, imported_names, modules
 
 HTTP_CLIENTS = (
     "httpx",
@@ -27,6 +30,7 @@ RUNS_DATA = (
     "eval", "exec", "compile", "__import__", "os.system", "os.popen",
     "yaml.load", "yaml.unsafe_load", "yaml.full_load", "runpy.run_path", "runpy.run_module",
 )  # fmt: skip
+BEGINS_A_TASK = ("asyncio.create_task", "asyncio.ensure_future", "create_task", "ensure_future")
 UNSAFE_MODULES = (
     "pickle",
     "marshal",
@@ -72,6 +76,16 @@ def ways_to_run_data(tree: ast.Module) -> Iterator[str]:
                 yield "shell="
 
 
+def tasks_of_nobody(tree: ast.Module) -> Iterator[str]:
+    """Tasks that are begun and kept nowhere: the loop itself holds them weakly."""
+    for node in ast.walk(tree):
+        call = node.value if isinstance(node, ast.Expr) else None
+        while isinstance(call, ast.Call):
+            if dotted(call.func) in BEGINS_A_TASK:
+                yield f"{dotted(call.func)}, line {call.lineno}"
+            call = call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
 HARMLESS_IMPORTLIB = ("importlib.resources", "importlib.metadata")
 """They read what is installed; an entry point's `load` imports, and is called where the table says."""
 
@@ -104,6 +118,10 @@ def test_modules_are_imported_by_name_only_where_the_operator_names_them() -> No
     assert offences(imports_by_name, MAY_IMPORT_BY_NAME) == []
 
 
+def test_every_task_is_held_by_somebody() -> None:
+    assert offences(tasks_of_nobody, {}) == []
+
+
 def test_the_checks_find_what_they_look_for() -> None:
     bad = ast.parse(
         "import pickle, requests\nfrom urllib import request\nimport importlib\n"
@@ -112,6 +130,11 @@ def test_the_checks_find_what_they_look_for() -> None:
     assert list(http_clients(bad)) == ["requests", "urllib.request"]
     assert sorted(ways_to_run_data(bad)) == ["eval", "pickle", "shell=", "yaml.load"]
     assert list(imports_by_name(bad)) == ["importlib"]
+    loose = ast.parse(
+        "asyncio.create_task(x())\nasyncio.ensure_future(x()).add_done_callback(y)\n"
+        "task = asyncio.create_task(x())\nawait asyncio.create_task(x())\n"
+    )
+    assert list(tasks_of_nobody(loose)) == ["asyncio.create_task, line 1", "asyncio.ensure_future, line 2"]
 
 
 def test_every_allowance_is_used() -> None:

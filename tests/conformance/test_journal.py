@@ -318,8 +318,9 @@ async def test_a_cancelled_append_was_applied_wholly_or_not_at_all(store: Store)
     await asyncio.wait({writing}, timeout=0)
     writing.cancel()
     await asyncio.wait({writing})
-    # A later write of the same store waits for whatever became of the cancelled one.
-    await store.journal.create(new_run("run_b"))
+    # A later write of the same store waits for whatever became of the cancelled one, and comes to its end.
+    async with asyncio.timeout(5):
+        await store.journal.create(new_run("run_b"))
 
     assert len(await log(store)) in (1, 6)
 

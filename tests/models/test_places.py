@@ -109,7 +109,8 @@ async def test_a_place_that_comes_when_nobody_wants_it_any_more_goes_to_the_next
     await turn()
     first.release(None)  # the first of the two has its place
     tasks[0].cancel()  # and goes before it knows
-    (await tasks[1]).release(None)
+    async with asyncio.timeout(5):
+        (await tasks[1]).release(None)
     assert tasks[0].cancelled()
 
 

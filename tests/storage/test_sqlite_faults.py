@@ -49,6 +49,19 @@ async def test_an_append_that_found_no_room_can_be_repeated(folder: Path):
     await opened.close()
 
 
+async def test_a_write_whose_caller_is_cancelled_is_not_taken_back(folder: Path):
+    opened = await open_sqlite(folder)
+    await opened.store.journal.create(new_run())
+    writing = asyncio.create_task(opened.store.journal.append(append()))
+    asyncio.get_running_loop().call_soon(writing.cancel)  # before the writer's thread has it
+    await asyncio.wait({writing})
+    assert writing.cancelled()
+    await opened.store.journal.create(new_run("run_b"))
+
+    assert await log(opened.store) == [event(1), event(2)]
+    await opened.close()
+
+
 @pytest.mark.parametrize("kind", ["write", "sync"])
 async def test_a_failed_write_or_sync_ends_acknowledging_for_good(folder: Path, disk: Disk, kind: str):
     told: list[StoreError] = []

@@ -26,9 +26,7 @@ def traces(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["by a server", "by nobody"])
-async def test_the_engaged_switches_of_a_store_are_seen_and_it_is_left_alone(
-    tmp_path: Path, *, held: bool
-):
+async def test_the_engaged_switches_of_a_store_are_seen_and_it_is_left_alone(tmp_path: Path, *, held: bool):
     other = Tenant("other")
     opened = await open_sqlite(tmp_path)
     try:
