@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from jackline_server.core.frozen import frozen
 from jackline_server.core.instruments import Instruments
+from jackline_server.runtime.admission import Admission
 from jackline_server.runtime.bulk_control import BulkControlling
 from jackline_server.runtime.children import Children
 from jackline_server.runtime.controlling import Controlling
@@ -198,8 +199,7 @@ def _controlling(ring: Ring, *, snapshots: Snapshots, feed: Feed) -> Controlling
         codec=ring.codec,
         clock=ring.clock,
         chance=ring.chance,
-        limits=ring.limits,
-        schemas=ring.instruments.schemas,
+        admission=Admission(clock=ring.clock, limits=ring.limits, schemas=ring.instruments.schemas),
         words=WrittenWords(masks=ring.masks, plans=snapshots, codec=ring.codec),
     )
 
