@@ -132,6 +132,34 @@ def _hold_each_race_of_an_approval(outcomes: list[Outcome]) -> None:
     assert "INTERRUPT_EXPIRED" in late  # accepted in time, and nobody came to it before its time was over
 
 
+def _hold_each_race_of_many_runs(outcomes: list[Outcome]) -> None:
+    """A switch against starts, children and crashes, pages that are sent again, owners that come and go."""
+    logs = [run for one in outcomes for run in one.history.runs if one.history.switchings]
+    halts = [
+        (bool(run.parent), run.events[index - 1].kind)
+        for run in logs
+        for index, event in enumerate(run.events)
+        if str(event.fields.get("principal")).startswith("killer-")
+    ]
+    assert {child for child, _ in halts} == {True, False}
+    assert {"run_started", "run_recovered", "model_call_started"} <= {before for _, before in halts}
+    assert "KILL_SWITCH_ENGAGED" in {start.reason for one in outcomes for start in one.history.starts}
+    pages = [page for one in outcomes for page in one.history.bulk]
+    assert {"ok", "lost", "refused"} <= {page.ending for page in pages}
+    assert {page.kind for page in pages if page.runs} == {"pause", "resume", "steer", "abort"}
+    given = Counter((page.client, run) for page in pages for run in page.runs)
+    assert max(given.values()) > 1
+    owned = [
+        [stream for stream in one.history.streams if stream.run == run.run and stream.grace_ms is not None]
+        for one in outcomes
+        for run in one.history.runs
+        if any(event.fields.get("abort_cause") == "client_gone" for event in run.events)
+    ]
+    assert {stream.ending for streams in owned for stream in streams} >= {"closed", "lost"}
+    assert any(len({stream.client for stream in streams}) > 1 for streams in owned)
+    assert any(len(streams) > 2 for streams in owned)
+
+
 def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     """What a few hundred worlds hold together: else a green run would say little."""
     outcomes = [simulate(seed) for seed in range(800)]
@@ -174,6 +202,7 @@ def test_the_worlds_are_as_bad_as_they_claim_to_be() -> None:
     assert {"reflected", "grounded"} <= kinds
     _hold_each_race_of_a_command(outcomes)
     _hold_each_race_of_an_approval(outcomes)
+    _hold_each_race_of_many_runs(outcomes)
     assert {"tool_loop", "grounding_failed", "hook_veto", "guardrail", "policy_denied"} <= reasons
     busy = {(start.on_busy, start.disposition) for one in outcomes for start in one.history.starts}
     assert {("enqueue", "queued"), ("steer", "steered"), ("replace", "replaced")} <= busy

@@ -10,19 +10,16 @@ At the end everything is healed, every run is led to its end, and the validators
 import argparse
 import asyncio
 import hashlib
-import logging
 import random
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Abort, Resume
 from jackline_server.core.facts import AbortMode, Phase
 from jackline_server.core.instruments import Instruments
-from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery, RunRow
+from jackline_server.runtime.store_ports import RunRow
 from jackline_server.storage.clocks import StoreClock
 from jackline_server.storage.memory import memory_store
 from jackline_server.testing.instruments import instruments
@@ -30,30 +27,30 @@ from jackline_server.testing.simulation.approving import approves, with_approval
 from jackline_server.testing.simulation.asking import asks, with_people
 from jackline_server.testing.simulation.chaos import Chaos
 from jackline_server.testing.simulation.clients import Client, Notebook
-from jackline_server.testing.simulation.conversing import Conversations, threads_of
-from jackline_server.testing.simulation.families import mark_of, with_families
+from jackline_server.testing.simulation.commanding import Commanding
+from jackline_server.testing.simulation.conversing import Conversations
+from jackline_server.testing.simulation.families import with_families
+from jackline_server.testing.simulation.gathering import all_runs, gather, miscounted
+from jackline_server.testing.simulation.killing import Killing
+from jackline_server.testing.simulation.listening import listening
 from jackline_server.testing.simulation.loop import Deadlock, Livelock, VirtualLoop
+from jackline_server.testing.simulation.owning import Ownership
 from jackline_server.testing.simulation.scenery import draw_plans
 from jackline_server.testing.simulation.surroundings import Books
 from jackline_server.testing.simulation.weather import START_UNIX_MS, Kind, SimulatedChance, Weather
 from jackline_server.testing.simulation.wishes import draw_wish
 from jackline_server.testing.simulation.workers import LEASE_MS, LONG_LEASE_MS, Deployment, Worker
 from jackline_server.testing.validators import judge
-from jackline_server.testing.validators.history import (
-    CommandEntry,
-    History,
-    Hit,
-    Limits,
-    Run,
-    Thread,
-    Violation,
-    to_json,
-)
-from jackline_server.testing.validators.recording import bounds_of, caps_of, event_of
+from jackline_server.testing.validators.history import History, Limits, Violation, to_json
 
 HEALED_S = 120.0
 PEOPLE_S = 10.0
-MOST_EVENTS = 100_000
+CALM_GONE_MS = 2_000
+"""How much later than its grace a run without owners is told to end: a look, a nudge and a slow store."""
+
+GONE_MS = 30_000
+"""The same once all is healed: after a process that died, and a nudge that was lost."""
+
 BUG = "bug"
 """The guarantee that a violation names if the server met a bug of its own, or never came to rest."""
 
@@ -78,7 +75,7 @@ def simulate(seed: int, *, fencing: bool = True) -> Outcome:
     Takes no real time but that of the computation, and does no I/O. Not from within a running event loop.
     """
     simulation = _Simulation(seed, fencing=fencing)
-    with _listening() as bugs:
+    with listening() as bugs:
         violations = simulation.run()
     history = simulation.history
     violations += [_bug(words) for words in (*bugs, *simulation.notebook.bugs, *simulation.loop.problems)]
@@ -109,6 +106,7 @@ class _Simulation:
             books=self.books,
             plans=plans,
             conversations=Conversations(plans),
+            ownership=Ownership(plans),
             instruments=_instruments(),
             ids=SimulatedChance(chance=self.chance),
             lease_ms=lease_ms,
@@ -117,9 +115,7 @@ class _Simulation:
         self.notebook = Notebook()
         self.weather = weather
         self.history = History()
-        self._runs: list[Run] = []
-        self._commands: list[CommandEntry] = []
-        self._threads: Sequence[Thread] = ()
+        self._healed_ms = 0
 
     def _now_ms(self) -> int:
         return int(self.loop.time() * 1000)
@@ -141,21 +137,24 @@ class _Simulation:
         ]
         if any(asks(plan) or approves(plan) for plan in self.deployment.plans.values()):
             clients.append(asyncio.create_task(self._person()))
+        clients += [asyncio.create_task(one) for one in self._operators()]
         done, _ = await asyncio.wait(clients, timeout=60)
         chaos.cancel()
         await self.chaos.heal()
+        self._healed_ms = self._now_ms()
         found = await self._come_to_rest()
         late = [task for task in clients if task not in done]
         if late:
             await asyncio.wait(late, timeout=60)
+            found += await self._come_to_rest()
         for run in await self._rows():
             await self._watcher(run)
         for task in clients:
             if task.done() and task.exception() is not None:
                 found.append(_bug(f"a client failed: {task.exception()!r}"))
-        await self._collect()
-        found.extend(self._miscounted())
-        self.history = self._history()
+        self.history = await gather(self.deployment, self.notebook, self._limits())
+        if self.weather.kind is not Kind.CHAOS:
+            found.extend(_bug(words) for words in miscounted(self.history))
         for worker in self.deployment.workers:
             worker.crash()
         await self.loop.unwind()
@@ -171,6 +170,12 @@ class _Simulation:
         if not self.weather.calm:
             self.weather.fault = self.chance.choice((0.0, 0.02, 0.1))
 
+    def _operators(self) -> list[Coroutine[None, None, None]]:
+        """Who does something to many runs at once, in some worlds."""
+        killing = Killing(self.deployment, self.notebook)
+        commanding = Commanding(self.deployment, self.notebook)
+        return [one.act() for one in (killing, commanding) if one.happens]
+
     async def _client(self, number: int) -> None:
         client = Client(f"c{number}", self.deployment, self.notebook)
         dice = self.chance
@@ -179,7 +184,10 @@ class _Simulation:
         run_id = await client.start(wish, tries=4)
         if run_id is None:
             return
-        watching = asyncio.create_task(client.follow(run_id, patience=8))
+        watching = [asyncio.create_task(client.follow(run_id, patience=8))]
+        for place, stays in enumerate(self.deployment.ownership.of_a_run()):
+            owner = Client(f"{client.name}-owner-{place}", self.deployment, self.notebook)
+            watching.append(asyncio.create_task(owner.own(run_id, stays)))
         for step in range(dice.randint(0, 4)):
             await asyncio.sleep(dice.random() * 1.5)
             match self.weather.pick(start=15, wait=10, meddle=75):
@@ -190,7 +198,8 @@ class _Simulation:
                 case _:
                     await client.meddle(await self._one_of(run_id), step)
             await self._talk(client, number, step)
-        await watching
+        for task in watching:
+            await task
 
     async def _person(self) -> None:
         """Answer what is asked, for a while."""
@@ -240,22 +249,34 @@ class _Simulation:
                 return []
             for row in left:
                 number += 1
-                if row.phase is Phase.QUEUED and await self._starts_too_late(row, operator, until):
-                    abort = Abort(mode=AbortMode.NOW, skip_routes=False)
-                    await operator.control(row.run_id, abort, f"operator-{number}")
-                elif row.phase is Phase.PAUSED:
-                    await operator.control(row.run_id, Resume(), f"operator-{number}")
-                elif row.phase is Phase.WAITING and self.weather.happens(0.3):
-                    answer = await operator.an_answer(row.run_id)
-                    if answer is not None:
-                        await operator.control(row.run_id, answer, f"operator-{number}")
-                        await operator.answer_again(row.run_id, f"operator-{number}-again")
+                if not self._ends_by_itself(row):
+                    await self._lead(row, operator, f"operator-{number}", until)
             await asyncio.sleep(0.5)
         return [
             Violation(guarantee=BUG, run=row.run_id, sentence=f"the run is {row.phase.value} and stays so")
             for row in await self._rows()
             if not row.phase.terminal
         ]
+
+    async def _lead(self, row: RunRow, operator: Client, command_id: str, until_s: float) -> None:
+        """Bring the run nearer to its end, if it needs somebody for that."""
+        if row.phase is Phase.QUEUED and await self._starts_too_late(row, operator, until_s):
+            abort = Abort(mode=AbortMode.NOW, skip_routes=False)
+            await operator.control(row.run_id, abort, command_id)
+        elif row.phase is Phase.PAUSED:
+            await operator.control(row.run_id, Resume(), command_id)
+        elif row.phase is Phase.WAITING and self.weather.happens(0.3):
+            answer = await operator.an_answer(row.run_id)
+            if answer is not None:
+                await operator.control(row.run_id, answer, command_id)
+                await operator.answer_again(row.run_id, f"{command_id}-again")
+
+    def _ends_by_itself(self, row: RunRow) -> bool:
+        """True for a run whose owners have gone, where the clocks that say so are right."""
+        return not self.weather.clocks_jumped and any(
+            stream.run == row.run_id and stream.grace_ms is not None and stream.deliveries
+            for stream in self.notebook.streams
+        )
 
     async def _starts_too_late(self, row: RunRow, operator: Client, until_s: float) -> bool:
         """True if a clock that had jumped put its start off beyond that moment."""
@@ -269,127 +290,27 @@ class _Simulation:
         if row.phase.terminal:
             await Client("late", self.deployment, self.notebook).follow(row.run_id, patience=2, hurry=True)
 
-    # --- what was seen -------------------------------------------------------------------------
-
-    async def _told(self, run_id: str) -> tuple[int | None, int | None]:
-        """The tokens and the money that a run has used, as the server says; asked if there are families."""
-        client = Client("late", self.deployment, self.notebook)
-        found = await client.look(run_id) if self.deployment.has_families else None
-        return (None, None) if found is None else (found.state.ledger.tokens, found.state.ledger.cost_micros)
-
-    async def _rows(self) -> Sequence[RunRow]:
-        query = RunQuery(tenant=DEFAULT_TENANT, labels={}, limit=1_000)
-        return (await self.deployment.store.runs.page(query)).rows
-
-    async def _collect(self) -> None:
-        """Read what the store holds at the end."""
-        store, at = self.deployment.store, _commit_times(self.deployment)
-        for row in sorted(await self._rows(), key=lambda row: row.run_id):
-            stored = await store.journal.read(row.run_id, after_sequence=0, limit=MOST_EVENTS)
-            plan = ProtoCodec().decode_plan(await store.journal.plan(row.plan_digest))
-            tokens, cost_micros = await self._told(row.run_id)
-            self._runs.append(
-                Run(
-                    run=row.run_id,
-                    mark=mark_of(stored[0]),
-                    caps=caps_of(plan, bounds_of(stored[0]) if row.parent_run_id else plan.bounds),
-                    events=tuple(event_of(one, at_ms=at.get((row.run_id, one.sequence))) for one in stored),
-                    thread=row.thread_id,
-                    parent=row.parent_run_id,
-                    tokens=tokens,
-                    cost_micros=cost_micros,
-                )
-            )
-        self._threads = await threads_of(store, ProtoCodec())
-        for command in {(control.run, control.command_id): None for control in self.notebook.controls}:
-            found = await store.commands.get(*command)
-            if found is not None:
-                self._commands.append(
-                    CommandEntry(run=command[0], command_id=command[1], ordinal=found.ordinal)
-                )
-
-    def _miscounted(self) -> list[Violation]:
-        """Where no process ever goes away, no recovery may count as one from a crash.
-
-        The first recovery of a run aside: where the answer to its creation was lost, nobody drove it.
-        """
-        if self.weather.kind is Kind.CHAOS:
-            return []
-        return [
-            Violation(guarantee=BUG, run=run.run, sentence=f"event {event.sequence} counts a crash; none was")
-            for run in self._runs
-            for event in run.events[2:]
-            if event.kind == "run_recovered" and event.fields["cause"] == "crash"
-        ]
-
-    def _history(self) -> History:
-        """All of it."""
-        runs = {run.mark: run.run for run in self._runs}
-        calm = self.weather.calm
-        return History(
-            runs=tuple(self._runs),
-            commits=tuple(self.deployment.commits),
-            commands=tuple(self._commands),
-            starts=tuple(self.notebook.starts),
-            controls=tuple(self.notebook.controls),
-            streams=tuple(self.notebook.streams),
-            tools=tuple(self.books.tools),
-            threads=tuple(self._threads),
-            appends=tuple(self.notebook.appends),
-            hits=tuple(Hit(run=runs.get(mark, mark), at_ms=at) for mark, at in self.books.hits),
-            limits=Limits(
-                abort_within_ms=2_000 if calm else None,
-                call_after_abort_ms=100 if calm else None,
-                heartbeat_within_ms=None,
-                quiescent=True,
-                zero_unix_ms=None if self.weather.clocks_jumped else START_UNIX_MS,
-            ),
+    def _limits(self) -> Limits:
+        """What can be judged of a world like this."""
+        calm, jumped = self.weather.calm, self.weather.clocks_jumped
+        return Limits(
+            abort_within_ms=2_000 if calm else None,
+            call_after_abort_ms=100 if calm else None,
+            heartbeat_within_ms=None,
+            quiescent=True,
+            zero_unix_ms=None if jumped else START_UNIX_MS,
+            gone_within_ms=None if jumped else CALM_GONE_MS if calm else GONE_MS,
+            healed_ms=0 if calm else self._healed_ms,
         )
 
-
-def _commit_times(deployment: Deployment) -> dict[tuple[str, int], int]:
-    return {
-        (commit.run, sequence): commit.at_ms
-        for commit in deployment.commits
-        for sequence in range(commit.after + 1, commit.after + commit.count + 1)
-    }
+    async def _rows(self) -> Sequence[RunRow]:
+        return await all_runs(self.deployment)
 
 
 @cache
 def _instruments() -> Instruments:
     """One for all worlds: they hold no state but caches of what is pure."""
     return instruments()
-
-
-# --- listening for bugs ------------------------------------------------------------------------
-
-
-class _Ear(logging.Handler):
-    """Keeps what the server reports as an error; its warnings are what the weather brings."""
-
-    def __init__(self) -> None:
-        super().__init__(level=logging.ERROR)
-        self.heard: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, RuntimeError) or "a bug of" not in str(error):
-            self.heard.append(f"{record.getMessage()}: {error!r}")
-
-
-@contextmanager
-def _listening() -> Generator[list[str]]:
-    log, ear = logging.getLogger("jackline_server"), _Ear()
-    level, propagate = log.level, log.propagate
-    log.addHandler(ear)
-    log.setLevel(logging.ERROR)
-    log.propagate = False
-    try:
-        yield ear.heard
-    finally:
-        log.removeHandler(ear)
-        log.setLevel(level)
-        log.propagate = propagate
 
 
 # --- from the command line ---------------------------------------------------------------------

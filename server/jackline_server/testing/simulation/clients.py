@@ -6,7 +6,7 @@ Owns what a client does and the record of what it saw. Calls go to either worker
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -41,9 +41,11 @@ from jackline_server.runtime.use_cases import (
 )
 from jackline_server.testing.simulation.approving import decided, thought_ms
 from jackline_server.testing.simulation.asking import answered
+from jackline_server.testing.simulation.owning import ALWAYS, Stay
 from jackline_server.testing.simulation.weather import START_UNIX_MS
 from jackline_server.testing.simulation.wishes import Wish, caller, wished
 from jackline_server.testing.simulation.workers import ConnectionLost, Deployment, Worker
+from jackline_server.testing.validators.acts import BulkPage, Switching
 from jackline_server.testing.validators.history import (
     CLOSED,
     LOST,
@@ -71,6 +73,8 @@ class Notebook:
     controls: list[Control] = field(default_factory=list[Control])
     streams: list[Stream] = field(default_factory=list[Stream])
     appends: list[Append] = field(default_factory=list[Append])
+    switchings: list[Switching] = field(default_factory=list[Switching])
+    bulk: list[BulkPage] = field(default_factory=list[BulkPage])
     bugs: list[str] = field(default_factory=list[str])
 
 
@@ -95,7 +99,7 @@ class Client:
             begin = self._deployment.now_ms()
             thread = self._deployment.conversations.joined(wish.mark)
             request = wished(wish, thread)
-            ending, answer, reason = await self._call(partial(_start, request), timeout_ms=4_000)
+            ending, answer, reason = await self.call(partial(_start, request), timeout_ms=4_000)
             record = Start(
                 client=self.name,
                 request_id=wish.request_id,
@@ -123,7 +127,7 @@ class Client:
         request = self._deployment.conversations.message(self.name)
         for _ in range(tries if request.request_id else 1):
             begin = self._deployment.now_ms()
-            ending, _, reason = await self._call(
+            ending, _, reason = await self.call(
                 lambda runtime: runtime.threads.append(request), timeout_ms=4_000
             )
             self._notebook.appends.append(
@@ -149,7 +153,7 @@ class Client:
     async def _put(self, source: Source) -> None:
         ending = ""
         while ending != OK:
-            ending, _, _ = await self._call(
+            ending, _, _ = await self.call(
                 lambda runtime: runtime.workflows.put(caller(self.name), source, alias="", expect_digest=""),
                 timeout_ms=4_000,
             )
@@ -167,7 +171,18 @@ class Client:
                 position = self._dice.chance.randint(0, position)
             await asyncio.sleep(self._dice.chance.random() * 0.5)
 
-    async def _stream(self, run_id: str, after: int, *, hurry: bool) -> tuple[int, bool]:
+    async def own(self, run_id: str, stays: Sequence[Stay]) -> None:
+        """Be an owner of a run for these times, or until it has ended."""
+        position = 0
+        for stay in stays:
+            position, ended = await self._stream(run_id, position, hurry=True, stay=stay)
+            if ended:
+                return
+            await asyncio.sleep(stay.away_ms / 1000)
+
+    async def _stream(
+        self, run_id: str, after: int, *, hurry: bool, stay: Stay | None = None
+    ) -> tuple[int, bool]:
         """One stream. Where it came to, and whether the run had ended."""
         deliveries: list[Delivery] = []
         begin = self._deployment.now_ms()
@@ -184,7 +199,7 @@ class Client:
 
         ending, reason, metadata = CLOSED, "", dict[str, str]()
         try:
-            ended = await self._worker().watch(run_id, after, take, timeout_ms=90_000)
+            ended = await self._worker().watch(run_id, after, take, stay=stay or ALWAYS)
             ending = OK if ended else CLOSED
         except Refused as refused:
             ending, reason, metadata = REFUSED, refused.reason.value, refused.metadata
@@ -206,6 +221,7 @@ class Client:
                 ending=ending,
                 reason=reason,
                 metadata=metadata,
+                grace_ms=None if stay is None else stay.grace_ms,
             )
         )
         position = deliveries[-1].sent_through if deliveries else after
@@ -234,7 +250,7 @@ class Client:
             wait=wait,
             wait_ms=self._dice.chance.choice((0, 500, 3_000)),
         )
-        ending, receipt, reason = await self._call(
+        ending, receipt, reason = await self.call(
             lambda runtime: runtime.runs.control(request), timeout_ms=5_000
         )
         record = Control(
@@ -249,7 +265,7 @@ class Client:
             ending=ending,
             reason=reason,
         )
-        self._notebook.controls.append(record if receipt is None else _with_receipt(record, receipt))
+        self._notebook.controls.append(record if receipt is None else with_receipt(record, receipt))
         return ending == OK or reason not in ("", "STORE_UNAVAILABLE", "STORE_FULL", "COMMAND_LIMIT")
 
     async def meddle(self, run_id: str, number: int) -> None:
@@ -334,14 +350,14 @@ class Client:
 
     async def look(self, run_id: str) -> Snapshot | None:
         """The run, if the deployment answers."""
-        _, snapshot, _ = await self._call(
+        _, snapshot, _ = await self.call(
             lambda runtime: runtime.runs.get(DEFAULT_TENANT, run_id), timeout_ms=3_000
         )
         return snapshot
 
     async def wait(self, run_id: str) -> None:
         """Wait a while for the end of a run; what comes is not looked at."""
-        await self._call(
+        await self.call(
             lambda runtime: runtime.runs.wait(DEFAULT_TENANT, run_id, timeout_ms=2_000), timeout_ms=4_000
         )
 
@@ -350,10 +366,10 @@ class Client:
     def _worker(self) -> Worker:
         return self._dice.chance.choice(self._deployment.workers)
 
-    async def _call(
+    async def call(
         self, call: Callable[[Runtime], Awaitable[T]], *, timeout_ms: int
     ) -> tuple[str, T | None, str]:
-        """How a call ended, its answer, and the reason of a refusal."""
+        """Call either worker: how the call ended, its answer, and the reason of a refusal."""
         try:
             return OK, await self._worker().ask(call, timeout_ms=timeout_ms), ""
         except Refused as refused:
@@ -369,7 +385,8 @@ def _start(request: StartRun, runtime: Runtime) -> Awaitable[Started]:
     return runtime.runs.start(request)
 
 
-def _with_receipt(record: Control, receipt: Receipt) -> Control:
+def with_receipt(record: Control, receipt: Receipt) -> Control:
+    """What a client saw of a command that was answered."""
     return replace(
         record,
         stage=receipt.stage.value,

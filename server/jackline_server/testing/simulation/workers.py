@@ -28,6 +28,7 @@ from jackline_server.testing.simulation.conversing import Conversations
 from jackline_server.testing.simulation.families import LEAF
 from jackline_server.testing.simulation.faulty_store import Line, faulty
 from jackline_server.testing.simulation.loop import PROCESS, Process, VirtualLoop
+from jackline_server.testing.simulation.owning import Ownership, Stay
 from jackline_server.testing.simulation.surroundings import (
     Books,
     SimulatedConsultants,
@@ -74,6 +75,7 @@ class Deployment:
     ids: SimulatedChance
     lease_ms: int
     conversations: Conversations
+    ownership: Ownership
     commits: list[Commit] = field(default_factory=list[Commit])
     workers: list["Worker"] = field(default_factory=list["Worker"])
 
@@ -128,6 +130,7 @@ class Worker:
         self._line: Line | None = None
         self._runtime: Runtime | None = None
         self._wire: Wire | None = None
+        self._owning: asyncio.Task[None] | None = None
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -151,6 +154,8 @@ class Worker:
         self._runtime = self._context.run(self._build, name, faulty(deployment.store, self._line))
         starting = self._runtime
         deployment.loop.create_task(_booting(starting), context=self._context)
+        if deployment.ownership.are_there:
+            self._owning = deployment.loop.create_task(starting.owning.run(), context=self._context)
 
     def crash(self) -> None:
         """End the process as SIGKILL does."""
@@ -176,6 +181,8 @@ class Worker:
         runtime = self._runtime
         if runtime is None or process.dead:
             return
+        if self._owning is not None:
+            self._owning.cancel()
         task = self._deployment.loop.create_task(runtime.shut_down(), context=self._context)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda _: None if done.done() else done.set_result(None))
@@ -244,15 +251,19 @@ class Worker:
                 task.cancel()
 
     async def watch(
-        self, run_id: str, after: int, take: Callable[[Frame], Awaitable[bool]], *, timeout_ms: int
+        self, run_id: str, after: int, take: Callable[[Frame], Awaitable[bool]], *, stay: Stay
     ) -> bool:
         """Watch a run; `take` slows the stream down, and ends it by False. True if the server ended it."""
 
         async def stream(runtime: Runtime) -> bool:
-            frames = runtime.runs.watch(DEFAULT_TENANT, run_id, after_sequence=after, deltas=after % 2 == 0)
-            return await _pump(frames, take)
+            runs = runtime.runs
+            frames = runs.watch(DEFAULT_TENANT, run_id, after_sequence=after, deltas=after % 2 == 0)
+            if stay.grace_ms is None:
+                return await _pump(frames, take)
+            async with runs.own(DEFAULT_TENANT, run_id, after_sequence=after, grace_ms=stay.grace_ms):
+                return await _pump(frames, take)
 
-        return await self.ask(stream, timeout_ms=timeout_ms)
+        return await self.ask(stream, timeout_ms=stay.for_ms)
 
 
 async def _booting(runtime: Runtime) -> None:

@@ -11,6 +11,8 @@ from functools import cache
 
 from pydantic import TypeAdapter
 
+from jackline_server.testing.validators.acts import BulkPage, Switching
+
 Scalar = None | bool | int | str
 FieldValue = Scalar | list[str] | dict[str, Scalar]
 """What a field of a fact may be."""
@@ -168,7 +170,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One watch of a run, opened after an event. `ending` is OK, REFUSED, LOST or CLOSED."""
+    """One watch of a run, opened after an event. `ending` is OK, REFUSED, LOST or CLOSED.
+
+    `grace_ms` is set for an owner of the run: how long the run goes on without it.
+    """
 
     client: str
     run: str
@@ -179,6 +184,7 @@ class Stream:
     ending: str
     reason: str = ""
     metadata: Mapping[str, str]
+    grace_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +261,9 @@ class Limits:
     """How soon things have to happen. None where the observer's own faults forbid to judge it.
 
     `quiescent` says that everything was healed at the end and every run had the time to finish.
-    `zero_unix_ms` is what the clocks that questions expire by read at the observer's zero, if none jumps.
+    `zero_unix_ms` is what the clocks that questions and graces end by read at the observer's zero, if none
+    jumps. `gone_within_ms` is how much later than its grace a run without owners is told to end, or than
+    `healed_ms`, from which on nothing is disturbed.
     """
 
     abort_within_ms: int | None = None
@@ -263,6 +271,8 @@ class Limits:
     heartbeat_within_ms: int | None = None
     quiescent: bool = False
     zero_unix_ms: int | None = None
+    gone_within_ms: int | None = None
+    healed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +292,8 @@ class History:
     hits: tuple[Hit, ...] = ()
     threads: tuple[Thread, ...] = ()
     appends: tuple[Append, ...] = ()
+    switchings: tuple[Switching, ...] = ()
+    bulk: tuple[BulkPage, ...] = ()
     limits: Limits = Limits()
 
     def log(self, run: str) -> tuple[Event, ...]:
