@@ -62,14 +62,14 @@ class ToolCall:
     """One entry of the registry.
 
     `interrupted` is true if it was in flight when its worker died. `tool` is a name of the plan or `other`,
-    `name` what the model wrote. `bound` is what its last attempt was given beside `arguments`: the values
-    that the step binds; None if it binds none. `own` is what that attempt was given of the context by the
-    tool's `input`; None if that is nothing. `retry_at_active_ms` is set while its last attempt has failed
-    and another is to come. `reuse_key` is set where an equal call may get its result. `tail` and `blob` are
-    the rest of an output that was cut, as the fact says. `awaits` are the hooks that have yet to look at how
-    it ended: until then it is not settled. `ask` is what its tool asked last, `reply` what a person said to
-    it, and `asked` how often a person was asked. `verdict` is None for a call that nobody was asked about
-    before it.
+    `name` what the model wrote. `bound` is what its attempts are given beside `arguments`: the values that
+    the step binds, as they were at the first; None if it binds none. `own` is what the tool's `input` took
+    of the context at the first; None if that is nothing. `retry_at_active_ms` is set while its last attempt
+    has failed and another is to come. `reuse_key` is set where an equal call may get its result. `tail` and
+    `blob` are the rest of an output that was cut, as the fact says. `awaits` are the hooks that have yet to
+    look at how it ended: until then it is not settled. `ask` is what its tool asked last, `reply` what a
+    person said to it, and `asked` how often a person was asked. `verdict` is None for a call that nobody was
+    asked about before it.
     """
 
     call_id: str

@@ -31,6 +31,7 @@ from jackline_server.core.folding.evolve_calls import (
     bound_for,
     failure_policy,
     is_counted,
+    own_for,
     reuse_key,
 )
 from jackline_server.core.frozen import frozen
@@ -277,7 +278,6 @@ def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: 
         timeouts.append(batch.step.bounds.tool_timeout_ms)
     if time_left_ms is not None:
         timeouts.append(time_left_ms)
-    own: JsonObject = {} if batch.step is None else step_input(state.context, step.input or {})
     entry = batch.entry(call)
     return ToolAttempt(
         started=ToolCallStarted(
@@ -290,7 +290,7 @@ def _attempt(batch: Batch, call: ToolCall, arguments: JsonObject, time_left_ms: 
         step=step,
         arguments=arguments,
         bound=bound_for(state, call) or {},
-        step_input=own,
+        step_input=own_for(state, call) or {},
         timeout_ms=min(timeouts),
         reply=call.reply,
         approval=step.approval if entry is None else entry.approval,

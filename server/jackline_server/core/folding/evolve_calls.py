@@ -82,7 +82,10 @@ def _with_call(visit: Visit, call_id: str) -> tuple[Reply | Note, ...]:
 
 
 def start(state: RunState, fact: ToolCallStarted) -> RunState:
-    """An attempt is reserved: it counts from here. A question that is put into words anew was counted."""
+    """An attempt is reserved: it counts from here. A question that is put into words anew was counted.
+
+    What the first one is given beside the arguments is what all of them are given.
+    """
     before = _call(state, fact.call_id)
     call = change(
         before,
@@ -116,6 +119,8 @@ def is_counted(plan: Plan, call: ToolCall) -> bool:
 
 def reuse_key(state: RunState, call: ToolCall) -> str:
     """What calls have in common that may share a result; empty for a tool that is always asked."""
+    if call.attempts:
+        return call.reuse_key
     tool = result_tool.behind(state.plan, call.tool)
     if not isinstance(tool, ToolStep) or not failure_policy(state, call).reuse:
         return ""
@@ -135,7 +140,13 @@ _NO_POLICY = ToolPolicy()
 
 
 def bound_for(state: RunState, call: ToolCall) -> JsonObject | None:
-    """What the call is given now beside its arguments: what its step binds. None if that is nothing."""
+    """What the call is given beside its arguments: what its step binds. None if that is nothing.
+
+    That is read of the context until its first attempt begins, and stays: whoever looks at a call looks at
+    that one, and its key stands for what it was given first.
+    """
+    if call.attempts:
+        return call.bound
     step = state.plan.steps.get(call.step_id)
     if not isinstance(step, ModelStep):
         return None
@@ -144,7 +155,12 @@ def bound_for(state: RunState, call: ToolCall) -> JsonObject | None:
 
 
 def own_for(state: RunState, call: ToolCall) -> JsonObject | None:
-    """What the tool's `input` takes of the context now; None where no model calls it, or it is no tool."""
+    """What the tool's `input` takes of the context; None where no model calls it, or it is no tool.
+
+    As with what is bound, it stays what it was at the first attempt: None if that was nothing.
+    """
+    if call.attempts:
+        return call.own
     step, tool = state.plan.steps.get(call.step_id), result_tool.behind(state.plan, call.tool)
     if not isinstance(step, ModelStep) or not isinstance(tool, ToolStep):
         return None
