@@ -17,7 +17,9 @@ from jackline.v1.event_pb2 import (
     ModelCallPurpose,
     ModelCallStarted,
     ModelReplied,
+    Paused,
     RunFinished,
+    RunStarted,
     StepEvent,
     StepFinished,
     StepStarted,
@@ -29,6 +31,7 @@ from jackline.v1.event_pb2 import (
     ToolResultContent,
 )
 from jackline.v1.run_pb2 import Effect, RunState, StopReason, ToolCallStatus, Usage
+from jackline_client.cli.wording import ending
 from jackline_client.explaining import Cause, Explanation, explain
 from jackline_client.explaining.causes import on_the_way
 from jackline_client.explaining.history import read
@@ -50,6 +53,18 @@ def test_there_is_a_text_for_each_recorded_run_and_none_beside() -> None:
 
 
 # --- a run made by hand ------------------------------------------------------------------------
+
+
+def test_a_run_that_is_held_before_its_time_says_when_that_is() -> None:
+    begun = StepEvent(run_id="run_1", sequence=1, run_started=RunStarted(workflow="held"))
+    begun.run_started.start_time.FromJsonString("2999-03-01T18:30:00Z")
+    paused = StepEvent(run_id="run_1", sequence=2, paused=Paused(principal="ann"))
+    told = text_of(explain([begun, paused]))
+    assert "held by ann; it begins at 2999-03-01 18:30:00 UTC at the earliest" in told
+
+
+def test_a_reason_that_says_all_is_said_once() -> None:
+    assert ending("aborted", StopReason.STOP_REASON_KILL_SWITCH, "kill_switch") == "aborted (kill_switch)"
 
 
 class Log:

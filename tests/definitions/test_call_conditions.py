@@ -49,7 +49,7 @@ def schema(parameters: str) -> tuple[str, str]:
     [
         (
             rule("call.tool == 'isue_refund'"),
-            "`isue_refund` is no tool here; did you mean `issue_refund`?: nothing is ever equal to it",
+            "`isue_refund` is no tool here: nothing is ever equal to it; did you mean `issue_refund`?",
         ),
         (
             rule("call.arguments.amout > 100.0", top=True),

@@ -166,7 +166,7 @@ def test_what_broke_comes_first_and_a_new_or_lost_case_is_neither_broken_nor_men
     assert found.failing == (("s", "still"),)
     assert found.added == (("s", "new"),)
     assert found.gone == (("s", "lost"),)
-    assert found.is_worse
+    assert not found.is_sound
     lines = [line.text.split()[0] for line in comparison_lines(before, after)]
     assert lines[:2] == ["regressed", "no"]
     assert [one for one in lines if one in ("regressed", "fixed", "new", "gone")] == [
@@ -175,7 +175,18 @@ def test_what_broke_comes_first_and_a_new_or_lost_case_is_neither_broken_nor_men
         "new",
         "gone",
     ]
-    assert not compared(before, before).is_worse
+    assert compared(before, before).is_sound
+
+
+def test_what_an_interrupted_evaluation_has_not_tried_is_neither_broken_nor_mended_nor_passed() -> None:
+    whole = results(case("a", PASSED), case("b", PASSED))
+    cut = results(case("a", PASSED), case("b"), complete=False)
+    for found in (compared(whole, cut), compared(cut, whole)):
+        assert (found.regressed, found.fixed, found.untried) == ((), (), (("s", "b"),))
+        assert not found.is_sound
+    told = [line.text for line in comparison_lines(cut, whole)]
+    assert told[0] == "not tried  s/b  none -> 1/1"
+    assert told[-1] == "0 regressed, 0 fixed, 1 as before, 0 new, 0 gone, 1 not tried in both"
 
 
 def spread(*tokens: int) -> Results:

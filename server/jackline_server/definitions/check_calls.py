@@ -82,9 +82,9 @@ class CallCheck:
         refs = sorted({callee.ref for callee in self.callees})
         for members, text in sorted(self.expressions.compared(cel)):
             if members in tools and refs and text not in (*refs, *_BUILT_IN):
-                self._tell(f"`{text[:64]}` is no tool here{nearest(text, refs)}")
+                self._tell(f"`{text[:64]}` is no tool here", nearest(text, refs))
             elif members == effect and text not in _EFFECTS:
-                self._tell(f"`{text[:64]}` is no effect{nearest(text, _EFFECTS)}")
+                self._tell(f"`{text[:64]}` is no effect", nearest(text, _EFFECTS))
 
     def check_calls(self, cel: str) -> None:
         """Report what is read of `calls`: members that a call does not have, arguments, names of tools."""
@@ -109,8 +109,8 @@ class CallCheck:
         elif members[0] == "arguments":
             self.check_arguments(members[1:])
 
-    def _tell(self, message: str) -> None:
-        self._report(f"{message}: nothing is ever equal to it", "expression_text_unknown")
+    def _tell(self, message: str, hint: str) -> None:
+        self._report(f"{message}: nothing is ever equal to it{hint}", "expression_text_unknown")
 
     def _report(self, message: str, code: str) -> None:
         self.report.warning(code, message, self.path)

@@ -78,7 +78,7 @@ class Starting:
         most = self._limits.start_delay_ms
         if request.start_delay_ms is None or request.start_delay_ms <= most:
             return
-        words = f"at most {timedelta(milliseconds=most)}"
+        words = f"at most {str(timedelta(milliseconds=most)).removesuffix(', 0:00:00')}"
         raise Refused(
             Reason.INVALID_REQUEST,
             f"start_delay is longer than the operator allows. Give {words}, or start it later.",

@@ -198,7 +198,7 @@ def pause(runs: "RunFilter | None", how: _How) -> None:
 @app.command("resume")
 @_to_many
 def resume(runs: "RunFilter | None", how: _How) -> None:
-    """Let every paused run that matches go on."""
+    """Let every run that matches go on, if it is paused or about to be; others go on as they do."""
     _carry_out(
         lambda client, preview: client.bulk.resume(
             runs, reason=how.reason, preview=preview, page_size=_LARGEST_PAGE

@@ -130,7 +130,8 @@ def ending(signal: str, stop_reason: StopReason.ValueType, leaf: str) -> str:
     shown = short(signal) or reason
     if stop_reason == StopReason.STOP_REASON_OPERATOR:
         return f"{shown} (by a command)"
-    details = [word for word in (reason, short(leaf)) if word not in _NORMAL_SIGNALS | {"outcome", shown}]
+    said = dict.fromkeys((reason, short(leaf)))
+    details = [word for word in said if word not in _NORMAL_SIGNALS | {"outcome", shown}]
     return f"{shown} ({', '.join(details)})" if details else shown
 
 

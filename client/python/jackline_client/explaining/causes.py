@@ -145,7 +145,9 @@ def _open(history: History) -> Cause:
     ]
     held = history.last("paused", "resumed")
     if held is not None and held.HasField("paused"):
-        return Cause(sequence=held.sequence, kind="paused", text=f"held by {held.paused.principal}")
+        begins = _delayed(history)
+        later = f"; {begins.text} at the earliest" if begins is not None else ""
+        return Cause(sequence=held.sequence, kind="paused", text=f"held by {held.paused.principal}{later}")
     if asked:
         last = asked[-1]
         causes = (history.calls.get(last.interrupt_raised.call_id),)

@@ -262,4 +262,4 @@ def _compare(files: Sequence[Path], output: Output) -> None:
         say_json(found.document())
     else:
         show_lines(make_screen(), comparison_lines(before, after))
-    raise typer.Exit(ExitCode.RUN_FAILED if found.is_worse else ExitCode.OK)
+    raise typer.Exit(ExitCode.OK if found.is_sound else ExitCode.RUN_FAILED)

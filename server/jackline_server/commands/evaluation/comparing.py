@@ -42,29 +42,30 @@ _MEASURES = (
 
 @frozen
 class Comparison:
-    """The cases of two evaluations, by what became of them."""
+    """The cases of two evaluations, by what became of them. An interrupted one has not tried all of them."""
 
     regressed: tuple[_Key, ...]
     fixed: tuple[_Key, ...]
     failing: tuple[_Key, ...]
     added: tuple[_Key, ...]
     gone: tuple[_Key, ...]
+    untried: tuple[_Key, ...]
 
     @property
-    def is_worse(self) -> bool:
-        """True if something passed before and does not now."""
-        return bool(self.regressed)
+    def is_sound(self) -> bool:
+        """True if all that is in both was tried in both, and nothing that passed before does so no more."""
+        return not self.regressed and not self.untried
 
     def document(self) -> dict[str, list[str]]:
         """It for programs: the cases, as `suite/case`, by what became of them."""
-        groups = ("regressed", "fixed", "failing", "added", "gone")
+        groups = ("regressed", "fixed", "failing", "added", "gone", "untried")
         return {group: [_name(key) for key in getattr(self, group)] for group in groups}
 
 
 def compared(before: Results, after: Results) -> Comparison:
-    """What became of each case. One that is not in both is neither broken nor mended."""
+    """What became of each case. One that was not tried in both is neither broken nor mended."""
     old, new = before.cases(), after.cases()
-    both = [key for key in new if key in old]
+    both = [key for key in new if key in old and old[key].tries and new[key].tries]
     passed = {key for key in both if old[key].verdict is Verdict.PASSED}
     passes = {key for key in both if new[key].verdict is Verdict.PASSED}
     return Comparison(
@@ -73,6 +74,7 @@ def compared(before: Results, after: Results) -> Comparison:
         failing=tuple(key for key in both if key not in passed and key not in passes),
         added=tuple(key for key in new if key not in old),
         gone=tuple(key for key in old if key not in new),
+        untried=tuple(key for key in new if key in old and key not in both),
     )
 
 
@@ -92,12 +94,16 @@ def comparison_lines(before: Results, after: Results) -> Iterator[Line]:
         yield Line(f"new        {_name(key)}  {_passes(new[key])}", style)
     for key in found.gone:
         yield Line(f"gone       {_name(key)}  {_passes(old[key])}")
+    for key in found.untried:
+        yield Line(f"not tried  {_name(key)}  {_passes(old[key])} -> {_passes(new[key])}", "bad")
     yield from _uses(old, new)
-    same = len([key for key in new if key in old]) - len(found.regressed) - len(found.fixed)
+    other = len(found.regressed) + len(found.fixed) + len(found.untried)
+    same = len([key for key in new if key in old]) - other
+    untried = f", {len(found.untried)} not tried in both" if found.untried else ""
     yield Line(
         f"{len(found.regressed)} regressed, {len(found.fixed)} fixed, {same} as before, "
-        f"{len(found.added)} new, {len(found.gone)} gone",
-        "bad" if found.is_worse else "good",
+        f"{len(found.added)} new, {len(found.gone)} gone{untried}",
+        "good" if found.is_sound else "bad",
     )
 
 
@@ -143,4 +149,4 @@ def _name(key: _Key) -> str:
 
 
 def _passes(case: CaseResult) -> str:
-    return f"{case.passed_tries}/{len(case.tries)}"
+    return f"{case.passed_tries}/{len(case.tries)}" if case.tries else "none"
