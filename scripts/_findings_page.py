@@ -17,7 +17,8 @@ HEAD = """\
 What `jackline validate` and ValidateWorkflow say of a [workflow file](workflow.md). Each finding has a
 severity, a code, a place (file, line, column, path of keys) and a sentence. An *error*: the file can't be
 used. A *warning*: it can, and likely does something else than was meant. An *info*: worth knowing.
-`jackline validate` ends with 1 where there is an error. Codes stay as they are; sentences may get better.
+`jackline validate` ends with 1 where there is an error, and with `--strict` where there is a warning. Codes
+stay as they are; sentences may get better.
 """
 
 

@@ -26,6 +26,27 @@ async def test_findings_are_printed_with_their_place(console: Console, service: 
     assert (done.code, done.out) == (1, "flow.yaml:3:5: error: no such key [unknown_key]\n")
 
 
+@pytest.mark.parametrize(
+    ("severity", "given", "code"),
+    [
+        (wire.SEVERITY_WARNING, (), 0),
+        (wire.SEVERITY_WARNING, ("--strict",), 1),
+        (wire.SEVERITY_INFO, ("--strict",), 0),
+    ],
+)
+async def test_a_warning_fails_a_strict_check_and_no_other(
+    console: Console,
+    service: ScriptedService,
+    severity: wire.Severity.ValueType,
+    given: tuple[str, ...],
+    code: int,
+) -> None:
+    (console.home / "flow.yaml").write_text("name: x\n")
+    found = wire.Finding(severity=severity, code="expression_text_unknown", message="no such tool")
+    service.script("ValidateWorkflow", wire.ValidateWorkflowResponse(valid=True, findings=[found]))
+    assert (await console.run("validate", "flow.yaml", *given)).code == code
+
+
 async def test_findings_as_json_name_the_file_that_was_given(
     console: Console, service: ScriptedService
 ) -> None:

@@ -27,6 +27,9 @@ def validate(
         list[str], typer.Argument(metavar="FILE...", help="Workflow files; - reads one from standard input.")
     ],
     *,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Warnings fail too, for a gate: the exit code is 1.")
+    ] = False,
     as_json: JsonOption = False,
     address: AddressOption = None,
     context: ContextOption = None,
@@ -53,10 +56,14 @@ def validate(
             beside = [other.yaml for other in every if other is not given]
             answer = await client.validate_workflow(given.yaml, given.files, beside=beside)
             _show(answer, given, screen, as_json=as_json)
-            valid = valid and answer.valid
+            valid = valid and answer.valid and not (strict and _warns(answer))
         return ExitCode.OK if valid else ExitCode.RUN_FAILED
 
     carry_out(work, server=Named(address=address, context=context), given=every[0])
+
+
+def _warns(answer: ValidateWorkflowResponse) -> bool:
+    return any(finding.severity == Severity.SEVERITY_WARNING for finding in answer.findings)
 
 
 def _show(answer: ValidateWorkflowResponse, given: WorkflowFiles, screen: Screen, *, as_json: bool) -> None:
