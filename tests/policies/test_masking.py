@@ -6,6 +6,7 @@ import pytest
 
 from jackline_server.core import json_text
 from jackline_server.core.gate_plans import MaskPlan, Pii
+from jackline_server.core.plan import JsonObject
 from jackline_server.policies.masking import REGIONS, PiiMasks
 
 ALL = MaskPlan(kinds=frozenset(Pii))
@@ -75,6 +76,28 @@ def test_a_document_is_masked_in_its_texts_keys_and_numbers_and_stays_one() -> N
     assert json_text.parse(shown) == {
         "[email]": ["[card]", "[card]", {"n": 12, "x": True, "y": None, "z": 1.5}]
     }
+
+
+@pytest.mark.parametrize(
+    "written", ["4111111111111111.0", "4.111111111111111e15", "4111111111111111", "-4111111111111111.0"]
+)
+def test_a_whole_number_is_masked_however_it_is_written(written: str) -> None:
+    shown = json_text.parse(PiiMasks().json(f'{{"card":{written},"share":0.5,"of":2.0}}', ALL))
+    assert shown == {"card": f"{'-' * written.startswith('-')}[card]", "share": 0.5, "of": 2.0}
+
+
+def test_keys_that_are_masked_alike_stay_apart_and_no_value_is_lost() -> None:
+    accounts = '"NL91ABNA0417164300":1,"NL91 ABNA 0417 1643 00":2,"nl91abna0417164300":3'
+    shown = PiiMasks().json(f'{{{accounts},"[iban] 2":4,"a@example.org":5}}', ALL)
+    assert shown == '{"[iban]":1,"[iban] 3":2,"[iban] 4":3,"[iban] 2":4,"[email]":5}'
+
+
+def test_many_keys_that_are_masked_alike_are_numbered_in_time_in_proportion_to_them() -> None:
+    keys: JsonObject = {f"a{number}@example.org": number for number in range(20_000)}
+    shown = json_text.parse_object(
+        PiiMasks().json(json_text.write(keys), MaskPlan(kinds=frozenset({Pii.EMAIL})))
+    )
+    assert list(shown.items())[19_999] == ("[email] 20000", 19_999)
 
 
 def test_an_escape_hides_nothing_and_a_document_without_such_data_keeps_its_text() -> None:

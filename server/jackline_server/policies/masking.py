@@ -9,7 +9,8 @@ recognised.
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -108,15 +109,36 @@ class PiiMasks:
             case bool():
                 return value
             case int():
-                written = str(value)
-                masked = self.text(written, plan)
-                return value if masked == written else masked
+                return self._number(value, value, plan)
+            case float() if value.is_integer():  # such as 4.1e15: readers write it like a whole number
+                return self._number(value, int(value), plan)
             case list():
                 return [self._masked(item, plan) for item in value]
             case dict():
-                return {self.text(name, plan): self._masked(item, plan) for name, item in value.items()}
+                return {
+                    name: self._masked(item, plan)
+                    for name, item in zip(self._names(value, plan), value.values(), strict=True)
+                }
             case _:
                 return value
+
+    def _number(self, value: JsonValue, whole: int, plan: MaskPlan) -> JsonValue:
+        written = str(whole)
+        masked = self.text(written, plan)
+        return value if masked == written else masked
+
+    def _names(self, names: Iterable[str], plan: MaskPlan) -> Iterator[str]:
+        """The keys of one object, masked and still apart: those that would be the same are numbered."""
+        masked = {name: self.text(name, plan) for name in names}
+        taken = {name for name, shown in masked.items() if name == shown}
+        counts = Counter[str]()
+        for name, mark in masked.items():
+            shown = mark
+            while shown in taken and name != mark:
+                counts[mark] += 1
+                shown = f"{mark} {counts[mark] + 1}"
+            taken.add(shown)
+            yield shown
 
 
 def _whole(text: str, plan: MaskPlan) -> str:
