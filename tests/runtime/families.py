@@ -12,6 +12,7 @@ from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.facts import ChildFinished, ChildStarted, RunFinished
 from jackline_server.core.messages import ToolMessage
 from jackline_server.core.plan import Effect, Plan, PromptSection, SharePlan
+from jackline_server.policies.masking import PiiMasks
 from jackline_server.runtime.ports import ModelRequest, Record, Source
 from jackline_server.runtime.store_ports import (
     Append,
@@ -100,7 +101,7 @@ def scene(
     models = FakeModels(answering=answering or turns())
     tools = FakeTools(tools={"look": look or returns('"seen"')})
     named = {plan.name: plan for plan in plans or (parent_plan(), child_plan())}
-    world = World(store=store or memory_store(), models=models, toolbox=tools, plans=named)
+    world = World(store=store or memory_store(), models=models, toolbox=tools, plans=named, masks=PiiMasks())
     return Scene(world=world, models=models, tools=tools)
 
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from jackline_server.codec.proto_codec import ProtoCodec
 from jackline_server.core.commands import Abort, AdjustBounds, Pause, Resume, Steer
+from jackline_server.core.evolve import evolve
 from jackline_server.core.facts import (
     AbortMode,
     CallStatus,
@@ -19,10 +21,14 @@ from jackline_server.core.facts import (
 )
 from jackline_server.core.new_bounds import NewRunBounds, NewVisitBounds
 from jackline_server.core.plan import Effect, OnLimit, SharePlan
+from jackline_server.policies.masking import PiiMasks
+from jackline_server.runtime.kin import Kin
 from jackline_server.runtime.ports import ModelRequest, Record
 from jackline_server.runtime.refusals import Reason, Refused
+from jackline_server.runtime.results import Results
 from jackline_server.runtime.store_ports import DEFAULT_TENANT
 from jackline_server.runtime.use_cases import Stage
+from jackline_server.signals.in_process import InProcessSignals
 from jackline_server.testing.doubles import ScriptedReply
 from jackline_server.testing.harness import Process, process, start_request
 from jackline_server.testing.plans import agent, child, entry, plan_of, run_bounds, tool
@@ -109,6 +115,34 @@ async def test_an_abort_at_the_top_reaches_the_bottom_and_all_end_from_there_up(
     ]
     (call,) = [one.fact for one in log if isinstance(one.fact, ToolCallFinished)]
     assert call.status is CallStatus.CANCELLED
+
+
+async def test_why_a_run_is_aborted_is_said_to_it_alone_and_to_no_child() -> None:
+    """Whether the command's own commit tells the child or that by which it is applied."""
+    here = scene()
+    here.tools.wait_ms = lambda _: 1_000_000
+    codec, store = ProtoCodec(), here.world.store
+    async with process(here.world) as jackline, asyncio.timeout(SECONDS):
+        await put_all(jackline)
+        run_id = await jackline.start(PARENT)
+        (below,) = await living(jackline, run_id)
+        await here.tools.called.wait()
+        before = (await jackline.runtime.runs.get(DEFAULT_TENANT, run_id)).state
+        await jackline.control(run_id, STOP, command_id="stop", reason="ann asked", wait=Stage.SETTLED)
+        (applied,) = [
+            one
+            for one in await jackline.follow(run_id)
+            if isinstance(one.fact, CommandApplied) and one.fact.reason == "ann asked"
+        ]
+        row = await store.commands.get(below, f"above {run_id} stop")
+    after = evolve(before, applied.fact, active_ms=applied.envelope.active_ms)
+    results = Results(blobs=store.blobs, clock=here.world.clock)
+    kin = Kin(codec=codec, signals=InProcessSignals(), masks=PiiMasks(), results=results)
+    (message,) = kin.messages([(applied, before)], after)
+    assert row is not None
+    assert (message.run_id, message.command_id) == (below, row.command_id)
+    told = [codec.decode_command(one, ordinal=0) for one in (row.payload, message.payload)]
+    assert [(one.reason, one.principal) for one in told] == [("", "tester")] * 2
 
 
 async def test_a_child_that_is_aborted_by_itself_is_an_error_for_its_parent() -> None:

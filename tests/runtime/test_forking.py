@@ -29,8 +29,10 @@ from jackline_server.core.facts import (
     ToolCallStarted,
 )
 from jackline_server.core.frozen import change
+from jackline_server.core.gate_plans import GatesPlan, MaskPlan, Pii
 from jackline_server.core.messages import ToolMessage, UserMessage
 from jackline_server.core.plan import Effect, ModelStep, Plan, PromptSection
+from jackline_server.policies.masking import PiiMasks
 from jackline_server.runtime.forking import MOST_BYTES
 from jackline_server.runtime.ports import Invocation, ModelRequest, Record, Source, ToolEnding, ToolResult
 from jackline_server.runtime.refusals import Reason, Refused
@@ -108,6 +110,7 @@ def scene(*, store: Store | None = None, plan: Plan = PLAN, others: dict[str, Pl
         models=models,
         toolbox=tools,
         plans={"plan": plan, **(others or {})},
+        masks=PiiMasks(),
     )
     return Scene(world=world, models=models, tools=tools)
 
@@ -309,6 +312,23 @@ async def test_guidance_is_the_first_own_fact_and_the_model_is_told() -> None:
     assert forked[point].fact == Steered(principal="forker", text="Be brief.")
     assert (forked[point].envelope.step_id, forked[point].envelope.sequence) == (AGENT, point + 1)
     assert "Be brief." in (end_of(forked).result_json or "")
+
+
+async def test_guidance_is_masked_as_the_forks_own_revision_says_before_it_is_stored() -> None:
+    masks = GatesPlan(mask_input=MaskPlan(kinds=frozenset({Pii.EMAIL})))
+    here = scene(others={"masked": change(PLAN, digest="2" * 64, gates=masks)})
+    async with running(here) as jackline:
+        run_id, log = await finished_run(jackline)
+        point, name = at(log, ToolCallFinished, number=2), await put(jackline, "masked")
+        given = Given(request_id="once", workflow=name, steer="Ask ann@example.org of 10.0.0.1.")
+        done = await fork(jackline, run_id, point, **given)
+        again = await fork(jackline, run_id, point, **given)
+        forked = await jackline.follow(done.row.run_id)
+        events = await here.world.store.journal.read(done.row.run_id, after_sequence=0, limit=100)
+    assert forked[point].fact == Steered(principal="forker", text="Ask [email] of 10.0.0.1.")
+    assert "ann@" not in repr(here.models.requests)
+    assert b"ann@" not in b"".join(event.meta + event.content for event in events)
+    assert (again.row.run_id, again.disposition) == (done.row.run_id, Disposition.DEDUPLICATED)
 
 
 async def test_guidance_is_refused_where_a_call_is_open() -> None:

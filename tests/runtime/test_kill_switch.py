@@ -17,6 +17,7 @@ from jackline_server.core.facts import (
     StopReason,
 )
 from jackline_server.core.plan import Effect
+from jackline_server.policies.masking import PiiMasks
 from jackline_server.runtime.ports import Record
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import DEFAULT_TENANT, RunQuery
@@ -41,7 +42,13 @@ def world(*, cleans: bool = False) -> tuple[World, FakeModels, FakeTools]:
     plan = (
         plan_of(CLEANS, tool("look"), tool("tidy", Effect.IDEMPOTENT)) if cleans else agent_plan(tool("look"))
     )
-    found = World(store=memory_store(), models=models, toolbox=tools, plans={"plan": sealed(plan)})
+    found = World(
+        store=memory_store(),
+        models=models,
+        toolbox=tools,
+        plans={"plan": sealed(plan)},
+        masks=PiiMasks(),
+    )
     return found, models, tools
 
 
@@ -73,6 +80,23 @@ async def test_every_run_ends_by_the_switch_whatever_it_was_doing_and_asks_nobod
     assert ends == {(Phase.ABORTED, StopReason.KILL_SWITCH, "kill_switch")}
     (applied,) = [one.fact for one in logs[0] if isinstance(one.fact, CommandApplied)]
     assert (applied.principal, applied.reason, applied.skip_routes) == ("tester", "it spends", True)
+
+
+async def test_runs_are_told_the_reason_without_personal_data_and_the_switch_keeps_it_as_it_was_said():
+    here, _, tools = world()
+    said = "ann@example.org of +31 20 123 4567 was billed, see 10.0.0.1"
+    async with process(here) as jackline, asyncio.timeout(SECONDS):
+        run_id = await jackline.start()
+        await tools.called.wait()
+        done = await jackline.runtime.kill_switch.engage(CALLER, reason=said)
+        log = await jackline.follow(run_id)
+        (applied,) = [one.fact for one in log if isinstance(one.fact, CommandApplied)]
+        row = await here.store.commands.get(run_id, applied.command_id)
+    assert done.engagement is not None
+    assert done.engagement.reason == said
+    assert applied.reason == "[email] of [phone] was billed, see [ip]"
+    assert row is not None
+    assert b"ann@" not in row.payload
 
 
 async def test_a_paused_run_and_a_family_end_by_it_too():

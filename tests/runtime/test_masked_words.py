@@ -298,6 +298,14 @@ async def test_an_answer_that_fits_its_form_no_more_once_it_is_masked_is_refused
     assert receipt.applied
 
 
+async def test_that_words_are_masked_is_said_only_of_words_that_are() -> None:
+    async with process(world(FORMAL, asks_only)) as jackline, asyncio.timeout(20):
+        scene = await waiting(jackline)
+        with pytest.raises(Refused) as refused:
+            await scene.send(answer(scene.asked, '{"mail":"none"}'), reason=f"for {MAIL}")
+    assert "masked" not in refused.value.violations[0].description
+
+
 async def test_a_plan_without_masks_leaves_words_as_they_are() -> None:
     here = world(HUMAN, asks_only, GatesPlan())
     plan = sealed(change(here.plans["plan"], gates=None))

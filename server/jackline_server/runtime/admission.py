@@ -5,6 +5,7 @@ makes of one that is taken.
 """
 
 from jackline_server.core.commands import (
+    Action,
     AdjustBounds,
     Answer,
     Approve,
@@ -34,12 +35,15 @@ class Admission:
         self._limits = limits
         self._schemas = schemas
 
-    def check(self, state: RunState, command: Command) -> None:
-        """Refuse what can't come to anything as the run is now. Raises Refused."""
+    def check(self, state: RunState, command: Command, *, sent: Action) -> None:
+        """Refuse what can't come to anything as the run is now. Raises Refused.
+
+        `sent` is the command's action as it was before anything was masked in it.
+        """
         if isinstance(command.action, Approve | EditAndApprove):
-            self._admit_approval(state, command, command.action)
+            self._admit_approval(state, command, command.action, sent)
         if isinstance(command.action, Answer):
-            self._admit_words(state, command, command.action)
+            self._admit_words(state, command.action, sent)
         bounds = _new_bounds(state, command)
         if bounds is not None:
             self._admit_bounds(state, command, bounds)
@@ -48,7 +52,7 @@ class Admission:
         if facts is not None and isinstance(facts[0], CommandRejected):
             raise _refusal(facts[0], state.phase, state.sequence, command)
 
-    def _admit_words(self, state: RunState, command: Command, answer: Answer) -> None:
+    def _admit_words(self, state: RunState, answer: Answer, sent: Action) -> None:
         """Refuse words that are not what an open question asks for: it stays open."""
         asked = state.oversight.interrupts.get(answer.interrupt_id)
         if asked is None or answer.option not in asked.options:
@@ -62,7 +66,7 @@ class Admission:
             problem = question_forms.misfit(asked.schema_json, answer.text, self._schemas)
         if problem is None:
             return
-        problem += _once_masked(command)
+        problem += _once_masked(answer, sent)
         violation = Violation(field="answer.text", description=problem, reason="misfit")
         raise Refused(
             Reason.INVALID_ANSWER,
@@ -71,7 +75,9 @@ class Admission:
             violations=(violation,),
         )
 
-    def _admit_approval(self, state: RunState, command: Command, action: Approve | EditAndApprove) -> None:
+    def _admit_approval(
+        self, state: RunState, command: Command, action: Approve | EditAndApprove, sent: Action
+    ) -> None:
         """Refuse whoever started the run, and arguments that the call can't have: it stays open."""
         if not self._limits.may_approve(command.principal, starter=state.started.principal):
             raise Refused(
@@ -86,7 +92,7 @@ class Admission:
         if problem is not None:
             violation = Violation(
                 field="edit_and_approve.arguments_json",
-                description=problem + _once_masked(command),
+                description=problem + _once_masked(action, sent),
                 reason="misfit",
             )
             raise Refused(
@@ -111,9 +117,9 @@ class Admission:
             raise _misfit(found)
 
 
-def _once_masked(command: Command) -> str:
+def _once_masked(kept: Action, sent: Action) -> str:
     """What is to be said of words that do not fit, if that may be because of what is masked in them."""
-    return " (the workflow has personal data masked in it)" if command.fingerprint else ""
+    return " (the workflow has personal data masked in it)" if kept != sent else ""
 
 
 def _refusal(fact: CommandRejected, phase: Phase, sequence: int, command: Command) -> Refused:

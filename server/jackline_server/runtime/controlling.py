@@ -115,7 +115,10 @@ class Controlling:
         return stored, submission is Submission.REPEATED
 
     def _below(self, row: RunRow, command: Command) -> Below | None:
-        """What the runs below one are told by the same commit: that they end, where it does."""
+        """What the runs below one are told by the same commit: that they end, where it does.
+
+        Not why: those words are masked as this run's plan says, which is not theirs.
+        """
         if not isinstance(command.action, Abort):
             return None
         ends = change(command.action, cause=StopReason.PARENT)
@@ -123,6 +126,7 @@ class Controlling:
         told = change(
             command,
             command_id=given,
+            reason="",
             action=ends,
             expect_phase=None,
             expect_sequence=None,
@@ -154,7 +158,7 @@ class Controlling:
         state = (await self._snapshots.of(row)).state if expected or about else None
         kept = await self._words.kept(row, command, state)
         if state is not None:
-            self._admission.check(state, kept)
+            self._admission.check(state, kept, sent=command.action)
         return kept
 
     async def _await(

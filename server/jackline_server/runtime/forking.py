@@ -27,7 +27,8 @@ from jackline_server.core.steps import Moment
 from jackline_server.runtime.creating import Birth, Creating, Draft, Order
 from jackline_server.runtime.live_run import envelope_of
 from jackline_server.runtime.loading import PAGE_EVENTS, Loading
-from jackline_server.runtime.ports import Codec, Record, UnknownFact
+from jackline_server.runtime.masking import masked_words
+from jackline_server.runtime.ports import Codec, Masks, Record, UnknownFact
 from jackline_server.runtime.refusals import Reason, Refused, Violation
 from jackline_server.runtime.run_limits import RunLimits
 from jackline_server.runtime.start_bounds import bounds_for
@@ -84,6 +85,7 @@ class Forking:
         codec: Codec,
         schemas: SchemaValidator,
         limits: RunLimits,
+        masks: Masks,
     ) -> None:
         self._store = store
         self._creating = creating
@@ -92,6 +94,7 @@ class Forking:
         self._codec = codec
         self._schemas = schemas
         self._limits = limits
+        self._masks = masks
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def fork(self, request: ForkRun) -> Started:
@@ -121,6 +124,8 @@ class Forking:
                 metadata={"run_id": row.run_id},
             ) from None
         terms = await self._terms(request, prefix)
+        said = None if terms.plan.gates is None else terms.plan.gates.mask_input
+        request = change(request, steer=await masked_words(request.steer, said, self._masks))
 
         async def draft(birth: Birth) -> Draft:
             return await self._drafted(request, prefix, terms, birth)

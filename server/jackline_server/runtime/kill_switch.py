@@ -1,13 +1,15 @@
 """The kill switch as use cases: engage it, release it, say where it stands.
 
-Owns the command that it gives to every run of the tenant. That no run begins, and that none is missed, is the
-store's: one commit engages the switch and tells all of them, so that no crash comes between.
+Owns the command that it gives to every run of the tenant. It is one for all of them, so that no run's plan
+says what is masked in its reason: every kind of personal data is. That no run begins, and that none is
+missed, is the store's: one commit engages the switch and tells all of them, so that no crash comes between.
 """
 
 from jackline_server.core.commands import Abort, Command, halting_id
 from jackline_server.core.facts import AbortMode, Phase, StopReason
 from jackline_server.core.frozen import frozen
-from jackline_server.runtime.ports import Chance, Clock, Codec, Signals
+from jackline_server.runtime.masking import EVERY_KIND, masked_words
+from jackline_server.runtime.ports import Chance, Clock, Codec, Masks, Signals
 from jackline_server.runtime.store_ports import RunQuery, Runs
 from jackline_server.runtime.store_refusals import refusing_store_errors
 from jackline_server.runtime.switch_ports import Engagement, Engaging, Releasing, Switches
@@ -37,12 +39,13 @@ class Switched:
 class KillSwitch:
     """Implements `service_ports.KillSwitchUseCases`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing the switch touches
         self,
         *,
         switches: Switches,
         runs: Runs,
         codec: Codec,
+        masks: Masks,
         signals: Signals,
         clock: Clock,
         chance: Chance,
@@ -50,6 +53,7 @@ class KillSwitch:
         self._switches = switches
         self._runs = runs
         self._codec = codec
+        self._masks = masks
         self._signals = signals
         self._clock = clock
         self._chance = chance
@@ -61,7 +65,7 @@ class KillSwitch:
             command_id=given,
             ordinal=0,
             principal=caller.principal,
-            reason=reason,
+            reason=await masked_words(reason, EVERY_KIND, self._masks),
             expect_phase=None,
             expect_sequence=None,
             action=Abort(mode=AbortMode.NOW, skip_routes=True, cause=StopReason.KILL_SWITCH),

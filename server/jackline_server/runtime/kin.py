@@ -106,6 +106,7 @@ class Kin:
         return found
 
     def _to_child(self, run_id: str, order: Action, record: Record, state: RunState) -> Message:
+        """What a child is told. Not why: those words are masked as its parent's plan says, not as its own."""
         fact, abort = record.fact, state.oversight.abort
         cause = fact.command_id if isinstance(fact, CommandApplied) else f"at {record.envelope.sequence}"
         given = passed_on_id(state.run_id, cause)
@@ -113,7 +114,7 @@ class Kin:
             command_id=given,
             ordinal=0,
             principal=state.started.principal if abort is None or not abort.principal else abort.principal,
-            reason="" if abort is None or not isinstance(order, Abort) else abort.reason,
+            reason="",
             expect_phase=None,
             expect_sequence=None,
             action=order,

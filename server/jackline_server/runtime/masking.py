@@ -18,7 +18,8 @@ from jackline_server.runtime.ports import Masks, ToolResult
 from jackline_server.runtime.replies import Reply
 
 _IN_THREAD_CHARS = 4_096
-_EVERY_KIND = MaskPlan(kinds=frozenset(Pii))
+EVERY_KIND = MaskPlan(kinds=frozenset(Pii))
+"""For what is told where no plan is read that says what is masked."""
 
 
 def hides_replies(state: RunState) -> bool:
@@ -52,7 +53,7 @@ async def masked_messages(messages: tuple[Message, ...], masks: Masks) -> tuple[
     """The requests as whoever may see no personal data is sent them; instructions are the workflow's own."""
     return tuple(
         [
-            change(one, text=await _masked(masks.text, one.text, _EVERY_KIND))
+            change(one, text=await _masked(masks.text, one.text, EVERY_KIND))
             if isinstance(one, UserMessage)
             else one
             for one in messages

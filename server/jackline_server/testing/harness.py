@@ -79,12 +79,13 @@ class Process:
         started = await self.runtime.runs.start(start_request(plan, request_id=request_id, **given))
         return started.row.run_id
 
-    async def control(
+    async def control(  # noqa: PLR0913 - one for each thing a command may have
         self,
         run_id: str,
         action: Action,
         *,
         command_id: str = "",
+        reason: str = "",
         wait: Stage = Stage.ACCEPTED,
         wait_ms: int = 10_000,
         expect_sequence: int | None = None,
@@ -95,7 +96,7 @@ class Process:
                 caller=CALLER,
                 run_id=run_id,
                 command_id=command_id,
-                reason="",
+                reason=reason,
                 expect_phase=None,
                 expect_sequence=expect_sequence,
                 action=action,
