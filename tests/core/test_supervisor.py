@@ -533,6 +533,67 @@ def test_what_a_judge_ends_the_run_over_is_no_part_of_its_outcome_and_stays_in_t
     check_same_again(driver)
 
 
+NOW = Abort(mode=AbortMode.NOW, skip_routes=False)
+
+
+@pytest.mark.parametrize("action", [RuleAction.PAUSE, RuleAction.ASK])
+@pytest.mark.parametrize("said", [DONE, Says(text="I refund twice.", calls=(Call("look"),))])
+def test_what_a_judge_did_not_pass_is_no_partial_result_if_somebody_else_ends_the_run(
+    action: RuleAction, said: Says
+) -> None:
+    driver = then(held(watched(judge=judge(action)), said, NOT_PASSED), NOW)
+    end = driver.finished
+    assert (end.stop_reason, end.partial, end.result_json) == (StopReason.OPERATOR, False, None)
+    check_same_again(driver)
+
+
+@pytest.mark.parametrize("boundary", range(3, 8))
+def test_an_abort_behind_the_judge_s_reply_keeps_nothing_of_what_it_is_about(boundary: int) -> None:
+    """Also at the boundary at which its reply is there and has not been read yet: 3."""
+    driver = drive(watched(judge=judge(RuleAction.ABORT)), DONE, NOT_PASSED, sent={boundary: NOW})
+    assert (driver.finished.partial, driver.finished.result_json) == (False, None)
+    assert bool(returned(driver)) is (boundary > 3)
+    check_same_again(driver)
+
+
+def test_an_answer_that_is_sent_back_each_time_is_not_the_result_at_a_bound() -> None:
+    plan = watched(judge=judge(RuleAction.STEER), bounds=plans.step_bounds(max_iterations=2))
+    driver = drive(plan, DONE, NOT_PASSED, DONE, NOT_PASSED)
+    end = driver.finished
+    assert (end.stop_reason, end.partial, end.result_json) == (StopReason.MAX_ITERATIONS, False, None)
+    check_same_again(driver)
+
+
+def test_a_call_of_finish_that_is_sent_back_is_not_the_result_at_a_bound() -> None:
+    finish = Says(calls=(Call("finish", '{"result": "twice"}'),))
+    plan = watched(
+        judge=judge(RuleAction.STEER),
+        bounds=plans.step_bounds(max_iterations=1),
+        outcome=plans.outcome(form=AnswerForm.FINISH_TOOL, contract_json=plans.ANY_OBJECT),
+    )
+    driver = drive(plan, finish, NOT_PASSED)
+    assert (driver.finished.partial, driver.finished.result_json) == (False, None)
+    check_same_again(driver)
+
+
+def test_what_a_judge_has_passed_before_stays_the_best_there_is() -> None:
+    fine = Says(text="so far", calls=(Call("look"),))
+    driver = then(held(watched(judge=judge(RuleAction.PAUSE)), fine, PASSED, DONE, NOT_PASSED), NOW)
+    assert (driver.finished.partial, driver.finished.result_json) == (True, '"so far"')
+    check_same_again(driver)
+
+
+def test_what_was_said_since_the_judge_s_word_stays_the_best_there_is() -> None:
+    """A judge that is asked every second turn has not looked at the newest one when the bound is reached."""
+    plan = watched(
+        judge=judge(RuleAction.STEER, every=2, blocking=False), bounds=plans.step_bounds(max_iterations=3)
+    )
+    better = Says(text="better", calls=(Call("look"),))
+    driver = drive(plan, LOOK, Says(text="bad", calls=(Call("look"),)), NOT_PASSED, better)
+    assert (driver.finished.partial, driver.finished.result_json) == (True, '"better"')
+    check_same_again(driver)
+
+
 def test_an_abort_by_a_rule_keeps_what_the_step_had_said() -> None:
     driver = drive(
         watched(rule(IterationReached(gte=1), RuleAction.ABORT)),

@@ -1,7 +1,7 @@
 """Threads: a run continues a conversation, and one run of it is active at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from jackline_server.core.facts import (
     Fact,
     FailureClass,
     MessagesAppended,
+    Paused,
     Phase,
     RunFinished,
     RunRecovered,
@@ -30,7 +31,7 @@ from jackline_server.core.gate_plans import DenyPattern, GatesPlan, GuardrailPla
 from jackline_server.core.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from jackline_server.core.plan import AnswerForm, Effect, Plan
 from jackline_server.core.reading.conversation import INTERRUPTED
-from jackline_server.core.supervisor_plans import SupervisorPlan
+from jackline_server.core.supervisor_plans import RuleAction, SupervisorPlan
 from jackline_server.runtime.ports import ModelFailure, ModelRequest, Record
 from jackline_server.runtime.refusals import Reason, Refused
 from jackline_server.runtime.store_ports import (
@@ -748,6 +749,76 @@ async def test_an_answer_that_its_judge_aborts_the_run_over_is_not_in_the_thread
         page = await conversation(jackline)
     assert end_of(log).stop_reason is StopReason.JUDGE
     assert said(page) == ['user: {"input":{"message":"one"}}']
+
+
+def refusing(*texts: str, passes: Sequence[bool]) -> Callable[[ModelRequest], ScriptedReply]:
+    """A model that says the texts, with a call of `look` but for the last, and a judge with these words."""
+    words = list(passes)
+
+    def answering(asked: ModelRequest) -> ScriptedReply:
+        if "Never refund twice." in asked.messages[0].text:
+            return ScriptedReply(text='{"passed": true}' if words.pop(0) else '{"passed": false}')
+        turn = sum(isinstance(message, AssistantMessage) for message in asked.messages)
+        calls = (("", "look", f'{{"q":"{texts[turn]}"}}'),) if turn + 1 < len(texts) else ()
+        return ScriptedReply(text=texts[turn], calls=calls)
+
+    return answering
+
+
+@pytest.mark.parametrize("guarded_too", [False, True])
+async def test_a_turn_that_its_judge_did_not_pass_is_not_in_the_thread_with_its_calls(
+    here: Scene, *, guarded_too: bool
+) -> None:
+    here.gate.set()
+    rail = GuardrailPlan(place="guardrails[0]", check=DenyPattern(pattern="evil"), ends=False)
+    plan = agent_plan(
+        tool("look", Effect.READ),
+        thread=True,
+        supervisor=SupervisorPlan(judge=judge()),
+        gates=GatesPlan(output=(rail,)) if guarded_too else None,
+    )
+    here.plan = guarded(plan) if guarded_too else planned(plan)
+    here.models.answering = refusing("fine", "the secret", "never said", passes=(True, False))
+    async with here.running() as jackline:
+        log = await jackline.follow((await start(jackline, "one")).row.run_id)
+        page = await conversation(jackline)
+    assert end_of(log).stop_reason is StopReason.JUDGE
+    assert not any("secret" in repr(message) for message in page.content)
+    (call,) = [message for message in page.content if isinstance(message, AssistantMessage)]
+    (result,) = [message for message in page.content if isinstance(message, ToolMessage)]
+    assert (call.text, [one.call_id for one in call.calls]) == ("fine", [result.call_id])
+
+
+async def test_a_turn_that_its_judge_did_not_pass_is_not_in_the_thread_of_a_run_that_goes_on(
+    here: Scene,
+) -> None:
+    here.gate.set()
+    watch = SupervisorPlan(judge=judge(RuleAction.STEER))
+    here.plan = planned(agent_plan(tool("look", Effect.READ), thread=True, supervisor=watch))
+    here.models.answering = refusing("the secret", "better", passes=(False, True))
+    async with here.running() as jackline:
+        log = await jackline.follow((await start(jackline, "one")).row.run_id)
+        page = await conversation(jackline)
+    assert end_of(log).phase is Phase.SUCCEEDED
+    assert said(page) == ['user: {"input":{"message":"one"}}', "assistant: better"]
+
+
+async def test_an_answer_that_its_judge_held_up_is_in_the_thread_only_if_somebody_lets_it_stand(
+    here: Scene,
+) -> None:
+    here.gate.set()
+    here.plan = planned(agent_plan(thread=True, supervisor=SupervisorPlan(judge=judge(RuleAction.PAUSE))))
+    here.models.answering = refusing("the secret", passes=(False, False))
+    said_by: list[list[str]] = []
+    async with here.running() as jackline:
+        for message, action in (("one", Abort(mode=AbortMode.NOW, skip_routes=False)), ("two", Resume())):
+            run_id = (await start(jackline, message)).row.run_id
+            await until(jackline, run_id, Paused)
+            await jackline.control(run_id, action)
+            await jackline.follow(run_id)
+            said_by.append(said(await conversation(jackline)))
+    assert said_by[0] == ['user: {"input":{"message":"one"}}']
+    assert said_by[1][1:] == ['user: {"input":{"message":"two"}}', "assistant: the secret"]
 
 
 async def test_a_later_run_is_not_told_of_handles_that_name_nothing_in_it(here: Scene) -> None:

@@ -251,9 +251,7 @@ def _leave(state: RunState, fact: StepFinished) -> RunState:
         summaries=(*state.summaries, summary),
         last_exit=_exit_of(fact),
         oversight=_begin_cleanup(state, fact),
-        talk=None
-        if state.talk is None
-        else conversation.left(state, visit, has_answer=fact.result_json is not None),
+        talk=None if state.talk is None else conversation.left(state, visit, fact),
         gates=None if state.gates is None else evolve_gates.left(state.gates),
     )
 

@@ -498,6 +498,23 @@ def last_reply(visit: Visit) -> Reply | None:
     return next((entry for entry in reversed(visit.entries) if isinstance(entry, Reply)), None)
 
 
+def refused_by_judge(visit: Visit) -> frozenset[int]:
+    """The places of what a supervisor's judge did not pass among the entries of the visit.
+
+    While its reply is there and nobody has read it, that is all that the reply may be about.
+    """
+    seen = visit.supervision
+    if seen is None:
+        return _NONE_REFUSED
+    if seen.trial is None or seen.trial.said is None:
+        return seen.refused
+    news = range(seen.judged_entries, len(visit.entries))
+    return seen.refused.union(place for place in news if isinstance(visit.entries[place], Reply))
+
+
+_NONE_REFUSED = frozenset[int]()
+
+
 def calls_of(state: RunState, visit: Visit) -> list[ToolCall]:
     """The calls of the visit, in the order in which they were asked for."""
     return [

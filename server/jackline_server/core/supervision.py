@@ -21,8 +21,9 @@ class Supervision:
     with what the model is told, and `unanswered` is who had asked and heard nothing in time.
 
     `trial` is set while the judge is at work. It has looked at the first `judged_turns` turns, and at the
-    first `judged_entries` entries of the conversation. `sent_back` is true from an answer that it did not
-    pass to the next reply.
+    first `judged_entries` entries of the conversation. `refused` are the places of those replies among them
+    that it did not pass, or ended the run over, and of what it told the model about them: they are no part
+    of what comes of the step. `sent_back` is true from an answer that it did not pass to the next reply.
     """
 
     counts: Mapping[bytes, int]
@@ -35,4 +36,5 @@ class Supervision:
     trial: Trial | None = None
     judged_turns: int = 0
     judged_entries: int = 0
+    refused: frozenset[int] = frozenset()
     sent_back: bool = False

@@ -26,6 +26,7 @@ from jackline_server.core.state import (
     Attempts,
     Interrupt,
     Note,
+    Reply,
     RunState,
     ToolCall,
     Visit,
@@ -93,18 +94,30 @@ def fire(state: RunState, fact: RuleFired) -> RunState:
 
 
 def judged(state: RunState, fact: JudgeReturned) -> RunState:
-    """The judge has looked at all there is; its time is no part of any other request's."""
+    """The judge has looked at all there is; its time is no part of any other request's.
+
+    A word that does not pass is about all that the model said since it looked last.
+    """
     visit, seen, plan = _watched(state)
     if plan.judge is None or plan.judge.place != fact.judge:
         raise CorruptLog("a judge comes back that the plan has not")
     looked = change(visit, request_since_ms=None)
     if fact.action is RuleAction.STEER and not supervisor_words.is_at_its_end(visit):
         looked = _told(looked, supervisor_words.violation(fact.reason), fact.judge)
+    if fact.passed is False or fact.action is RuleAction.ABORT:
+        seen = change(seen, refused=seen.refused | _newly_said(visit, seen, looked))
     seen = change(seen, trial=None, judged_turns=visit.ledger.iterations, judged_entries=len(looked.entries))
     state = change(state, visit=change(looked, supervision=seen))
     if fact.action is not RuleAction.ABORT:
         return state
     return _aborted(state, StopReason.JUDGE, who=fact.judge, reason=fact.reason or fact.problem or _UNSAID)
+
+
+def _newly_said(visit: Visit, seen: Supervision, looked: Visit) -> frozenset[int]:
+    """The places of what the judge has not seen before of the model, and of its own words behind that."""
+    news = range(seen.judged_entries, len(visit.entries))
+    said = (place for place in news if isinstance(visit.entries[place], Reply))
+    return frozenset((*said, *range(len(visit.entries), len(looked.entries))))
 
 
 def resolve(state: RunState, interrupt: Interrupt, fact: InterruptResolved) -> RunState:

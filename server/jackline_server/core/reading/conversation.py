@@ -2,20 +2,21 @@
 
 Owns what is kept of a visit, and in which words: the input as JSON, guidance as it was sent, replies with
 their calls and results as the model saw them. What the engine says to the model is of this run alone and is
-left out, and so is an answer that did not count, that did not pass the guardrails of its step, or that the
-judge of a supervisor has aborted the run over. A reply that broke off is kept as far as it came, marked.
+left out, and so is an answer that did not count or that did not pass the guardrails of its step, and every
+turn that the judge of a supervisor did not pass, with its calls and their results, unless somebody has let it
+stand as the answer. A reply that broke off is kept as far as it came, marked.
 """
 
 from collections.abc import Iterator
 
 from jackline_server.core import json_text
 from jackline_server.core.context import step_input
-from jackline_server.core.facts import CommandRejected, MessagesAppended, StopReason
+from jackline_server.core.facts import CommandRejected, MessagesAppended, StepFinished
 from jackline_server.core.frozen import change
 from jackline_server.core.messages import AssistantMessage, Message, UserMessage
 from jackline_server.core.plan import ModelStep, StepPlan
 from jackline_server.core.reading import finish_tool, transcript
-from jackline_server.core.state import Note, Reply, RunState, Talk, Visit
+from jackline_server.core.state import Note, Reply, RunState, Talk, Visit, refused_by_judge
 
 INTERRUPTED = "[This reply was interrupted.]"
 
@@ -35,8 +36,8 @@ def entered(state: RunState, step: StepPlan) -> Talk | None:
     return change(talk, opening=_input_of(state, step))
 
 
-def left(state: RunState, visit: Visit, *, has_answer: bool) -> Talk | None:
-    """What the run has said with this visit, which ends with an answer or without one."""
+def left(state: RunState, visit: Visit, finished: StepFinished) -> Talk | None:
+    """What the run has said with this visit, which ends so."""
     talk = state.talk
     step = state.plan.step(visit.step_id)
     if talk is None or not state.in_thread or not isinstance(step, ModelStep):
@@ -45,10 +46,21 @@ def left(state: RunState, visit: Visit, *, has_answer: bool) -> Talk | None:
         heard = tuple(_guidance(visit))
         return change(talk, unheard=(*talk.unheard, *heard)) if heard else talk
     is_guarded = step.gates is not None and bool(step.gates.output)
-    abort = state.oversight.abort
-    is_withheld = is_guarded or (abort is not None and abort.cause is StopReason.JUDGE)
-    said = _passed(talk, state, step, visit, has_answer=has_answer) if is_withheld else None
-    return change(talk, said=(*talk.said, *(said or _of_visit(talk, state, visit))))
+    has_answer = finished.result_json is not None
+    refused = _refused(visit, stands=has_answer and not finished.partial)
+    if is_guarded:
+        said = _passed(talk, state, step, visit, refused, has_answer=has_answer)
+    else:
+        said = _of_visit(talk, state, visit, refused)
+    return change(talk, said=(*talk.said, *said))
+
+
+def _refused(visit: Visit, *, stands: bool) -> frozenset[int]:
+    """The places of what its judge did not pass, but for an answer that somebody let stand all the same."""
+    refused = refused_by_judge(visit)
+    if not refused or not stands:
+        return refused
+    return refused - {max(place for place, entry in enumerate(visit.entries) if isinstance(entry, Reply))}
 
 
 def _guidance(visit: Visit) -> Iterator[UserMessage]:
@@ -86,9 +98,11 @@ def _input_of(state: RunState, step: ModelStep) -> str:
     return json_text.write(given) if given else ""
 
 
-def _of_visit(talk: Talk, state: RunState, visit: Visit) -> list[Message]:
+def _of_visit(talk: Talk, state: RunState, visit: Visit, refused: frozenset[int]) -> list[Message]:
     messages: list[Message] = [UserMessage(text=talk.opening, provenance="input")]
     for index, entry in enumerate(visit.entries):
+        if index in refused:
+            continue
         match entry:
             case Note() if entry.is_guidance:
                 messages.append(UserMessage(text=entry.text, provenance=entry.provenance))
@@ -101,12 +115,16 @@ def _of_visit(talk: Talk, state: RunState, visit: Visit) -> list[Message]:
     return [*messages, AssistantMessage(text=f"{broken}\n{INTERRUPTED}")] if broken else messages
 
 
-def _passed(talk: Talk, state: RunState, step: ModelStep, visit: Visit, *, has_answer: bool) -> list[Message]:
+def _passed(
+    talk: Talk, state: RunState, step: ModelStep, visit: Visit, refused: frozenset[int], *, has_answer: bool
+) -> list[Message]:
     """The same of a visit whose answers have to pass guardrails: of them only the one that it ends with."""
     messages: list[Message] = [UserMessage(text=talk.opening, provenance="input")]
     replies = [entry for entry in visit.entries if isinstance(entry, Reply)]
     answer = replies[-1] if replies and has_answer else None
-    for entry in visit.entries:
+    for index, entry in enumerate(visit.entries):
+        if index in refused:
+            continue
         if isinstance(entry, Note):
             if entry.is_guidance:
                 messages.append(UserMessage(text=entry.text, provenance=entry.provenance))
