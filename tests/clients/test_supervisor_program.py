@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc
 import pytest
+from aiohttp import web
 
 from jackline.v1.event_pb2 import ModelReplied, StepEvent
 from jackline.v1.run_pb2 import Run, RunState
@@ -20,6 +22,7 @@ from jackline.v1.run_service_pb2 import (
 )
 from tests.clients import building
 from tests.clients.test_programs import EXAMPLE, orders_served
+from tests.support import web_server
 from tests.support.scripted_service import (
     RUN_ID,
     TOKEN,
@@ -101,12 +104,40 @@ async def started(server: ServerProcess) -> str:
         return (await client.start_run("refunds", input=given)).run.run_id
 
 
+class Gate:
+    """The orders, which answer while it is open: till then a run that has called one of them does not end."""
+
+    def __init__(self, orders: str) -> None:
+        self._orders = orders
+        self.opened = asyncio.Event()
+        self.opened.set()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        await self.opened.wait()
+        headers = {name: value for name, value in request.headers.items() if name.lower() != "host"}
+        url, body = f"{self._orders}{request.path}", await request.read()
+        async with aiohttp.request(request.method, url, data=body, headers=headers) as answer:
+            return web.json_response(body=await answer.read(), status=answer.status)
+
+
+@asynccontextmanager
+async def gated(orders: str) -> AsyncGenerator[tuple[Gate, str]]:
+    gate, app = Gate(orders), web.Application()
+    app.router.add_route("*", "/{path:.*}", gate.answer)
+    async with web_server.serving(app) as port:
+        yield gate, f"http://127.0.0.1:{port}"
+
+
 async def test_it_acts_once_by_what_it_sees_also_when_it_or_the_server_starts_anew(
     program: str, tmp_path: Path
 ) -> None:
     config = (EXAMPLE / "jackline.toml").read_text(encoding="utf-8")
     script = (EXAMPLE / "script.yaml").read_text(encoding="utf-8")
-    async with orders_served(tmp_path) as orders, servers_in(tmp_path, shared()) as servers:
+    async with (
+        orders_served(tmp_path) as behind,
+        gated(behind) as (gate, orders),
+        servers_in(tmp_path, shared()) as servers,
+    ):
         server = servers.make(config)
         (server.folder / "script.yaml").write_text(script, encoding="utf-8")
         where = {"ORDERS_URL": orders, "HELPDESK_URL": f"{orders}/helpdesk"}
@@ -119,6 +150,7 @@ async def test_it_acts_once_by_what_it_sees_also_when_it_or_the_server_starts_an
             assert first["run_id"] == run_id
         await log_until(server, run_id, "paused")
 
+        gate.opened.clear()  # else the run may have ended before the supervisor is back
         async with supervising(program, server.address, server.token) as lines:
             again = await said(lines, "pause")
             assert again["command_id"] == first["command_id"]
@@ -128,6 +160,7 @@ async def test_it_acts_once_by_what_it_sees_also_when_it_or_the_server_starts_an
                 await client.resume(run_id)
             steered = await said(lines, "steer")
             assert steered["run_id"] == run_id
+            gate.opened.set()
             log = await log_until(server, run_id, "run_finished")
 
     found = kinds(log)
